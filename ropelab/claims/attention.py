@@ -15,17 +15,26 @@ from ropelab.claims.record import Findings, claim
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
-# Without angles, float64 sums of a few hundred terms of size one agree to better than
-# this in any order.
+# Two float64 sums of a few hundred numbers of size one, added in different orders, differ
+# by less than this. Sums of rotated numbers may differ by more: angles are less exact.
 SUMS = 1e-12
 # The two score matrices of note 001, §2.2: I like you, and you like I.
 FIRST = ((1.25, 1.00, 0.95), (1.00, 1.25, 0.70), (0.95, 0.70, 0.73))
 SECOND = ((0.73, 0.70, 0.95), (0.70, 1.25, 1.00), (0.95, 1.00, 1.25))
-HEAD, BASE, DRAWS, TOKENS, WIDTH = 64, 10000.0, 256, 16, 32
-# Draws of a quantile.
+
+# The features of a head, and the base of its frequencies.
+HEAD = 64
+BASE = 10000.0
+# The number of random pairs of a query and a key, and the number for a quantile.
+DRAWS = 256
 MANY = 1 << 17
-# Tokens by which both positions are moved.
+# The tokens of a random text, and the features of a token.
+TOKENS = 16
+WIDTH = 32
+# The numbers of tokens by which both positions are moved.
 SHIFTS = (1, 100, 4096)
+# How attention learns the positions: queries and keys are rotated, codes are added to
+# them, or values are rotated, too.
 Placed = Literal["rotated", "added", "values too"]
 
 
@@ -47,7 +56,8 @@ def attend_in_order(
     order: NDArray[np.intp], causal: bool, seed: int
 ) -> tuple[Float[arrays.Array, "t t"], Float[arrays.Array, "t w"]]:
     """Return scores and attention outputs of random tokens put into `order`."""
-    # Weights divided by sqrt(width) keep queries and keys as large as the tokens.
+    # The weights are divided by sqrt(width), so that queries and keys have the size of
+    # the tokens.
     x = arrays.gaussian(seed, len(order), WIDTH)[order]
     wq, wk, wv = arrays.gaussian(seed + 1, 3, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return (x @ wq) @ (x @ wk).T, attention(x @ wq, x @ wk, x @ wv, causal)
@@ -56,10 +66,11 @@ def attend_in_order(
 @claim("order-blind", bound=SUMS)
 def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None:
     straight = np.arange(12)
-    # A shuffled cycle: no token stays at its place.
-    start = np.random.default_rng(seed).permutation(len(straight))
-    order = np.empty_like(start)
-    order[start] = np.roll(start, 1)
+    # Each token takes the place of the next one in a random cycle through all of them,
+    # so that no token stays at its place.
+    cycle = np.random.default_rng(seed).permutation(len(straight))
+    order = np.empty_like(cycle)
+    order[cycle] = np.roll(cycle, 1)
     scores, outputs = attend_in_order(straight, causal, seed)
     new_scores, new_outputs = attend_in_order(order, causal, seed)
 
@@ -69,7 +80,7 @@ def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None
     )
     off = arrays.largest(new_outputs - outputs[order])
     findings.within("outputs against rearranged outputs", off, SUMS, "{}")
-    # Under a causal mask a token sees other tokens once its place has changed.
+    # Under a causal mask a token at another place sees other tokens.
     _, masked = attend_in_order(straight, True, seed)
     _, new_masked = attend_in_order(order, True, seed)
     off = arrays.largest(new_masked - masked[order])
@@ -121,8 +132,8 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     off = arrays.largest(second - first[np.ix_(order, order)])
 
     findings.within("largest difference after rearranging", off, 0, "{:g}")
-    # A symmetric matrix without negative eigenvalues is the matrix of products of real
-    # vectors.
+    # The products of real vectors with each other are a symmetric matrix without
+    # negative eigenvalues, and each such matrix is one of products.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {arrays.write_magnitude(lowest)}"
@@ -147,12 +158,12 @@ def one_hot_orders_differ(
     """Compare x x^T of one-hot words in both orders; ``offsets`` are added by
     position.
     """
-    x = np.eye(len(offsets), width)
-    added = np.array(offsets)[:, None]
-    there = x + added
-    back = x[::-1] + added
-    forwards = there @ there.T
-    backwards = back @ back.T
+    words = np.eye(len(offsets), width)
+    positions = np.array(offsets)[:, None]
+    straight = words + positions
+    reversed_ = words[::-1] + positions
+    forwards = straight @ straight.T
+    backwards = reversed_ @ reversed_.T
     apart = arrays.largest(forwards - backwards)
     findings.beyond("largest difference between the matrices", apart, SUMS, "{}")
 
@@ -165,6 +176,10 @@ def scores(
     sign: int = 1,
     pairing: arrays.Pairing = "half",
 ) -> Float[arrays.Array, " draws"]:
+    """Return the scores of queries at position m with keys at position n.
+
+    `sign` is 1 for the counterclockwise rotation and -1 for the clockwise one.
+    """
     inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
     rotated_q = arrays.rotate(q, m * inv_freq, pairing)
     rotated_k = arrays.rotate(k, n * inv_freq, pairing)
@@ -175,8 +190,8 @@ def scores(
 def relative_only(
     findings: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
 ) -> None:
-    # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to
-    # 5e-13.
+    # Angles of 4e3 rad are known to 5e-13, so that EXACT suffices for shifts of a few
+    # thousand tokens.
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, 3)
     moved = max(arrays.largest(scores(q, k, s, s + 3) - near) for s in shifts)
@@ -191,13 +206,15 @@ def relative_only(
 def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
-    # `scores` pairs halves, the matrix pairs neighbours.
+    # The matrix rotates pairs of neighbours. `scores` has the features of a pair in the
+    # two halves, so the features are reordered for the matrix.
     q_pairs = arrays.join(*arrays.split(q, "half"), "interleaved")
     k_pairs = arrays.join(*arrays.split(k, "half"), "interleaved")
     matrix = arrays.rotation_matrix(distance * arrays.frequencies(HEAD, BASE))
     off = arrays.largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
-    # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
-    # So many draws give them to a tenth; they are printed to a whole number.
+    # The divisor can be near 0, so that the ratio of two products has no mean. Its
+    # quantiles are compared. So many draws give them to a tenth, and they are printed to
+    # a whole number.
     q, k = arrays.gaussian(seed, 2, MANY, HEAD)
     ratios = scores(q, k, 0, distance) / scores(q, k, 0, 0)
     low, high = np.quantile(ratios, (0.05, 0.95)).tolist()
@@ -212,8 +229,8 @@ def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> Non
 def attend_from(
     start: int, positions: Placed, seed: int
 ) -> Float[arrays.Array, "tokens d"]:
-    """Return causal attention's outputs for random tokens at positions start, start +
-    1, ...
+    """Return the outputs of causal attention for random tokens at the positions start,
+    start + 1, ...
     """
     q, k, v = arrays.gaussian(seed, 3, TOKENS, HEAD)
     angles = np.arange(start, start + TOKENS)[:, None] * arrays.frequencies(HEAD, BASE)
@@ -235,12 +252,14 @@ def knows_absolute(
     seed: int = 0,
 ) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
-    # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its
-    # weight alone counts the tokens before.
+    # If all scores are equal, each of the n + 1 visible tokens has the weight 1/(n + 1).
+    # The weight of the first token alone then tells the number of tokens before n. The
+    # output is that weight if only the first value is 1.
     only_first = np.eye(TOKENS)[:, :1]
     nothing = np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
-    different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
+    # Weights that differ by rounding only count as one.
+    different = len(np.unique(weights.round(12)))
     q = arrays.gaussian(seed, 1, HEAD)
     inv_freq = arrays.frequencies(HEAD, BASE)
     codes = arrays.largest(
@@ -268,20 +287,24 @@ def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> No
         here = attend_from(0, positions, seed)
         return arrays.largest(attend_from(shift, positions, seed) - here)
 
-    plain = change_by_moving("rotated")
-    turned = change_by_moving("values too")
+    unrotated_values = change_by_moving("rotated")
+    rotated_values = change_by_moving("values too")
     findings.within(
-        f"output after all positions move by {shift}, values as they are", plain, EXACT
+        f"output after all positions move by {shift}, values as they are",
+        unrotated_values,
+        EXACT,
     )
-    findings.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
+    findings.beyond(
+        "the same with rotated values", rotated_values, EXACT, "{:.2f} apart"
+    )
 
 
 @claim("either-direction")
 def either_direction(findings: Findings, distance: int = 3, seed: int = 0) -> None:
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
-    # A reflection of the plane turns clockwise into counterclockwise and keeps
-    # products.
+    # A reflection of the plane makes a clockwise rotation of a counterclockwise one, and
+    # keeps products. It changes the sign of the second feature of each pair.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
     same = arrays.largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = arrays.largest(scores(q, k, 0, distance, sign=-1) - there)
@@ -298,8 +321,10 @@ def same_distance_same_score(
 ) -> None:
     q, k = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
-        q, k = (np.broadcast_to(x[:1], x.shape) for x in (q, k))
-    first, second = (scores(q[i], k[i], i, i) for i in (0, 1))
+        q = np.broadcast_to(q[:1], q.shape)
+        k = np.broadcast_to(k[:1], k.shape)
+    first = scores(q[0], k[0], 0, 0)
+    second = scores(q[1], k[1], 1, 1)
     typical = float(np.sqrt(np.square(first - second).mean()))
     what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
     findings.within(what, typical, 1e-3, "{:.1f}")
@@ -316,25 +341,25 @@ def division_keeps_scores_small(
     divided = {width: plain[width] / math.sqrt(width) for width in widths}
     spreads = divided if scaled else plain
 
-    def listed(values: Mapping[int, float]) -> str:
+    def write_values(values: Mapping[int, float]) -> str:
         return ", ".join(f"{value:.2g}" for value in values.values())
 
     first = widths[0]
     last = widths[-1]
-    named = ", ".join(map(str, widths))
-    steady = spreads[last] < 2 * spreads[first]
+    width_list = ", ".join(map(str, widths))
+    scores_stay_small = spreads[last] < 2 * spreads[first]
 
-    what = f"deviation of the scores, widths {named}"
-    findings.part(what, listed(spreads), steady, spreads[last])
-    findings.limit(f"{what}, not divided", listed(plain), True, plain[last])
+    what = f"deviation of the scores, widths {width_list}"
+    findings.part(what, write_values(spreads), scores_stay_small, spreads[last])
+    findings.limit(f"{what}, not divided", write_values(plain), True, plain[last])
 
     gradients = {width: _follow(spread) for width, spread in spreads.items()}
-    alive = gradients[last] > gradients[first] / 2
+    gradients_stay = gradients[last] > gradients[first] / 2
     what = "mean change of a weight with its score, same widths"
-    findings.part(what, listed(gradients), alive, gradients[last])
+    findings.part(what, write_values(gradients), gradients_stay, gradients[last])
     undivided = {width: _follow(spread) for width, spread in plain.items()}
     what = f"{what}, not divided"
-    findings.limit(what, listed(undivided), True, undivided[last])
+    findings.limit(what, write_values(undivided), True, undivided[last])
 
 
 def _follow(spread: float, keys: int = 32, queries: int = 2048) -> float:
@@ -351,10 +376,10 @@ def _follow(spread: float, keys: int = 32, queries: int = 2048) -> float:
 def recurrence_reaches_further(
     findings: Findings, cached: bool = True, layers: int = 3, segment: int = 8
 ) -> None:
-    """Find the first token that changes the last output of a text read in segments.
+    """Find the farthest token that changes the last output of a text read in segments.
 
-    Each layer sees its segment and, where `cached`, what that layer read one segment
-    before.
+    Each layer sees its segment and, if `cached`, the input that the layer had in the
+    segment before.
     """
     tokens = 6 * segment
 
@@ -372,18 +397,18 @@ def recurrence_reaches_further(
 
     x = arrays.gaussian(0, tokens, WIDTH) / math.sqrt(WIDTH)
     plain = last_output(x)
-    reached = 0
+    farthest = 0
     for distance in range(tokens):
         changed = x.copy()
         changed[-1 - distance] *= -1
         if arrays.largest(last_output(changed) - plain) > 0:
-            reached = distance
+            farthest = distance
 
     what = f"farthest token that the last output rests on, {layers} layers"
-    text = f"{reached} back, in segments of {segment}"
-    findings.part(what, text, reached >= segment, reached)
-    # A table of positions in the segment gives a token and the one cached for it the
-    # same code, so that scores cannot tell them apart.
+    text = f"{farthest} back, in segments of {segment}"
+    findings.part(what, text, farthest >= segment, farthest)
+    # If positions are counted in each segment, a token and the cached one a segment
+    # before have the same code, and scores cannot tell them apart.
     places = np.arange(2 * segment) % segment
     alike = len(places) - len(set(places.tolist()))
     what = "positions of two segments that share a code, counted in each segment"

@@ -19,22 +19,34 @@ from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.files import table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
-# The example of rope_basics.py, experiment 4: (1, 0) and (0.8, 0.6) as complex numbers,
-# turned by 30 degrees per token, at two pairs of positions 3 apart.
-Q, K = complex(1.0, 0.0), complex(0.8, 0.6)
+# The example of rope_basics.py, experiment 4: the query (1, 0) and the key (0.8, 0.6) as
+# complex numbers, rotated by 30 degrees per token. The positions of query and key are
+# 3 apart in both pairs.
+Q = complex(1.0, 0.0)
+K = complex(0.8, 0.6)
 THETA = math.radians(30)
 PLACES = ((5, 8), (3, 6))
-HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
-# Batch, heads, tokens, features: the tensors that a listing is tried on, and moved
-# tokens.
-SHAPE, SHIFT = (8, 12, 10, 32), 5
+
+# The features of a head, the base of its frequencies, and the number of random vectors.
+HEAD = 32
+BASE = 10000.0
+DRAWS = 96
+# The position of a query, and the distance of its key.
+POSITION = 1000
+DISTANCE = 3
+# The tensors with which a listing is tried: batch, heads, tokens, features.
+SHAPE = (8, 12, 10, 32)
+# The number of tokens by which all positions are moved.
+SHIFT = 5
+# The vectors of a worked example, and the rotated ones that it prints.
 EXAMPLE = table_beside(__file__)["example"]
-VECTORS, PRINTED = np.array(EXAMPLE["vectors"]), np.array(EXAMPLE["printed"])
+VECTORS = np.array(EXAMPLE["vectors"])
+PRINTED = np.array(EXAMPLE["printed"])
 
 
 def _rotate(v: complex, angle: float) -> complex:
-    # Apply [[cos, -sin], [sin, cos]] to (re, im), so that the matrix form is
-    # independent of the product of complex numbers that it is compared with.
+    # This multiplies (re, im) by the matrix [[cos, -sin], [sin, cos]]. A product of
+    # complex numbers would be the form that the matrix is compared with.
     cos = math.cos(angle)
     sin = math.sin(angle)
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
@@ -125,7 +137,7 @@ def elementwise_form(
     x = arrays.gaussian(seed, DRAWS, HEAD)
     angles = POSITION * arrays.frequencies(HEAD, BASE)
     other = arrays.swap_pairs(x, "interleaved")
-    # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
+    # The note prints (-x[d-1], x[d]) for the last pair, in the place of (-x[d], x[d-1]).
     if last_pair == "as printed":
         other[:, -2:] = np.stack((-x[:, -2], x[:, -1]), -1)
     doubled = np.repeat(angles, 2)
@@ -145,7 +157,7 @@ def elementwise_form(
 @claim("dense-product")
 def dense_product(findings: Findings, head_dim: int = 64) -> None:
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
-    # Elementwise, each feature is multiplied by a cosine and by a sine.
+    # The elementwise form multiplies each feature by a cosine and by a sine.
     zeros = int((matrix == 0).sum())
     dense = matrix.size
     elementwise = 2 * head_dim
@@ -176,9 +188,9 @@ def rotate_half_equivalent(
     q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = arrays.frequencies(head_dim, BASE)
 
-    def mixed(position: int) -> arrays.Array:
-        # rotate_half, but with each cos and sin repeated for two neighbours: a common
-        # mistake.
+    def score_with_mixed_pairings(position: int) -> arrays.Array:
+        # It is a common mistake to use rotate_half with tables that repeat each cos and
+        # sin for two neighbours.
         q_angles = np.repeat(position * inv_freq, 2)
         k_angles = np.repeat((position + DISTANCE) * inv_freq, 2)
         rotated_q = _rotate_elementwise(q, q_angles, "half")
@@ -200,7 +212,13 @@ def rotate_half_equivalent(
     change = f"change of scores when both positions move by {POSITION}"
     what = f"rotate_half with tables for neighbouring features, {change}"
     findings.within(
-        what, arrays.largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit"
+        what,
+        arrays.largest(
+            score_with_mixed_pairings(POSITION) - score_with_mixed_pairings(0)
+        ),
+        EXACT,
+        "{:.1f}",
+        "limit",
     )
 
 
@@ -217,10 +235,12 @@ def _rotate_elementwise(
     angles: Float[arrays.Array, "... d"],
     swap: arrays.Pairing,
 ) -> arrays.Array:
+    """Rotate vectors as a printed listing does, which has an angle for each feature."""
     return x * np.cos(angles) + arrays.swap_pairs(x, swap) * np.sin(angles)
 
 
 def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
+    """Return the angles of all positions and features, as a listing tabulates them."""
     by_pair = np.arange(tokens, dtype=np.float32)[:, None]
     by_pair = by_pair * arrays.frequencies(SHAPE[-1], base).astype(np.float32)
     return arrays.join(by_pair, by_pair, pairing)
@@ -309,7 +329,7 @@ def transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
 def mask_hides(findings: Findings, filling: float = -1e9) -> None:
     import torch
 
-    # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at
+    # Of two equal scores one is masked. -1e9 fits bfloat16, but the largest float16 is
     # 65504.
     masked = torch.tensor([False, True])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
@@ -372,8 +392,8 @@ def embeddings_untouched(findings: Findings, name: str = "rope", seed: int = 0) 
 def vector_on_score(
     findings: Findings, width: int = 64, what: str = "vector R_2"
 ) -> None:
-    # Broadcasting adds the vector to the number without complaint, so the shape has to
-    # be read.
+    # NumPy adds a vector to a number without an error, so the size of the result is
+    # read.
     size = (np.float64(0.5) + np.zeros(width)).size
     findings.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
@@ -405,16 +425,18 @@ def table_digits(findings: Findings, digits: int = 4) -> None:
     off = np.abs(PRINTED - true)
     wrong = [(int(m), int(i)) for m, i in np.argwhere(off > unit / 2)]
 
-    listed = ", ".join(
+    wrong_cells = ", ".join(
         f"position {m} feature {i + 1} printed {PRINTED[m, i]:.{digits}f}, "
         f"is {true[m, i]:.{digits + 4}f}"
         for m, i in wrong
     )
-    near = int((off <= unit).sum())
+    close = int((off <= unit).sum())
     what = "cells right to one unit of the last digit"
-    findings.part(what, f"{near} of {off.size}", near == off.size)
+    findings.part(what, f"{close} of {off.size}", close == off.size)
     right = off.size - len(wrong)
-    text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
+    text = f"{right} of {off.size}"
+    if wrong:
+        text += f" ({wrong_cells})"
     findings.limit("cells that are rounded right", text, not wrong, float(right))
 
     cells = [
@@ -445,8 +467,8 @@ def printed_matrix(
 def angle_formula(
     findings: Findings, f: float = 1 / 10000, angle: float = 1 / 100
 ) -> None:
-    # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle
-    # grows.
+    # With the printed f = 1/10000 the signs of both exponents cancel, and the angle
+    # grows with the pair instead of falling.
     value = f ** (-2 / VECTORS.shape[1])
     right = math.isclose(value, angle, rel_tol=1e-9)
     findings.part("the formula at position 1, pair 1", f"{value:g}", right, value)
@@ -454,10 +476,11 @@ def angle_formula(
 
 @claim("sinusoid-index")
 def index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None:
-    # Held at 1, the printed index gives every position the same code.
+    # The printed index is not the position. A fixed number, here 1, stands for it, and
+    # all positions have the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)
     angles = np.outer(positions, BASE ** (-np.arange(0, 4, 2) / 4))
-    # Equal up to rounding is equal.
+    # Codes that differ by rounding only count as one.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
     findings.part(what, f"{different} different", different == 5, different)

@@ -15,10 +15,16 @@ from ropelab.claims.sinusoids import code
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
-WIDTH, TOKENS, BASE = 64, 512, 10000.0
-# Any two positions: what is tested holds for all of them.
-QUERY, KEY = 11, 3
-FARTHEST, DRAWS = 4096, 8192
+# The features of an embedding, the tokens that have one, and the base of the codes.
+WIDTH = 64
+TOKENS = 512
+BASE = 10000.0
+# The position of a query and that of a key. Any two would do.
+QUERY = 11
+KEY = 3
+# The largest distance of a curve, and the random pairs of a query and a key.
+FARTHEST = 4096
+DRAWS = 8192
 
 
 def _codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
@@ -30,9 +36,10 @@ def concatenation_is_wider(findings: Findings, seed: int = 0) -> None:
     x = arrays.gaussian(seed, TOKENS, WIDTH)
     p = _codes(WIDTH, TOKENS)
     weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
-    beside = np.concatenate((x, p), -1)
-    off = arrays.largest(beside @ weights - (x @ weights[:WIDTH] + p @ weights[WIDTH:]))
-    width = beside.shape[-1]
+    concatenated = np.concatenate((x, p), -1)
+    summed = x @ weights[:WIDTH] + p @ weights[WIDTH:]
+    off = arrays.largest(concatenated @ weights - summed)
+    width = concatenated.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
     findings.part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, against the sum of x and a projected code"
@@ -44,12 +51,12 @@ def multiplying_changes_more(
     findings: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
     def length(x: arrays.Array) -> float:
-        # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends
-        # on threads and on alignment, and the last digit of the stored value with it.
+        # `fsum` rounds once. np.linalg.norm calls BLAS, whose order of additions depends
+        # on threads and alignment, so that the last digit of its result does, too.
         return math.sqrt(math.fsum(np.square(x).ravel()))
 
     p = _codes(WIDTH, TOKENS)
-    # Embeddings of unit size, and of 0.02, at which they are usually initialized.
+    # Embeddings have unit size, or 0.02, with which they are usually initialized.
     for size in sizes:
         x = size * arrays.gaussian(seed, TOKENS, WIDTH)
         multiplied = length(x * p - x) / length(x)
@@ -73,7 +80,7 @@ def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> No
     pairs = as_complex(x)
     rotated_pairs = as_complex(after)
     off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
-    # Quantiles, as a feature that is nearly 0 gives any factor.
+    # A feature that is nearly 0 gives any factor, so that quantiles are compared.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
 
     findings.within(
@@ -137,19 +144,21 @@ def polynomial_fits(findings: Findings, degree: int = 3) -> None:
     reach = 128
     far = 512
     distance = np.arange(reach)
-    # The distance is divided by its range: powers of it would be badly conditioned.
+    # The fit would be badly conditioned in powers of the distance itself, so that the
+    # distance is divided by its range.
     x = distance / reach
 
-    def explained(y: Float[arrays.Array, " n"]) -> float:
+    def explain_share(y: Float[arrays.Array, " n"]) -> float:
+        """Return the share of the variance of y that a polynomial explains."""
         fit = np.polyval(np.polyfit(x, y, degree), x)
         return float(1 - np.var(y - fit) / np.var(y))
 
     log = -np.log1p(distance)
-    share = explained(log)
+    share = explain_share(log)
 
     what = f"share of -ln(1 + r) that degree {degree} explains over {reach} tokens"
     findings.part(what, f"{share:.0%}", share >= 0.9, share)
-    spike = explained(np.where(distance == 1, 1.0, 0.0))
+    spike = explain_share(np.where(distance == 1, 1.0, 0.0))
     findings.limit(
         "share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike
     )
@@ -223,7 +232,7 @@ def query_bias_matters(findings: Findings, seed: int = 0) -> None:
     scores = q @ k.T
     per_query = arrays.gaussian(seed + 1, tokens, 1)
     per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
-    # The softmax of a row ignores what is added to all of it.
+    # The softmax of a row does not change if one number is added to all its scores.
     plain = arrays.softmax(scores)
     by_query = arrays.largest(arrays.softmax(scores + per_query) - plain)
     by_distance = arrays.largest(arrays.softmax(scores + per_distance) - plain)
@@ -254,23 +263,19 @@ def middle_terms_index(
     """Compare the row of the term by a printed formula with delta(i, j) of the code."""
     rows = 4
     tokens = 5
-    # The code takes delta(i, j), the same row as in the content-to-position term.
     i = np.arange(tokens)[:, None]
     j = np.arange(tokens)
     keys_by_row = arrays.gaussian(seed, tokens, 2 * rows)
-    # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
-    gathered = np.take_along_axis(
-        keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1
-    ).T
-    apart = {
-        name: arrays.largest(
-            gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)]
-        )
-        for name, distance in (
-            ("from key to query", j - i),
-            ("from query to key", i - j),
-        )
-    }
+    # DeBERTa's code gathers the row delta(i, j), as in the content-to-position term, for
+    # each key, and transposes the result.
+    coded_rows = np.clip(rows - (i - j), 0, 2 * rows - 1)
+    coded = np.take_along_axis(keys_by_row, coded_rows, 1).T
+
+    apart = {}
+    distances = {"from key to query": j - i, "from query to key": i - j}
+    for name, distance in distances.items():
+        printed_rows = np.clip(distance + rows, 0, 2 * rows - 1)
+        apart[name] = arrays.largest(coded - keys_by_row[j, printed_rows])
 
     shown = "; ".join(
         f"{arrays.write_magnitude(off)} {name}" for name, off in apart.items()
@@ -283,10 +288,11 @@ def middle_terms_index(
 
 
 def _waves(head_dim: int, farthest: int) -> np.ndarray:
-    """Return e^(i distance theta_i) [distances, pairs]."""
-    return np.exp(
-        1j * np.arange(farthest + 1)[:, None] * arrays.frequencies(head_dim, BASE)
-    )
+    """Return e^(i distance theta) for all distances and the frequencies theta of all
+    pairs: [distances, pairs].
+    """
+    distances = np.arange(farthest + 1)[:, None]
+    return np.exp(1j * distances * arrays.frequencies(head_dim, BASE))
 
 
 def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[arrays.Array, " n"]:
@@ -322,10 +328,17 @@ def random_curves(
 
 
 def octaves(curve: Float[arrays.Array, " n"]) -> list[float]:
-    """Return means over distances [1, 2), [2, 4), [4, 8), ..."""
-    # Means over octaves, as neighbouring distances go up and down with the fast pairs.
-    edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
-    return [float(curve[low : 2 * low].mean()) for low in edges]
+    """Return the means of a curve over the distances [1, 2), [2, 4), [4, 8), ...
+
+    The curve itself goes up and down from one distance to the next, with the pairs that
+    rotate fast.
+    """
+    means = []
+    low = 1
+    while 2 * low <= len(curve):
+        means.append(float(curve[low : 2 * low].mean()))
+        low *= 2
+    return means
 
 
 def _falling(means: list[float]) -> bool:
@@ -353,9 +366,9 @@ def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None
     aligned = aligned_curve(head_dim)
     means = octaves(aligned)
     negative = np.flatnonzero(aligned < 0)
-    # The null model: tokens that have nothing to do with each other. Their typical
-    # score is known to about 1 % from DRAWS pairs, so 0.9 below is a fall and not
-    # chance.
+    # The curve is compared with scores of tokens that have nothing to do with each
+    # other. DRAWS pairs give their typical score to about 1 %, so that 0.9 below is a
+    # fall and not chance.
     scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
 
@@ -375,18 +388,18 @@ def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None
 
 def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
     """Return the curves over distance, each divided by its value at distance 0."""
-    # Spaced evenly on the figure's logarithmic axis.
-    kept = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
+    # The distances are evenly spaced on the logarithmic axis of the figure.
+    distances = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
     scores = random_curves(
-        np.concatenate(([0], kept)).astype(float), head_dim, seed=seed
+        np.concatenate(([0], distances)).astype(float), head_dim, seed=seed
     )
     rms = np.sqrt(np.square(scores).mean(0))
     bound = bound_curve(head_dim)
     curves = {
-        "bound": (bound / bound[0])[kept],
-        "equal q and k": aligned_curve(head_dim)[kept],
+        "bound": (bound / bound[0])[distances],
+        "equal q and k": aligned_curve(head_dim)[distances],
         "independent q and k": rms[1:] / rms[0],
     }
-    table = pd.DataFrame({"distance_tokens": kept, **curves})
+    table = pd.DataFrame({"distance_tokens": distances, **curves})
     table = table.melt("distance_tokens", var_name="curve", value_name="relative")
     return table[["curve", "distance_tokens", "relative"]]
