@@ -286,7 +286,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 
 
 def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
-    does, best = common.does_of(row["task"]), row["best"]
+    does, best = common.describe_success(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE and row["task"] == "text":
         return (
             f"at {row['at_tokens']} tokens nothing is ranked: no method reads this text"

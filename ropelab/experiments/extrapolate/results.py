@@ -461,7 +461,7 @@ def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
 def _retrieval(tables: Tables, task: str) -> str:
     """Say which method retrieves best beyond the trained length."""
     table = tables[f"{task}_accuracy"]
-    does = common.does_of(task)
+    does = common.describe_success(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     if not _has_learned(table, task, trained_len):
         return (

@@ -1,26 +1,31 @@
-"""From the values of tasks to tables with 95 % intervals, the same in all experiments.
+"""The tables of tasks with 95 % intervals, the same in all experiments.
 
 text_nll
-    loss by bucket of positions, mean over documents: one causal pass over each
+    The loss by bucket of positions, a mean over documents. Each document is read in one
+    causal pass.
 last_window
-    loss of the same final tokens (512, or a quarter of the trained length if that is
-    less), which are part of context_tokens, as it grows; mean over documents
+    The loss of the final tokens of a document, a mean over documents, for contexts of
+    growing length that end with these tokens. There are 512 final tokens, or a quarter
+    of the trained length if that is less.
 text_by_kind
-    loss after the longest context, a row per kind of document
+    The loss of the final tokens after the longest context, a row per kind of document.
 text_by_document
-    the same for every document, mean over the seeds
+    The same for each document, a mean over the seeds.
 context_by_kind
-    loss of the same final tokens inside the trained length, by kind, unmodified model
+    The loss of the final tokens in contexts inside the trained length, by kind of
+    document, for the unmodified model.
 <task>_accuracy
-    share of tokens found by distance and length of context; or of keys found and
-    log-probability of the answer, by depth and context
+    The share of tokens that were recalled, by distance and length of context. For tasks
+    with keys it is the share of keys, and the log-probability of the answer, by depth
+    and length of context.
 comparisons
-    every pair of rows under every metric
+    Every pair of rows under every metric.
 
-`losses` and `accuracies` are of one training seed: documents (sequences) are drawn
-anew, the model is given; `over_seeds` is of all. The unit of retrieval is the context
-(`sequence`), shared by all distances and keys that are asked for in it and by all rows:
-its tokens succeed or fail together.
+The intervals of `losses` and `accuracies` are those of one training seed: they say what
+other documents or sequences would give with the same model. The interval of
+`over_seeds` is one over all seeds. The unit of retrieval is the context (`sequence`).
+All distances and keys that are asked for in a context, and all rows, share it, and its
+tokens succeed or fail together.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -38,37 +43,47 @@ from ropelab.runs.tables import Tables
 
 NLL = "nll_nats_per_byte"
 LOG_PROBABILITY = "log_probability_nats"
+# The measures of columns that are no shares.
 MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
 INTERVAL = ["ci_low", "ci_high"]
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 PLACE = ["distance_tokens", "context_tokens"]
-# The columns that identify rows, and those that identify comparisons.
+# The columns that identify a row.
 ROW = ["method", "factor", "seed", "arm"]
+# The columns that identify a comparison.
 ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
+# Tasks that ask for a value by its key.
 KEYS = ("passkey", "multiquery", "indexing", "keyed")
+# The status of a task whose rows are compared.
 OK = "ok"
-Measured = Mapping[str, pd.DataFrame]
+# The values of a task by the name of their table, a row for each document or sequence.
+TaskValues = Mapping[str, pd.DataFrame]
+# The ending of the name of a table of retrieval.
 OF_TASK = "_accuracy"
 
 
-def does_of(task: str) -> str:
-    """Return the words for what a model does in a task."""
+def describe_success(task: str) -> str:
+    """Return the words for what a model does that solves a task."""
     return DOES.get(task, f"solves {task}")
 
 
 def retrieval_of(tables: Tables) -> list[str]:
-    """Return the retrieval tasks that tables are about, one's own last."""
+    """Return the retrieval tasks that tables are about, in the order of `DOES`; tasks of
+    the user come last.
+    """
     tasks = []
     for name in tables:
         if name.endswith(OF_TASK):
             tasks.append(name.removesuffix(OF_TASK))
+    # A task of the user is not in DOES, so that the list ends with it.
     return sorted(tasks, key=lambda task: [*DOES, task].index(task))
 
 
 def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return means over documents, for each value of some columns.
+    """Return the mean loss over documents for each combination of values of `columns`.
 
-    The other columns are documents, nll_nats_per_byte, ci_low and ci_high.
+    The other columns of the result are documents (their number), nll_nats_per_byte,
+    ci_low and ci_high.
     """
     records = []
     for key, group in values.groupby(list(columns), sort=False):
@@ -78,13 +93,15 @@ def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the shares found, for each value of some columns.
+    """Return the share of successes for each combination of values of `columns`.
 
-    The other columns are sequences, trials, accuracy, ci_low and ci_high.
+    The other columns of the result are sequences and trials (their numbers), accuracy,
+    ci_low and ci_high.
     """
     records = []
     for key, group in counts.groupby(list(columns), sort=False):
         shares = (group["correct"] / group["trials"]).to_numpy()
+        # All sequences have the same number of trials. There is one row for one seed.
         share = crossed_proportion(shares[None, :], int(group["trials"].iloc[0]))
         trials = int(group["trials"].sum())
         records.append((*key, len(group), trials, share.value, share.low, share.high))
@@ -93,7 +110,9 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def per_unit(table: pd.DataFrame) -> pd.DataFrame:
-    """Return losses of documents or shares of sequences, as `over_seeds` takes them."""
+    """Return losses of documents or shares of sequences, with the columns `unit`,
+    `trials` and `value` that `over_seeds` takes.
+    """
     if NLL in table:
         units = table.rename(columns={"document": "unit", NLL: "value"})
         return units.assign(trials=0)
@@ -102,10 +121,11 @@ def per_unit(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Return the numbers of seeds and units, the value, and its interval over both.
+    """Return the number of seeds, the number of units, the value, and the ends of its
+    interval over both.
 
-    `rows` has seed, unit, trials (of a share; 0 for a mean) and value, each seed with
-    each unit.
+    `rows` has a row for each seed and unit, with the columns seed, unit, value and
+    trials (the number that each value is a share of; 0 for losses).
     """
     values = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
     seeds, units = values.shape
@@ -118,7 +138,7 @@ def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
 
 
 def tables_of_tasks(
-    measured: Mapping[str, Measured],
+    values_by_task: Mapping[str, TaskValues],
     config: Evaluated,
     plain: str,
     short: Sequence[int],
@@ -126,25 +146,30 @@ def tables_of_tasks(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that the head of this file describes.
 
-    Only tasks that are OK are compared. `plain` leaves the model as it was trained. In
-    the `short` contexts, inside the trained length, the loss of a method is its cost.
-    `status` becomes a column of each task's tables.
+    Args:
+        values_by_task: the values of each task.
+        config: of the run.
+        plain: the method that leaves the model as it was trained.
+        short: lengths of contexts inside the trained length, in which methods are
+            compared, too: a higher loss there is the cost of a method.
+        status: a value for the column `status` of a task's tables. Rows of a task are
+            compared if it is OK, or if the task has none.
     """
     tables: dict[str, pd.DataFrame] = {}
-    decided: dict[str, Measured] = {}
-    for task, values in measured.items():
+    compared: dict[str, TaskValues] = {}
+    for task, values in values_by_task.items():
         for name, table in _tables_of_task(task, values, config, plain).items():
             if task in status:
                 table = table.assign(status=status[task])
             tables[name] = table.assign(train_len_tokens=config.train_len)
         if status.get(task, OK) == OK:
-            decided[task] = values
-    tables["comparisons"] = comparisons(decided, short, config.longest)
+            compared[task] = values
+    tables["comparisons"] = comparisons(compared, short, config.longest)
     return tables
 
 
 def _tables_of_task(
-    task: str, values: Measured, config: Evaluated, plain: str
+    task: str, values: TaskValues, config: Evaluated, plain: str
 ) -> dict[str, pd.DataFrame]:
     if task == "text":
         return _tables_of_text(values, config, plain)
@@ -154,7 +179,9 @@ def _tables_of_task(
 
 
 def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares of keys found, and the mean log-probability of the answers."""
+    """Return the share of keys that were recalled, and the mean log-probability of the
+    answers.
+    """
     columns = [*ROW, "depth_percent", "context_tokens"]
     groups = answers.groupby(columns, sort=False)
     means = groups[["distance_tokens", LOG_PROBABILITY]].mean().reset_index()
@@ -162,7 +189,7 @@ def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tables_of_text(
-    values: Measured, config: Evaluated, plain: str
+    values: TaskValues, config: Evaluated, plain: str
 ) -> dict[str, pd.DataFrame]:
     last = values["last_window"]
     origins = config.text.origins(config.longest + 1, config.documents)
@@ -175,10 +202,12 @@ def _tables_of_text(
     is_inside = contexts <= config.train_len
     inside = table[is_inside & (table["method"] == plain)]
 
-    single = ["document", "name", "kind", "method", "factor", "arm"]
-    means = longest.groupby(single, sort=False)[NLL].agg(["size", "mean"]).reset_index()
-    by_document = means.drop(columns="document")
-    by_document = by_document.set_axis([*single[1:], "seeds", NLL], axis=1)
+    # Two documents may have the same name, so the number of the document is a key, too.
+    keys = ["document", "name", "kind", "method", "factor", "arm"]
+    groups = longest.groupby(keys, sort=False)[NLL]
+    by_document = groups.agg(["size", "mean"]).reset_index()
+    by_document = by_document.drop(columns="document")
+    by_document = by_document.rename(columns={"size": "seeds", "mean": NLL})
 
     tables = {
         "text_nll": losses(values["buckets"], [*ROW, *BUCKET]),
@@ -191,23 +220,25 @@ def _tables_of_text(
 
 
 def comparisons(
-    measured: Mapping[str, Measured], short: Sequence[int], longest: int
+    values_by_task: Mapping[str, TaskValues], short: Sequence[int], longest: int
 ) -> pd.DataFrame:
     """Compare all rows of each task under each of its metrics."""
     pairs: list[Pair] = []
-    for task, values in measured.items():
+    for task, values in values_by_task.items():
         for metric in _metrics(task, values, short, longest):
             pairs += _pairs(metric)
     return compare(pairs, ABOUT)
 
 
 class Metric(NamedTuple):
-    """One measure of a task at one place, of all rows."""
+    """One measure of a task at one place, with the values of all rows."""
 
+    # The values of the first columns in ABOUT, which identify the metric.
     about: tuple[Hashable, ...]
     values: pd.DataFrame
-    # The columns of units (documents, sequences) and of values.
+    # The name of the column of units: document or sequence.
     unit: str
+    # The name of the column of values.
     column: str
 
 
@@ -222,22 +253,26 @@ def _pairs(metric: Metric) -> Iterator[Pair]:
     for label, rows in group.groupby(labels, sort=False):
         by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
 
-    # A cache knows text that methods do not see, so that its easy discoveries are a
-    # family apart from theirs. Those of a rounded row are apart, too: it is compared
-    # with the same row without the rounding.
-    apart = {*labels[group["arm"].isin((CACHE, ROUNDED))]}
+    # Comparisons with a cache are a family of their own, since a cache knows text that
+    # methods do not see: its easy discoveries would change what methods are called
+    # different. Comparisons with a rounded row are in that family, too.
+    special = set(labels[group["arm"].isin((CACHE, ROUNDED))])
     exact = _exact_rows(group)
     for a, b in combinations(by_row, 2):
+        # A rounded row is compared only with the same row without the rounding, which
+        # comes before it.
         has_rounded = a in exact or b in exact
         if has_rounded and a != exact.get(b):
             continue
-        family = (*metric.about, a in apart or b in apart)
+        family = (*metric.about, a in special or b in special)
         names = (*metric.about, a, b)
         yield Pair(names, by_row[a], by_row[b], (a, b), measure, family, trials)
 
 
 def _exact_rows(group: pd.DataFrame) -> dict[str, str]:
-    """Return for each rounded row the row without the rounding, by their labels."""
+    """Return the label of the row without the rounding for the label of each rounded
+    row.
+    """
     rounded = group.loc[group["arm"] == ROUNDED, ["method", "factor"]]
     exact = {}
     for method, factor in rounded.drop_duplicates().itertuples(index=False):
@@ -247,34 +282,42 @@ def _exact_rows(group: pd.DataFrame) -> dict[str, str]:
 
 
 def _metrics(
-    task: str, measured: Measured, short: Sequence[int], longest: int
+    task: str, values: TaskValues, short: Sequence[int], longest: int
 ) -> Iterator[Metric]:
     """Yield the metrics of a task, each at each of its places."""
     if task == "text":
-        for end, group in measured["buckets"].groupby("bucket_end_tokens"):
-            yield Metric(("nll_bucket", end, end), group, "document", NLL)
-        last = measured["last_window"]
-        costs = [("nll_short_context", length) for length in short]
-        for name, length in (("nll_last_window", longest), *costs):
-            group = last[last["context_tokens"] == length]
-            yield Metric((name, length, length), group, "document", NLL)
+        yield from _metrics_of_text(values, short, longest)
     elif task in KEYS:
         columns = {"accuracy": "accuracy", "log_probability": LOG_PROBABILITY}
-        contexts = _average_over_keys(measured["answers"])
+        contexts = _average_over_keys(values["answers"])
         for context, group in contexts.groupby("context_tokens"):
             for name, column in columns.items():
                 about = (f"{task}_{name}", context, context)
                 yield Metric(about, group, "sequence", column)
     else:
-        trials = measured["trials"]
+        trials = values["trials"]
         shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
         for place, group in shares.groupby(PLACE):
-            name = f"{task}_accuracy"
+            name = f"{task}{OF_TASK}"
             yield Metric((name, *place), group, "sequence", "accuracy")
 
 
+def _metrics_of_text(
+    values: TaskValues, short: Sequence[int], longest: int
+) -> Iterator[Metric]:
+    for end, group in values["buckets"].groupby("bucket_end_tokens"):
+        yield Metric(("nll_bucket", end, end), group, "document", NLL)
+
+    last = values["last_window"]
+    contexts = [("nll_last_window", longest)]
+    contexts += [("nll_short_context", length) for length in short]
+    for name, length in contexts:
+        group = last[last["context_tokens"] == length]
+        yield Metric((name, length, length), group, "document", NLL)
+
+
 def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each context, which is the unit, however many keys it has."""
+    """Return a row for each context, with the mean over the keys that it has."""
     groups = answers.groupby([*ROW, "context_tokens", "sequence"], sort=False)
     means = groups.agg(
         trials=("trials", "sum"),
@@ -285,13 +328,15 @@ def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_label(table: pd.DataFrame, value: str) -> pd.Series:
-    """Return the mean of a column for each label, in their order."""
+    """Return the mean of a column for each label of rows, in the order of the table."""
     return table.groupby(row_labels(table), sort=False)[value].mean()
 
 
 def sentences(
     findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()
 ) -> str:
-    """Return a sentence for each finding, then the counts of comparisons and more."""
+    """Return a sentence for each finding, and a last one with the number of significant
+    comparisons and with `more`.
+    """
     counts = significance(comparisons).removesuffix(".")
     return sentences_of([*findings, "; ".join([counts, *more])])
