@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropelab.audit.audited import Audit
+    from ropelab.audit.audited import FileAudit
 
 
 class _CallableAudit(ModuleType):
-    def __call__(self, source: str, **options: Any) -> "Audit":
+    def __call__(self, source: str, **options: Any) -> "FileAudit":
         """Return a configuration as each runtime reads it; see
         `ropelab.audit.audited.audit`.
         """

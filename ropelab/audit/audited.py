@@ -12,7 +12,7 @@ from ropelab.audit.beside import Aspect, list_aspects
 from ropelab.audit.findings import (
     LEVELS,
     STOPS_BEYOND,
-    Finding,
+    AuditFinding,
     collect_findings,
     list_exceeded,
 )
@@ -39,13 +39,13 @@ COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
 
 
 @dataclass(frozen=True)
-class Audit(AuditCase, Result):
+class FileAudit(AuditCase, Result):
     """A case with its tables, its findings, worst first, and the answer in a
     sentence.
     """
 
     rows: Mapping[str, Rows]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     answer: str
 
     def worst(self) -> Literal["error", "warn", "note", ""]:
@@ -64,7 +64,7 @@ def audit(
     dtype: str = "",
     flags: str | Flags = "",
     precision: bool = True,
-) -> Audit:
+) -> FileAudit:
     """Return what a model's configuration means to each runtime.
 
     Args:
@@ -103,7 +103,7 @@ def audit(
     axes = overview.list_axes(case)
     if axes:
         rows["axes"] = axes
-    return Audit(
+    return FileAudit(
         document,
         readings,
         reference,
@@ -240,7 +240,7 @@ def describe_layers(case: AuditCase) -> str:
     return f"{words}, which see {window} tokens" if window else words
 
 
-def compare(one: Audit, other: Audit) -> Rows:
+def compare(one: FileAudit, other: FileAudit) -> Rows:
     """Return the differences of two files: keys, and what runtimes make of them; those
     that several runtimes share are one row.
     """
@@ -280,7 +280,7 @@ def list_changes(
             yield name, first, second
 
 
-def list_effects(audit: Audit) -> dict[str, dict[str, Any]]:
+def list_effects(audit: FileAudit) -> dict[str, dict[str, Any]]:
     """Return what each runtime that reads a file computes, by names."""
     effects: dict[str, dict[str, Any]] = {}
     for row in audit.rows["runtimes"]:
@@ -295,7 +295,7 @@ def list_effects(audit: Audit) -> dict[str, dict[str, Any]]:
     return effects
 
 
-def describe_difference(one: Audit, other: Audit) -> str:
+def describe_difference(one: FileAudit, other: FileAudit) -> str:
     """Say in a sentence how the main rotation of a second file differs."""
     before, after = one.spec, other.spec
     values = {
@@ -317,7 +317,7 @@ def describe_difference(one: Audit, other: Audit) -> str:
     return f"the second file has {join_names(changes)}"
 
 
-def shorten_tables(audit: Audit) -> dict[str, Rows]:
+def shorten_tables(audit: FileAudit) -> dict[str, Rows]:
     """Return the tables for reading, with the columns that fit on a line, by their
     titles.
     """

@@ -214,7 +214,7 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
     pairs = describe_pairs(axes.axis_of_pair, axes.names)
     features = f"{spec.rotary_dim} of {spec.head_dim} features"
     return (
-        f"{pairs}, {ladders[axes.ladder]}, base {typed(spec.base)}, {features},"
+        f"{pairs}, {ladders[axes.ladder]}, base {write_number(spec.base)}, {features},"
         f" {counted}"
     )
 

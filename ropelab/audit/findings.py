@@ -49,7 +49,7 @@ TRAINED_SCALED = frozenset(_BESIDE["trained_scaled"].split())
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """One finding: a stable code, its level, a sentence, and what to type instead."""
 
     code: str
@@ -60,7 +60,7 @@ class Finding:
 
 def make_finding(
     code: str, which: str = "", level: Level = "warn", **values: Any
-) -> Finding:
+) -> AuditFinding:
     """Return a finding with the values in its sentence; ``which`` of the code's
     sentences.
     """
@@ -75,7 +75,7 @@ def make_finding(
     sentence = agree_verbs(row.get("says", ""), several=len(names) > 1)
     advice = row.get("do", "")
     says = printable(sentence.format(**values))
-    return Finding(code, level, says, printable(advice.format(**values)))
+    return AuditFinding(code, level, says, printable(advice.format(**values)))
 
 
 def agree_verbs(sentence: str, several: bool) -> str:
@@ -89,7 +89,7 @@ def agree_verbs(sentence: str, several: bool) -> str:
 
 def blame_runtimes(
     case: AuditCase, code: str, names: Collection[str], which: str = "", **values: Any
-) -> Finding:
+) -> AuditFinding:
     """Return an error of some runtimes: a warning if none of their readers was
     compared.
     """
@@ -214,7 +214,7 @@ def describe_phase(case: AuditCase, names: Collection[str]) -> str:
 # Rules: contradictions, refusals, and runtimes that rotate by something else.
 
 
-def find_errors(case: AuditCase) -> Iterator[Finding]:
+def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
     """Find contradictions, refusals, and runtimes that rotate by something else."""
     old = case.block.get("type")
     new = case.block.get("rope_type")
@@ -241,7 +241,7 @@ def find_errors(case: AuditCase) -> Iterator[Finding]:
             yield blame_runtimes(case, "W06", names, **about)
 
 
-def find_other_bases(case: AuditCase) -> Iterator[Finding]:
+def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that take another base."""
     config = case.document.config
     right = case.spec.base
@@ -270,7 +270,7 @@ def find_other_bases(case: AuditCase) -> Iterator[Finding]:
         yield blame_runtimes(case, "E03", names, fix=fix, **about)
 
 
-def find_scaling_not_applied(case: AuditCase) -> Iterator[Finding]:
+def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
     in any case, which are two causes.
     """
@@ -299,7 +299,7 @@ def show_key(path: str) -> str:
     return ascii(path)
 
 
-def find_contradictions(case: AuditCase) -> Iterator[Finding]:
+def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
     _, text = language_part(case.document.config)
     stated = [text.get(key) for key in VLLM_LENGTHS]
@@ -344,7 +344,7 @@ def find_contradictions(case: AuditCase) -> Iterator[Finding]:
 # Rules: other numbers in the same scaling.
 
 
-def find_differences(case: AuditCase) -> Iterator[Finding]:
+def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
     right = case.spec
     # One finding for a cause: what follows from it is not listed again.
@@ -374,7 +374,7 @@ def find_differences(case: AuditCase) -> Iterator[Finding]:
             yield make_finding("W08", names=other_tables)
 
 
-def find_other_numbers(case: AuditCase) -> Iterator[Finding]:
+def find_other_numbers(case: AuditCase) -> Iterator[AuditFinding]:
     """Find other factors on the logits, and other frequencies."""
     reference = case.reference.runtime.name
     wanted = case.spec.logit_multiplier
@@ -408,7 +408,7 @@ def find_other_numbers(case: AuditCase) -> Iterator[Finding]:
 # Rules: lengths.
 
 
-def find_length_differences(case: AuditCase) -> Iterator[Finding]:
+def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that differ between runtimes, or that the scaling does not reach or
     exceeds.
     """
@@ -473,7 +473,7 @@ def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
     return exceeded
 
 
-def find_lengths_beyond(case: AuditCase) -> Iterator[Finding]:
+def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that a server refuses, and those that no position was made for."""
     for limit, names in group_pairs(list_exceeded(case)).items():
         others = []
@@ -491,7 +491,7 @@ def find_lengths_beyond(case: AuditCase) -> Iterator[Finding]:
 # Rules: the file itself.
 
 
-def check_file(case: AuditCase) -> Iterator[Finding]:
+def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's
     limit.
     """
@@ -521,7 +521,9 @@ def check_file(case: AuditCase) -> Iterator[Finding]:
         yield make_finding("W14", limit=limit, claimed=claimed)
 
 
-def find_unread_values(case: AuditCase, outside: Collection[str]) -> Iterator[Finding]:
+def find_unread_values(
+    case: AuditCase, outside: Collection[str]
+) -> Iterator[AuditFinding]:
     """Find values of the base and the width that no runtime takes."""
     taken = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
     uses = []
@@ -545,7 +547,7 @@ def is_trained_scaled(model_type: str) -> bool:
     return by_class or family.latent or model_type in TRAINED_SCALED
 
 
-def make_notes(case: AuditCase) -> Iterator[Finding]:
+def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
     """State the effect of a static factor on short prompts, and the runtimes left
     out.
     """
@@ -570,7 +572,7 @@ def make_notes(case: AuditCase) -> Iterator[Finding]:
         yield make_finding("N03", runtimes="; ".join(parts))
 
 
-def note_static_factor(case: AuditCase) -> Iterator[Finding]:
+def note_static_factor(case: AuditCase) -> Iterator[AuditFinding]:
     """State what YaRN does to short prompts, and the factor that is enough."""
     spec = case.spec
     factor = getattr(spec.scaling, "factor", 1.0)
@@ -584,7 +586,9 @@ def note_static_factor(case: AuditCase) -> Iterator[Finding]:
         yield make_finding("N02", asked=case.asked, need=need, factor=factor)
 
 
-def collect_findings(case: AuditCase, beside: Sequence[Aspect]) -> tuple[Finding, ...]:
+def collect_findings(
+    case: AuditCase, beside: Sequence[Aspect]
+) -> tuple[AuditFinding, ...]:
     """Return all findings, worst first; those of one level in the order of the
     rules.
     """
@@ -618,7 +622,7 @@ def read_sizes(case: AuditCase) -> list[float]:
     return sizes
 
 
-def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[Finding]:
+def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]:
     """State what a second file means as the draft model of the first, for speculative
     decoding.
     """

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ropelab.audit import findings
-from ropelab.audit.audited import Audit
+from ropelab.audit.audited import FileAudit
 from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -15,7 +15,7 @@ OF_CODE = {"E": "error", "W": "warning", "N": "note"}
 CODES: dict[str, str] = {code: row["title"] for code, row in findings.CODES.items()}
 
 
-def as_sarif(audits: Sequence[Audit], version: str) -> dict[str, Any]:
+def as_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
     rules = []
     for code, title in CODES.items():

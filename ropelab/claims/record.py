@@ -71,7 +71,7 @@ DECIDES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ClaimFinding:
     """One measurement and whether it agrees with the claim."""
 
     what: str
@@ -91,14 +91,14 @@ class Findings:
     expected: str = ""  # the result if the claim were true
     # the trained models that were asked, in words; empty for arithmetic
     models: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ClaimFinding] = field(default_factory=list)
     # tables behind figures
     series: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def add(
         self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
-        new = Finding(
+        new = ClaimFinding(
             what=what, measured=measured, agrees=agrees, role=role, value=value
         )
         self.findings.append(new)
@@ -116,7 +116,7 @@ class Findings:
         self.add("limit", what, measured, agrees, value)
 
     def missing(self, what: str, measured: str = "none") -> None:
-        new = Finding(
+        new = ClaimFinding(
             what=what, measured=measured, agrees=None, role="part", missing=True
         )
         self.findings.append(new)
@@ -172,7 +172,7 @@ class Findings:
         )
 
     @property
-    def deciding(self) -> Finding:
+    def deciding(self) -> ClaimFinding:
         return next(
             f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key
         )
@@ -206,7 +206,7 @@ class Findings:
         """Return True if `named` has something to return, or too much."""
         return self.is_missing or any(words in each.what for each in self.findings)
 
-    def named(self, words: str) -> Finding:
+    def named(self, words: str) -> ClaimFinding:
         """Return the finding whose `what` has these words; ValueError unless it is
         one.
 
@@ -238,7 +238,7 @@ class Findings:
     @classmethod
     def from_json(cls, text: str, series: dict[str, pd.DataFrame]) -> "Findings":
         kept = json.loads(text)
-        kept["findings"] = [Finding(**finding) for finding in kept["findings"]]
+        kept["findings"] = [ClaimFinding(**finding) for finding in kept["findings"]]
         return cls(**kept, series=series)
 
 

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise, product
 import pandas as pd
 
 from ropelab.claims import stored
-from ropelab.claims.record import Finding, Findings, Role, claim
+from ropelab.claims.record import ClaimFinding, Findings, Role, claim
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, select_pair
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
@@ -404,7 +404,7 @@ def reappears(
         findings.findings.append(_unite(alike))
 
 
-def _unite(alike: Sequence[Finding]) -> Finding:
+def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
     """Return the first of one finding in several runs, open if they do not decide
     alike.
     """

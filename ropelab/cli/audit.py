@@ -21,9 +21,9 @@ from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import count_of
 
 if TYPE_CHECKING:
-    from ropelab.audit.audited import Audit
+    from ropelab.audit.audited import FileAudit
     from ropelab.audit.emit import Emission
-    from ropelab.audit.findings import Finding
+    from ropelab.audit.findings import AuditFinding
     from ropelab.conformance.laws.doctor import Diagnosis
     from ropelab.models.released.loading import ModelDtype
 
@@ -124,7 +124,7 @@ def audit(
         )
         audits.append(one)
     difference: Rows | None = None
-    draft: list[Finding] = []
+    draft: list[AuditFinding] = []
     if len(audits) == 2:
         difference = audited.compare(*audits)
         draft = [*findings.compare_draft(*audits)]
@@ -152,7 +152,7 @@ def audit(
     return FOUND if levels & {*failing} else 0
 
 
-def draw_audits(audits: "Sequence[Audit]", folder: Path) -> None:
+def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
     """Draw the figures of each file, of several in folders by number."""
     from ropelab.runs.store import check_writable
     from ropelab.show import drawn
@@ -165,10 +165,10 @@ def draw_audits(audits: "Sequence[Audit]", folder: Path) -> None:
 
 
 def print_audits(
-    audits: "Sequence[Audit]",
+    audits: "Sequence[FileAudit]",
     flags: "Sequence[str]",
     difference: Rows | None,
-    draft: "Sequence[Finding]",
+    draft: "Sequence[AuditFinding]",
 ) -> None:
     """Print the document of --json."""
     documents = []
@@ -206,7 +206,7 @@ def split_words(text: str) -> list[str]:
         return []  # The reader of flags says what is wrong.
 
 
-def show_audit(audit: "Audit", verbose: bool, flags: "Sequence[str]") -> None:
+def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> None:
     """Print the verdict, the findings with their advice, the runtimes and what to type
     next.
     """
@@ -243,7 +243,7 @@ def show_audit(audit: "Audit", verbose: bool, flags: "Sequence[str]") -> None:
         terminal.show_places({"next": command})
 
 
-def show_difference(audits: "Sequence[Audit]", difference: Rows) -> None:
+def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:
     """Print how a second file differs, in a sentence and a table."""
     from ropelab.audit.audited import describe_difference
     from ropelab.show import terminal
@@ -256,7 +256,7 @@ def show_difference(audits: "Sequence[Audit]", difference: Rows) -> None:
     show_tables({"difference": difference})
 
 
-def show_findings(findings: "Sequence[Finding]") -> None:
+def show_findings(findings: "Sequence[AuditFinding]") -> None:
     from ropelab.show import terminal
 
     for finding in findings:

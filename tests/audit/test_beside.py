@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.audit.audited import Audit, audit, compare
+from ropelab.audit.audited import FileAudit, audit, compare
 from ropelab.audit.beside import list_aspects
 from ropelab.audit.findings import compare_draft
 from ropelab.cli.app import main
@@ -44,7 +44,7 @@ QWEN2 = {
 }
 
 
-def audited(config: dict[str, Any]) -> Audit:
+def audited(config: dict[str, Any]) -> FileAudit:
     return audit(Document("config.json", "config", config), precision=False)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ropelab.audit.audited import Audit, audit
+from ropelab.audit.audited import FileAudit, audit
 from ropelab.readers.document import Document
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
@@ -25,11 +25,11 @@ LLAMA = {
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
 
 
-def audited(config: dict[str, Any], **options: Any) -> Audit:
+def audited(config: dict[str, Any], **options: Any) -> FileAudit:
     return audit(Document("a", "config", config), precision=False, **options)
 
 
-def levels(result: Audit) -> dict[str, str]:
+def levels(result: FileAudit) -> dict[str, str]:
     return {finding.code: finding.level for finding in result.findings}
 
 

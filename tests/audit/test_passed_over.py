@@ -12,7 +12,7 @@ from transformers.models.codegen.modeling_codegen import CodeGenAttention
 from transformers.models.esm.modeling_esm import EsmRotaryEmbedding
 from transformers.models.gptj.modeling_gptj import GPTJAttention
 
-from ropelab.audit.audited import Audit, audit
+from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document, from_json
 from ropelab.readers.flags import parse_flags
@@ -55,15 +55,15 @@ PARAMS = {
 }
 
 
-def audited(config: dict[str, Any]) -> Audit:
+def audited(config: dict[str, Any]) -> FileAudit:
     return audit(Document("config.json", "config", config), precision=False)
 
 
-def of_params(params: dict[str, Any]) -> Audit:
+def of_params(params: dict[str, Any]) -> FileAudit:
     return audit(from_json("params.json", json.dumps(params).encode()), precision=False)
 
 
-def says(result: Audit, code: str) -> str:
+def says(result: FileAudit, code: str) -> str:
     return "; ".join(
         finding.says for finding in result.findings if finding.code == code
     )

@@ -12,7 +12,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from ropelab.audit.audited import Audit, audit
+from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.registry import RUNTIMES, read
@@ -35,7 +35,7 @@ LLAMA: dict[str, Any] = {
 MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
 
 
-def audited(config: dict[str, Any], **options: Any) -> Audit:
+def audited(config: dict[str, Any], **options: Any) -> FileAudit:
     return audit(Document("test", "config", config), precision=False, **options)
 
 

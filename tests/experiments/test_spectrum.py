@@ -12,7 +12,7 @@ import pytest
 
 from ropelab.experiments.spectrum import SCHEMES, SpectrumConfig
 from ropelab.experiments.spectrum import schemes as body
-from ropelab.experiments.spectrum.schemes import COPY, NEARER, TEXT, encoding_of
+from ropelab.experiments.spectrum.schemes import COPY, MOST_RECENT, TEXT, encoding_of
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import Training
 from ropelab.runs.cell import Values
@@ -170,7 +170,7 @@ def test_every_scheme_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -
     }
     learned = found["learned"]
     kept = learned[learned["removed"] == "none"]
-    places = {TEXT: 4, COPY: 4 + 6, NEARER: 4 + 6}
+    places = {TEXT: 4, COPY: 4 + 6, MOST_RECENT: 4 + 6}
     for metric, count in places.items():
         rows = kept[kept["metric"] == metric]
         assert rows.groupby("scheme").size().to_dict() == dict.fromkeys(LABELS, count)
@@ -385,5 +385,5 @@ def test_the_answer_names_schemes_without_a_channel_free_of_position(
         "schemes": body.schemes_table(config(schemes=schemes)),
         "learned": learned({(schemes, "none"): (1, 1)}),
     }
-    found = body._confounded(made)
+    found = body._name_fully_rotated(made)
     assert found.startswith(said) if said else found == ""

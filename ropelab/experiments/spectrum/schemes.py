@@ -1,14 +1,22 @@
 """The arithmetic of each scheme, a model per scheme and seed, and the answer.
 
-schemes        its frequencies and their periods representable  change of a score from
-one token to the next, by kind of vectors and format learned        copying and the
-nearer of two cues by distance and context, text by context: a row
-               per scheme, band removed and place, over all seeds
-comparisons    every scheme against the first; removed: the first against itself without
-a band
+schemes
+    The frequencies of each scheme, and their periods.
+representable
+    The change of a score from one token to the next, by scheme, kind of vectors and
+    number format.
+learned
+    Accuracy of copying and of recalling the more recent of two cues, by distance and
+    context, and the text loss by context. A row per scheme, band removed and place,
+    over all seeds.
+comparisons
+    Every scheme against the first one.
+removed
+    The first scheme without each band, against the whole scheme.
 """
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -32,38 +40,43 @@ from ropelab.runs.labels import roughly
 from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables
 
-# Raise it when a scheme starts or learns differently: its models are then trained anew.
+# The version of the trained models. It is raised when a scheme starts or learns
+# differently, and all models are then trained again.
 LEARNING_VERSION = 1
-# The band that is called removed where a model is evaluated as it was trained.
-KEPT = "none"
-TEXT, COPY, NEARER = "text loss", "copy accuracy", "most_recent accuracy"
+# The value of the column `removed` for a model that is evaluated as it was trained.
+NOTHING_REMOVED = "none"
+# The values of the column `metric`.
+TEXT = "text loss"
+COPY = "copy accuracy"
+MOST_RECENT = "most_recent accuracy"
 ROW = ["scheme", "removed", "metric", *PLACE]
-# Of the arithmetic part.
+# The number formats and the seed of random vectors in the table `representable`.
 FORMATS = ("float32", "float16", "bfloat16")
 SEED = 0
 
 
 def cells(config: SpectrumConfig) -> list[Evaluation]:
-    geometry, schemes = config.geometry(), tuple(config.parsed_schemes().values())
-    # The scheme a model is trained with, the band removed from it, and the rest of the
-    # scheme.
-    rows = [(scheme, KEPT, scheme) for scheme in schemes]
-    rows += [
-        (schemes[0], band, Without(band=band, inner=schemes[0]))
-        for band in config.bands
-    ]
-    # Seed by seed, so that interrupted runs have whole seeds.
-    return [
-        Evaluation(
+    geometry = config.geometry()
+    schemes = list(config.parsed_schemes().values())
+    first = schemes[0]
+    # The scheme a model is trained with, the band that is removed for the evaluation,
+    # and the scheme without that band.
+    rows = [(scheme, NOTHING_REMOVED, scheme) for scheme in schemes]
+    for band in config.bands:
+        rows.append((first, band, Without(band=band, inner=first)))
+
+    # Cells go seed by seed, so that an interrupted run has whole seeds.
+    tasks = [beyond_training(config, task) for task in config.tasks]
+    cells = []
+    for seed, task, (scheme, removed, rest) in product(config.seeds, tasks, rows):
+        cell = Evaluation(
             subject=training(config, scheme, seed),
             task=task,
             mode=WithMethod(Scaled(scaling=rest), geometry),
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
         )
-        for seed in config.seeds
-        for task in (beyond_training(config, task) for task in config.tasks)
-        for scheme, removed, rest in rows
-    ]
+        cells.append(cell)
+    return cells
 
 
 def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
@@ -83,104 +96,127 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
-    # Separate products are faster at short windows.
-    return disable_fused_kernel(
-        Scaled(scaling=scheme).encoding(geometry, geometry.trained_len)
-    )
+    encoding = Scaled(scaling=scheme).encoding(geometry, geometry.trained_len)
+    # At short windows separate products are faster than the fused kernel.
+    return disable_fused_kernel(encoding)
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
-    answers, tables = collect(cells(config), values), []
-    for task, metric in (("copy", COPY), ("most_recent", NEARER)):
-        if task in answers:
-            tables.append(per_unit(answers[task]["trials"]).assign(metric=metric))
-    if "text" in answers:
-        # A place of text is its context alone; its loss is over the same last tokens.
-        text = per_unit(answers["text"]["last_window"])
-        tables.append(text.assign(metric=TEXT, distance_tokens=0))
-    columns = [*ROW, "seed", "unit", "trials", "value"]
-    measured = pd.concat([table[columns] for table in tables], ignore_index=True)
-    places = measured.groupby(ROW, sort=False)
+    units = _list_units(config, values)
     learned = pd.DataFrame(
-        [(*place, *over_seeds(group)) for place, group in places],
+        [
+            (*place, *over_seeds(group))
+            for place, group in units.groupby(ROW, sort=False)
+        ],
         columns=[*ROW, "seeds", "n", "value", *INTERVAL],
     )
+    learned = _without_text_distances(learned)
+
     # Schemes are compared as they were trained.
     first, *others = config.parsed_schemes()
-    kept = measured[measured["removed"] == KEPT]
-    found = {
+    as_trained = units[units["removed"] == NOTHING_REMOVED]
+    tables = {
         "schemes": schemes_table(config),
         "representable": representable(config),
-        "learned": (
-            _without_text_distances(learned).assign(train_len_tokens=config.train_len)
-        ),
-        "comparisons": _compared(kept, "scheme", first, others),
+        "learned": learned.assign(train_len_tokens=config.train_len),
+        "comparisons": _compare_values(as_trained, "scheme", first, others),
     }
     if config.bands:
-        mine = measured[measured["scheme"] == first]
-        found["removed"] = _compared(mine, "removed", KEPT, list(config.bands))
-    return found
+        of_first = units[units["scheme"] == first]
+        tables["removed"] = _compare_values(
+            of_first, "removed", NOTHING_REMOVED, list(config.bands)
+        )
+    return tables
+
+
+def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
+    """Return the value of each sequence or document, for all metrics and seeds."""
+    answers = collect(cells(config), values)
+    parts = []
+    for task, metric in (("copy", COPY), ("most_recent", MOST_RECENT)):
+        if task in answers:
+            parts.append(per_unit(answers[task]["trials"]).assign(metric=metric))
+    if "text" in answers:
+        # The place of a text loss is its context alone: the loss is always that of the
+        # same last tokens. The distance 0 stands for none, as groups need a value.
+        text = per_unit(answers["text"]["last_window"])
+        parts.append(text.assign(metric=TEXT, distance_tokens=0))
+    columns = [*ROW, "seed", "unit", "trials", "value"]
+    return pd.concat([part[columns] for part in parts], ignore_index=True)
 
 
 def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
+    """Return a row per scheme: its numbers of frequencies and pairs, and its periods."""
     rows = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
         rotating = inv_freq[inv_freq > 0]
-        periods = wavelengths(rotating)
-        rows.append(
-            {
-                "scheme": label,
-                # Different ones: pairs of one frequency count once.
-                "frequencies": np.unique(rotating).size,
-                "rotating_pairs": rotating.size,
-                "pairs": inv_freq.size,
-                "shortest_period_tokens": periods.min() if rotating.size else None,
-                "longest_period_tokens": periods.max() if rotating.size else None,
-                # The first position whose rotations equal those of position 0 in exact
-                # arithmetic.
-                "period_tokens": returns_after(inv_freq.tolist()),
-            }
-        )
+        # A scheme in which no pair rotates has no periods.
+        shortest = None
+        longest = None
+        if rotating.size:
+            periods = wavelengths(rotating)
+            shortest = periods.min()
+            longest = periods.max()
+        row = {
+            "scheme": label,
+            # Pairs with the same frequency count once.
+            "frequencies": np.unique(rotating).size,
+            "rotating_pairs": rotating.size,
+            "pairs": inv_freq.size,
+            "shortest_period_tokens": shortest,
+            "longest_period_tokens": longest,
+            # The first position whose rotations equal those of position 0 in exact
+            # arithmetic.
+            "period_tokens": returns_after(inv_freq.tolist()),
+        }
+        rows.append(row)
     return pd.DataFrame(rows).astype({"period_tokens": "Int64"})
 
 
 def representable(config: SpectrumConfig) -> pd.DataFrame:
     """Return a row per scheme, vectors and format: see `score_margins`."""
-    # Those of a trained window, for the width of one head.
+    # The distances are those of a trained window. The vectors have the width of a head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
-    found = []
+    parts = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
-        table = score_margins(inv_freq, formats, distances, config.draws, SEED)
-        table.insert(0, "scheme", label)
-        found.append(table)
-    return pd.concat(found, ignore_index=True)
+        margins = score_margins(inv_freq, formats, distances, config.draws, SEED)
+        margins.insert(0, "scheme", label)
+        parts.append(margins)
+    return pd.concat(parts, ignore_index=True)
 
 
-def _compared(
-    measured: pd.DataFrame, column: str, plain: str, others: list[str]
+def _compare_values(
+    units: pd.DataFrame, column: str, plain: str, others: list[str]
 ) -> pd.DataFrame:
     """Compare every other value of a column with the plain one, at each place of each
     metric.
     """
     pairs = []
-    for place, group in measured.groupby(["metric", *PLACE], sort=False):
-        values = dict(list(group.set_index(["seed", "unit"]).groupby(column)["value"]))
+    for place, group in units.groupby(["metric", *PLACE], sort=False):
+        by_unit = group.set_index(["seed", "unit"])
+        values = dict(list(by_unit.groupby(column)["value"]))
+        measure: Measure = "loss" if place[0] == TEXT else "share"
+        trials = int(group["trials"].iloc[0])
         for other in others:
-            measure: Measure = "loss" if place[0] == TEXT else "share"
-            names, about = (other, plain), (other, plain, *place)
-            trials = int(group["trials"].iloc[0])
-            pairs.append(
-                Pair(about, values[other], values[plain], names, measure, place, trials)
+            pair = Pair(
+                about=(other, plain, *place),
+                a=values[other],
+                b=values[plain],
+                names=(other, plain),
+                measure=measure,
+                family=place,
+                trials=trials,
             )
+            pairs.append(pair)
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
     return _without_text_distances(compare(pairs, columns))
 
 
 def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the same table, its distances missing in rows of text."""
+    """Return a table whose distances are missing in rows of text."""
     distance = table["distance_tokens"].where(table["metric"] != TEXT).astype("Int64")
     return table.assign(distance_tokens=distance)
 
@@ -189,89 +225,108 @@ def answer(tables: Tables) -> str:
     """Say with how many frequencies models copy, and how much one token changes a
     score.
     """
-    learned, said = tables["learned"], []
-    copying = learned.query(
-        "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
-    )
-    if not copying.empty:
-        mean = (
-            copying.groupby("scheme")["value"]
-            .mean()
-            .reset_index()
-            .merge(tables["schemes"])
-        )
-        best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
-        parts = [
-            f"{row['value']:.0%} with {row['scheme']}"
-            for row in best.sort_values("frequencies").to_dict("records")
-        ]
-        said.append(
-            "Trained: for each number of frequencies, the best models copy inside the"
-            f" trained length {', '.join(parts)}{_confounded(tables)}."
-        )
-    said.append(significance(tables["comparisons"]))
-    # Without rotations nothing changes.
-    random = tables["representable"].query(
-        "vectors == 'random' and format == 'float32' and score_step > 0"
-    )
-    if not random.empty:
-        weakest = random.sort_values("score_step").iloc[0]["scheme"]
-        moved = [
-            f"{roughly(row['score_step'])} with {scheme},"
-            f" {roughly(row['step_to_rounding'])} times its rounding in float32"
-            for scheme in dict.fromkeys((random.iloc[0]["scheme"], weakest))
-            for row in random[random["scheme"] == scheme].to_dict("records")
-        ]
-        steps = ", and by ".join(moved)
-        said.append(
-            "Arithmetic: one token on, a score of random vectors changes by a root mean"
-            f" square of {steps}."
-        )
-    return " ".join(said)
+    sentences = [_describe_copying(tables), significance(tables["comparisons"])]
+    sentences.append(_describe_steps(tables))
+    return " ".join(filter(None, sentences))
 
 
-def _confounded(tables: Tables) -> str:
-    """Name the schemes of few frequencies that leave no pair without position."""
-    schemes, trained = tables["schemes"], tables["learned"]["train_len_tokens"].iloc[0]
-    # A pair that makes less than a quarter rotation in the window marks hardly any
-    # position.
-    rotate = (schemes["rotating_pairs"] == schemes["pairs"]) & (
-        schemes["frequencies"] > 0
-    )
-    few = schemes[rotate & (schemes["longest_period_tokens"] < 4 * trained)]
-    names = ", ".join(few["scheme"])
+def _describe_copying(tables: Tables) -> str:
+    """Say how well the best scheme of each number of frequencies copies; empty if
+    copying was not measured.
+    """
+    learned = tables["learned"]
+    copying = learned[
+        (learned["metric"] == COPY)
+        & (learned["removed"] == NOTHING_REMOVED)
+        & (learned["context_tokens"] == learned["train_len_tokens"])
+    ]
+    if copying.empty:
+        return ""
+
+    means = copying.groupby("scheme")["value"].mean().reset_index()
+    means = means.merge(tables["schemes"])
+    best = means.sort_values("value", ascending=False).drop_duplicates("frequencies")
+    parts = []
+    for row in best.sort_values("frequencies").to_dict("records"):
+        parts.append(f"{row['value']:.0%} with {row['scheme']}")
     return (
-        names
-        and f" (every pair of {names} rotates, so that none is left without position)"
+        "Trained: for each number of frequencies, the best models copy inside the"
+        f" trained length {', '.join(parts)}{_name_fully_rotated(tables)}."
     )
+
+
+def _describe_steps(tables: Tables) -> str:
+    """Say how much one token changes a score of random vectors, under the first scheme
+    and the one with the smallest change; empty if nothing rotates.
+    """
+    representable = tables["representable"]
+    random = representable[
+        (representable["vectors"] == "random")
+        & (representable["format"] == "float32")
+        & (representable["score_step"] > 0)
+    ]
+    if random.empty:
+        return ""
+
+    first = random.iloc[0]["scheme"]
+    weakest = random.sort_values("score_step").iloc[0]["scheme"]
+    steps = []
+    # The two may be one scheme, which is named once.
+    for scheme in dict.fromkeys((first, weakest)):
+        for row in random[random["scheme"] == scheme].to_dict("records"):
+            steps.append(
+                f"{roughly(row['score_step'])} with {scheme},"
+                f" {roughly(row['step_to_rounding'])} times its rounding in float32"
+            )
+    return (
+        "Arithmetic: one token on, a score of random vectors changes by a root mean"
+        f" square of {', and by '.join(steps)}."
+    )
+
+
+def _name_fully_rotated(tables: Tables) -> str:
+    """Name the schemes that leave no pair without position, in words behind a sentence;
+    empty if there are none.
+
+    In such a scheme every pair rotates by a quarter or more in the trained window. A
+    pair that rotates by less marks hardly any position.
+    """
+    schemes = tables["schemes"]
+    trained = tables["learned"]["train_len_tokens"].iloc[0]
+    all_rotate = schemes["rotating_pairs"] == schemes["pairs"]
+    has_frequencies = schemes["frequencies"] > 0
+    is_fast = schemes["longest_period_tokens"] < 4 * trained
+    names = ", ".join(schemes.loc[all_rotate & has_frequencies & is_fast, "scheme"])
+    if not names:
+        return ""
+    return f" (every pair of {names} rotates, so that none is left without position)"
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per scheme and band removed: copying near and far, the nearer cue,
-    text.
+    """Return a row per scheme and band removed: copying near and far, recall of the most
+    recent cue, text.
     """
     learned = tables["learned"]
-    trained, longest = (
-        learned["train_len_tokens"].iloc[0],
-        learned["context_tokens"].max(),
-    )
+    trained = learned["train_len_tokens"].iloc[0]
+    longest = learned["context_tokens"].max()
     numbers = tables["schemes"].set_index("scheme")["frequencies"]
     rows = learned[["scheme", "removed"]].drop_duplicates()
     short = rows.assign(frequencies=rows["scheme"].map(numbers))
-    wanted = [
+
+    # The name of each column, its metric, and its distance (None for text) and context.
+    columns = [
         ("copy near", COPY, trained // 8, trained),
         ("copy far", COPY, trained // 2, trained),
         (f"copy in {longest}", COPY, longest // 2, longest),
-        ("most_recent", NEARER, trained // 8, trained),
+        ("most_recent", MOST_RECENT, trained // 8, trained),
         ("text", TEXT, None, trained),
         (f"text at {longest}", TEXT, None, longest),
     ]
-    for name, metric, distance, context in wanted:
-        at = learned[
-            (learned["metric"] == metric) & (learned["context_tokens"] == context)
-        ]
-        at = at[at["distance_tokens"] == distance] if distance else at
-        if not at.empty:
-            values = at[["scheme", "removed", "value"]].rename(columns={"value": name})
-            short = short.merge(values, how="left")
+    for name, metric, distance, context in columns:
+        is_here = (learned["metric"] == metric) & (learned["context_tokens"] == context)
+        if distance is not None:
+            is_here &= learned["distance_tokens"] == distance
+        if is_here.any():
+            values = learned.loc[is_here, ["scheme", "removed", "value"]]
+            short = short.merge(values.rename(columns={"value": name}), how="left")
     return short.reset_index(drop=True)

@@ -84,8 +84,9 @@ In = Annotated[
         )
     ),
 ]
-# Tasks and options in sentences.
+# The words of tasks and options in answers and help.
 TEXTS = table_beside(__file__)
+# What a model does that solves a task, by the name of the task.
 DOES = TEXTS["does"]
 
 
@@ -110,7 +111,7 @@ def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-# The name of a task here, or of one from outside.
+# The name of a task, or a reference to a task of the user.
 Task = Annotated[str, AfterValidator(_check_task)]
 Tasks = Annotated[
     Some[Task],
@@ -122,15 +123,14 @@ Depths = Annotated[
     Field(description="depths of a pass key in its text, in percent"),
 ]
 MOST_DEPTHS = 16
-# Below this many tokens rotary geometry and the grids of positions degenerate, and
-# there is no curriculum.
+# The least trained length. With fewer tokens the rotary geometry and the grids of
+# positions degenerate, and there are no shorter first windows.
 SHORTEST = 64
 
 
 def question(trained: int, tested: int) -> str:
-    """Ask what happens at another length.
-
-    Methods are for lengths beyond the trained one.
+    """Return the question what happens at another length, with methods if it is longer
+    than the trained one.
     """
     methods = " with PI, NTK, YaRN" if tested > trained else ""
     return (
@@ -170,14 +170,18 @@ def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
         for fmt in keys:
             fmt.check(head_dim)
 
-    every = [cast._replace(first=first) for cast in casts for first in config.offsets]
+    every = []
+    for cast in casts:
+        every += [cast._replace(first=offset) for offset in config.offsets]
     every += [Rounding(fmt.label, keys=fmt) for fmt in keys]
-    # Each is returned once, however often and however it was typed.
+    # A rounding that was typed twice, perhaps in different words, is returned once.
     return list(dict.fromkeys(every))
 
 
 def check_depths(depths: tuple[int, ...]) -> None:
-    """Raise ValueError if depths are no percents, or more than the names for keys."""
+    """Raise ValueError if depths are no percents, or more than there are names for
+    keys.
+    """
     if max(depths) > 100 or len({*depths}) > MOST_DEPTHS:
         raise ValueError(
             f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them"
@@ -185,17 +189,18 @@ def check_depths(depths: tuple[int, ...]) -> None:
 
 
 class Evaluated(Protocol):
-    """A config of an experiment that evaluates models beyond the trained length.
-
-    Places are chosen by `grid_len`.
-    """
+    """A config of an experiment that evaluates models beyond the trained length."""
 
     @property
     def train_len(self) -> int: ...
     @property
-    def grid_len(self) -> int: ...
+    def grid_len(self) -> int:
+        """The length from which the grids of places follow."""
+
     @property
-    def longest(self) -> int: ...
+    def longest(self) -> int:
+        """The longest length that is tested."""
+
     @property
     def documents(self) -> int: ...
     @property
@@ -238,7 +243,9 @@ class TaskConfig(Config):
         return f"trained at {self.train_len} tokens{beyond}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints of the corpus and its names, and its source if known."""
+        """Return fingerprints of the corpus, of the names of its documents, and of its
+        source if that is known.
+        """
         from ropelab.models.lm.corpus import source_of
 
         inputs = {"corpus": self.text.fingerprint}
@@ -251,7 +258,7 @@ class TaskConfig(Config):
 
     @cached_property
     def text(self) -> "CorpusRef":
-        """The corpus, read once: all cells of a run refer to the text that was checked.
+        """The corpus, which is read and checked once, for all cells of a run.
 
         InputError: there is none, or it is too short for these lengths and documents.
         """
@@ -260,12 +267,13 @@ class TaskConfig(Config):
         length = self.longest + 1
         text = CorpusRef.of(self.corpus, length)
         text.corpus().check(self.train_len + 1, length, self.documents)
-        # A text that is refused has one line, the error.
+        # Files that were left out are reported last: if the text is refused, the error
+        # is the only line.
         text.corpus().say_left_out()
         return text
 
     @model_validator(mode="after")
-    def _lengths(self) -> Self:
+    def _check_lengths(self) -> Self:
         train_len = self.train_len
         test_len = self.longest
         if train_len < self.shortest:
@@ -298,6 +306,6 @@ class ShapedConfig(TaskConfig):
     seeds: Seeds = (0,)
     documents: Documents = 50
     corpus: CorpusPath = ""
-    # Before `dtype`, which is resolved for it.
+    # `device` comes before `dtype`, whose value `auto` depends on it.
     device: On = "auto"
     dtype: In = "auto"

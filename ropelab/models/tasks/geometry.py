@@ -1,22 +1,22 @@
-"""Where the questions of a context stand: one for each distance, in the same context.
+"""The places of the questions in a context.
 
-A question is a stretch of tokens whose source, the same tokens, begins exactly its
-distance earlier. The rules, all of them here:
+A question is a stretch of tokens. Its source has the same tokens and begins exactly its
+distance earlier. A context has a question for each distance. The rules are these:
 
 1. Each distance is asked once in each context, in random order.
-2. No stretch shares a token with another one, question or source.
-3. Questions are placed from the end of the context to its beginning. Each stands as
-   late as it and its sources find room, before the questions that were placed already.
+2. No stretch, question or source, shares a token with another one.
+3. Questions are placed from the end of the context to its beginning. Each is placed as
+   late as there is room for it and its sources, before the questions placed so far.
 4. All stretches of a context are equally long, as long as these limits allow:
    - LONGEST tokens;
-   - half of the nearest distance, or SHORTEST tokens where that is less;
-   - the nearest distance, and what the farthest source leaves of the context;
+   - half of the nearest distance, or SHORTEST tokens if that is more;
+   - the nearest distance, and the tokens that the farthest one leaves of the context;
    - a length at which all stretches together take MOST of the context, or half of MOST
-     where each question has two sources; FEWEST tokens where that is less.
+     if each question has two sources, or FEWEST tokens if that is more.
 
-So in long contexts questions fill the last places, one beside the other, behind all
-sources. In short ones they stand apart, each with its source in front of all questions
-or between two of them.
+In a long context the questions thus fill the end, next to each other and behind all
+sources. In a short one they are apart, each with its source before all questions or
+between two of them.
 """
 
 from collections.abc import Sequence
@@ -27,33 +27,44 @@ import numpy as np
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import join_names
 
+# Limits of the length of a stretch, in tokens: see rule 4.
 LONGEST = 32
 SHORTEST = 8
 FEWEST = 6
-# Of the context.
+# The share of the context that all stretches may take together.
 MOST = 3 / 4
-# Orders of the distances that are tried before a context is refused: a far question
-# has room at the very end only, so not every order fits.
+# The number of orders that are tried before a context is refused. A question with a far
+# source has room at the very end only, so not every order fits.
 ORDERS = 500
 
 
-class Question(NamedTuple):
-    """The first places of a stretch and of its sources, the nearest source first."""
+class PlacedQuestion(NamedTuple):
+    """A question with its place in the context."""
 
+    # The distance of the nearest source.
     distance: int
+    # The first position of the question.
     start: int
+    # The first position of each source, the nearest source first.
     sources: tuple[int, ...]
 
 
 def stretch_length(length: int, sources: Sequence[tuple[int, ...]]) -> int:
-    """Return the tokens of a stretch by rule 4; `sources` as in `place_questions`."""
+    """Return the number of tokens of a stretch by rule 4.
+
+    Args:
+        length: of the context.
+        sources: as in `place_questions`.
+    """
     nearest = min(distance for distance, *_ in sources)
     farthest = max(max(distances) for distances in sources)
-    wanted = max(SHORTEST, nearest // 2)
+    half_of_nearest = max(SHORTEST, nearest // 2)
+
     stretches = sum(1 + len(distances) for distances in sources)
-    most = MOST / len(sources[0])
-    room = max(FEWEST, int(most * length) // stretches)
-    return min(LONGEST, wanted, nearest, length - farthest, room)
+    sources_per_question = len(sources[0])
+    share = MOST / sources_per_question
+    fair_length = max(FEWEST, int(share * length) // stretches)
+    return min(LONGEST, half_of_nearest, nearest, length - farthest, fair_length)
 
 
 def place_questions(
@@ -61,11 +72,16 @@ def place_questions(
     length: int,
     sources: Sequence[tuple[int, ...]],
     size: int,
-) -> list[Question]:
-    """Place a question for each of `sources`, the last one of the context first.
+) -> list[PlacedQuestion]:
+    """Place questions in a context; return them from the last to the first.
 
-    A row of `sources` says how far back the sources of a question are, the nearest one,
-    its distance, first. InputError: no order of the questions fits into the context.
+    Args:
+        random: chooses the order of the questions.
+        length: of the context.
+        sources: for each question, how far back its sources are, the nearest first.
+        size: the length of a stretch.
+
+    InputError: no order of the questions fits into the context.
     """
     for _ in range(ORDERS):
         order = random.permutation(len(sources))
@@ -82,23 +98,23 @@ def place_questions(
 
 def _place_in_order(
     length: int, sources: Sequence[tuple[int, ...]], size: int
-) -> list[Question] | None:
-    """Place questions in this order, the last one of the context first; None if it
-    does not fit.
+) -> list[PlacedQuestion] | None:
+    """Place questions in this order from the end of the context; None if they do not
+    fit.
     """
     is_taken = np.zeros(length, np.bool_)
-    questions: list[Question] = []
+    questions: list[PlacedQuestion] = []
     start = length
     for distances in sources:
+        # Before this position the farthest source would begin before the context.
+        first_start = max(distances)
         start -= size
-        while start >= max(distances) and not _is_free(
-            is_taken, start, distances, size
-        ):
+        while start >= first_start and not _is_free(is_taken, start, distances, size):
             start -= 1
-        if start < max(distances):
+        if start < first_start:
             return None
 
-        question = Question(
+        question = PlacedQuestion(
             distances[0], start, tuple(start - back for back in distances)
         )
         for first in (start, *question.sources):
@@ -110,7 +126,9 @@ def _place_in_order(
 def _is_free(
     is_taken: np.ndarray, start: int, distances: tuple[int, ...], size: int
 ) -> bool:
-    """Return True if a question that starts there, and its sources, have room."""
+    """Return True if there is room for a question that begins at `start` and for its
+    sources.
+    """
     for back in (0, *distances):
         first = start - back
         if is_taken[first : first + size].any():

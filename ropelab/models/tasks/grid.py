@@ -1,15 +1,15 @@
 """Grids of places: buckets of positions, growing contexts, distances of retrieved tokens.
 
-All follow from the trained length L and the tested length T, so runs of any length are
-alike.
+All grids follow from the trained length L and the tested length T, so that runs of
+different lengths ask for the same multiples of L.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-# The final tokens on which growing contexts are compared (a quarter of L, if that is
-# less).
+# The number of final tokens on which growing contexts are compared, or a quarter of L if
+# that is less.
 LAST_WINDOW = 512
 
 
@@ -33,10 +33,10 @@ def _multiples(train_len: int, limit: float) -> list[int]:
 
 
 def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
-    """Return ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, ... to T.
+    """Return ranges [start, end) of positions, which end at L/2, L, 1.5 L, 2 L ... and T.
 
-    Position p is the prediction after p + 1 tokens: `end` is the longest context in a
-    bucket.
+    The prediction at position p is made after p + 1 tokens, so `end` is the longest
+    context in a bucket.
     """
     edges = [0, train_len // 2, *_multiples(train_len, test_len)]
     if edges[-1] != test_len:
@@ -55,6 +55,7 @@ def contexts(train_len: int, test_len: int) -> list[int]:
 
 
 def last_window(train_len: int) -> int:
+    """Return the number of final tokens on which growing contexts are compared."""
     return min(LAST_WINDOW, train_len // 4)
 
 
@@ -82,9 +83,8 @@ def inner_distances(train_len: int) -> list[int]:
 
 
 def places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
-    """Pair contexts with distances of at most three quarters of each.
-
-    A question then fits into the context, too.
+    """Pair each context with the distances of at most three quarters of it, so that a
+    question fits into the context, too.
     """
     distances = list(distances)
     pairs = []

@@ -1,4 +1,4 @@
-"""The tasks of the experiments, and the models that learn them: one place for all."""
+"""The tasks of all experiments, and the models that they train, made from configs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.own import find, reference_of, source
 
-# The share of rows with a list, where models learn to answer questions for one.
+# The share of training rows with a list, if a task asks for lists.
 LIST_ROWS = 0.5
 
 
@@ -27,7 +27,10 @@ def beyond_training(
 ) -> Texts | Retrieval | Needles:
     """Return a task at lengths up to the longest that is tested.
 
-    `depths` are those of pass keys.
+    Args:
+        config: of the run.
+        task: its name.
+        depths: where pass keys are in their text, in percent.
     """
     train = config.grid_len
     test = config.longest
@@ -40,7 +43,8 @@ def beyond_training(
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
             last=grid.last_window(train),
-            # Nothing is searched on a released model.
+            # Parameters are searched beyond the trained length, and only on models that
+            # are trained here.
             beyond=train if isinstance(corpus, CorpusRef) else None,
         )
     if task in NEEDLES:
@@ -86,7 +90,9 @@ def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
 
 
 def mixture_of(config: TaskConfig) -> Mixture:
-    """Return what models of a config learn: lists, too, where these are asked for."""
+    """Return the training text of the models of a config, with lists if a task asks for
+    them.
+    """
     asks_for_lists = any(task in LISTS for task in config.tasks)
     return Mixture(lists=LIST_ROWS if asks_for_lists else 0)
 
@@ -127,7 +133,9 @@ def model_size(config: ShapedConfig) -> ModelSize:
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """Return the recipe of those models; first windows have `first_window` tokens."""
+    """Return the training recipe of a config; first windows have `first_window`
+    tokens.
+    """
     return Recipe(
         steps=config.steps,
         window=config.train_len,

@@ -14,7 +14,7 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import LINES, PALETTE, Look
 
 
-class Group(NamedTuple):
+class RuntimeGroup(NamedTuple):
     """Runtimes that rotate alike, and the pairs as the first of them rotates them."""
 
     runtimes: list[str]
@@ -42,17 +42,17 @@ def draw(tables: Tables) -> dict[str, Figure]:
     }
 
 
-def _group_by_frequencies(pairs: pd.DataFrame) -> list[Group]:
+def _group_by_frequencies(pairs: pd.DataFrame) -> list[RuntimeGroup]:
     """Group the runtimes whose frequencies are the same to nine digits."""
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[tuple[str, ...], RuntimeGroup] = {}
     for runtime, own in shapes.split_by(pairs, "runtime"):
         digits = tuple(f"{value:.9g}" for value in own["inv_freq"])
-        group = groups.setdefault(digits, Group([], own))
+        group = groups.setdefault(digits, RuntimeGroup([], own))
         group.runtimes.append(runtime)
     return list(groups.values())
 
 
-def _draw_ratios(groups: list[Group]) -> Figure:
+def _draw_ratios(groups: list[RuntimeGroup]) -> Figure:
     figure, ax = _draw_lines(groups, "ratio")
     title = "Every runtime rotates every pair alike"
     if len(groups) > 1:
@@ -63,7 +63,7 @@ def _draw_ratios(groups: list[Group]) -> Figure:
     return figure
 
 
-def _draw_wavelengths(groups: list[Group], lengths: pd.Series) -> Figure:
+def _draw_wavelengths(groups: list[RuntimeGroup], lengths: pd.Series) -> Figure:
     figure, ax = _draw_lines(groups, "wavelength_tokens")
     trained = lengths["trained_tokens"]
     claimed = lengths["claimed_tokens"]
@@ -80,7 +80,7 @@ def _draw_wavelengths(groups: list[Group], lengths: pd.Series) -> Figure:
     return figure
 
 
-def _draw_lines(groups: Iterable[Group], column: str) -> tuple[Figure, Axes]:
+def _draw_lines(groups: Iterable[RuntimeGroup], column: str) -> tuple[Figure, Axes]:
     figure, ax = shapes.make_axes()
     for number, (runtimes, pairs) in enumerate(groups):
         known = pairs.dropna(subset=column)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.geometry import (
     LONGEST,
-    Question,
+    PlacedQuestion,
     place_questions,
     stretch_length,
 )
@@ -21,13 +21,13 @@ from ropelab.runs.errors import InputError
 
 def placed(
     length: int, distances: list[int], seed: int = 0, size: int = 0
-) -> list[Question]:
+) -> list[PlacedQuestion]:
     sources = [(distance,) for distance in distances]
     size = size or stretch_length(length, sources)
     return place_questions(np.random.default_rng(seed), length, sources, size)
 
 
-def firsts(questions: list[Question]) -> list[int]:
+def firsts(questions: list[PlacedQuestion]) -> list[int]:
     """The first places of all stretches, rising."""
     starts = [question.start for question in questions]
     for question in questions:
