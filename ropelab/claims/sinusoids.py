@@ -21,7 +21,8 @@ from ropelab.runs.thresholds import EXACT
 
 Spacing = Literal["exponential", "harmonic"]
 BASE = 10000.0
-# Width and length at which the figures show each spacing.
+# The width of the code and the number of positions with which the figures show each
+# spacing.
 SPACINGS: dict[Spacing, tuple[int, int]] = {
     "harmonic": (64, 512),
     "exponential": (512, 512),
@@ -31,7 +32,11 @@ SPACINGS: dict[Spacing, tuple[int, int]] = {
 def space_frequencies(
     spacing: Spacing, width: int, length: int
 ) -> Float[Array, " pairs"]:
-    """Return radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
+    """Return the frequencies of all pairs in radians per token.
+
+    With exponential spacing they are base^(-2i/d), with harmonic spacing the whole
+    multiples of 2 pi / length.
+    """
     if spacing == "exponential":
         return frequencies(width, BASE)
     return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
@@ -40,7 +45,9 @@ def space_frequencies(
 def code(
     positions: ArrayLike, omega: Float[Array, " pairs"]
 ) -> Float[Array, "n width"]:
-    """Return (sin, cos, sin, cos, ...) at positions, which need not be whole."""
+    """Return the code (sin, cos, sin, cos, ...) of positions, which need not be
+    whole.
+    """
     angles = np.asarray(positions, dtype=float)[:, None] * omega
     return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
 
@@ -52,34 +59,43 @@ def shift_is_rotation(
     omega = frequencies(512, BASE)
     positions = np.arange(512)
     for turning in turnings:
-        # With (sin, cos) in this order the angle addition formulas give a clockwise
-        # rotation.
+        # `rotation_matrix` is counterclockwise. Since the sine comes first in a pair, the
+        # shift should be a clockwise rotation, by the angle addition formulas.
         sign = -1 if turning == "clockwise" else 1
-        moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
-        off = largest(moved - code(positions + shift, omega))
-        back = largest(moved - code(positions - shift, omega))
-        also = f", and gives the code of p - {shift}" if back <= EXACT < off else ""
+        rotated = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
+        off = largest(rotated - code(positions + shift, omega))
+        off_from_earlier = largest(rotated - code(positions - shift, omega))
+        also = ""
+        if off_from_earlier <= EXACT < off:
+            also = f", and gives the code of p - {shift}"
         what = (
             f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
             f" {turning}"
         )
         role: Role = "limit" if findings.findings else "part"
         findings.within(what, off, EXACT, "{} apart" + also, role)
-    # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated
-    # by the standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three
-    # apart.
-    here, later = (np.array([math.sin(a), math.cos(a)]) for a in (0.5, 0.5 + 0.9))
-    c = math.cos(0.9)
-    s = math.sin(0.9)
-    standard = np.array([[c, -s], [s, c]]) @ here
+
+    findings.series["sinusoid_shift"] = shift_series()
+
+
+def shift_series() -> pd.DataFrame:
+    """Return one pair of the code as an arrow (sin, cos): at x, at x + delta, and that
+    at x rotated by the standard matrix.
+    """
+    # With these angles, in radians, the three arrows are apart in the figure.
+    x = 0.5
+    delta = 0.9
+    before = np.array([math.sin(x), math.cos(x)])
+    after = np.array([math.sin(x + delta), math.cos(x + delta)])
+    c = math.cos(delta)
+    s = math.sin(delta)
+    rotated = np.array([[c, -s], [s, c]]) @ before
     arrows = [
-        ("code of x", *here),
-        ("code of x + δ", *later),
-        ("R(ωδ) times code of x", *standard),
+        ("code of x", *before),
+        ("code of x + δ", *after),
+        ("R(ωδ) times code of x", *rotated),
     ]
-    findings.series["sinusoid_shift"] = pd.DataFrame(
-        arrows, columns=["vector", "x", "y"]
-    )
+    return pd.DataFrame(arrows, columns=["vector", "x", "y"])
 
 
 @claim("sinusoid-orthogonal")
@@ -88,10 +104,12 @@ def columns_orthogonal(
 ) -> None:
     length = 512
     columns = code(np.arange(length), space_frequencies(spacing, width, length))
-    # The sine of the fastest evenly spaced pair is 0 at every position.
+    # With harmonic spacing the sine of the fastest pair is 0 at every position. The
+    # clip keeps its column from being divided by 0.
     columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
     overlap = np.abs(columns.T @ columns)
-    np.fill_diagonal(overlap, 0)  # a column with itself
+    # A column is not compared with itself.
+    np.fill_diagonal(overlap, 0)
     share = float((overlap > 0.1).sum() / (width * (width - 1)))
 
     what = f"largest |cosine| between two columns over {length} positions"
@@ -120,7 +138,8 @@ def slowest_period_repeats(
     findings.within(
         f"largest change of a feature after {period:,.0f} tokens, d = {width}",
         largest(code(positions + period, omega) - code(positions, omega)),
-        1e-6,  # angles after 6e4 tokens are known to 1e-11 rad
+        # Angles after 6e4 tokens are known to 1e-11 rad, so this bound is a wide one.
+        1e-6,
         f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
         " frequency)",
     )
@@ -129,8 +148,8 @@ def slowest_period_repeats(
 
 
 def sum_series() -> pd.DataFrame:
-    """Sum all features to F(t), from 0 on and from one period of the slowest wave
-    on.
+    """Return the sum F(t) of all features, from position 0 on, and from one period of
+    the slowest wave on.
     """
     after = np.linspace(0, 64, 257)
     tables = []
@@ -148,16 +167,19 @@ def sum_series() -> pd.DataFrame:
 
 @claim("period-needs-multiples")
 def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
-    tried: dict[str, dict[str, Any]] = {
-        "whole multiples": {"spacing": "harmonic", "width": 64, "length": 4096},
-        "d = 8, base 10000: every ratio is a power of 10": {"width": 8},
-        f"d = {broken_width}, base 10000": {"width": broken_width},
-    }
-    for (what, inputs), repeats in zip(tried.items(), (True, True, False), strict=True):
-        one = Findings()
-        slowest_period_repeats(one, **inputs)
-        result = one.findings[0]
-        findings.part(what, result.measured, result.agrees is repeats, result.value)
+    # The words for a code, the inputs that make it, and True if it should repeat.
+    harmonic: dict[str, Any] = {"spacing": "harmonic", "width": 64, "length": 4096}
+    codes: list[tuple[str, dict[str, Any], bool]] = [
+        ("whole multiples", harmonic, True),
+        ("d = 8, base 10000: every ratio is a power of 10", {"width": 8}, True),
+        (f"d = {broken_width}, base 10000", {"width": broken_width}, False),
+    ]
+    for what, inputs, should_repeat in codes:
+        of_code = Findings()
+        slowest_period_repeats(of_code, **inputs)
+        result = of_code.findings[0]
+        agrees = result.agrees is should_repeat
+        findings.part(what, result.measured, agrees, result.value)
 
 
 @claim("exponential-spacing")
@@ -169,28 +191,36 @@ def exponential_repeats_less(findings: Findings, tokens: int = 16384) -> None:
         "exponential": frequencies(128, BASE),
     }
     for name, omega in spacings.items():
-        # Distance between the codes of positions 1, 2, ... apart, per square root of
-        # the pairs. It depends on the lag only, so no pair of positions has to be
-        # compared.
+        # The distance between the codes of two positions, divided by the square root of
+        # the number of pairs. It depends on the lag of the positions only, so that one
+        # pair of positions for each lag is enough.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
-        nearest = int(distance[1:].argmin()) + 2
-        apart = float(distance[nearest - 1])
-        beside = float(distance[0])
+        of_neighbours = float(distance[0])
+        # The lag of 1 is at index 0, and neighbours are left out.
+        nearest_lag = int(distance[1:].argmin()) + 2
+        of_nearest = float(distance[nearest_lag - 1])
+
+        repeats = of_nearest < of_neighbours
+        should_repeat = name == "uniform"
         what = f"{name} frequencies, positions nearest in code within {tokens}"
-        text = f"{nearest} tokens apart at {apart:.3f}, neighbours at {beside:.3f}"
-        findings.part(
-            what, text, (apart < beside) == (name == "uniform"), apart / beside
+        text = (
+            f"{nearest_lag} tokens apart at {of_nearest:.3f}, neighbours at"
+            f" {of_neighbours:.3f}"
         )
+        ratio = of_nearest / of_neighbours
+        findings.part(what, text, repeats == should_repeat, ratio)
     findings.series["sinusoid_distance"] = distance_series()
 
 
 def distance_series() -> pd.DataFrame:
-    """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
+    """Return the product of the codes of two positions by their distance, 1 at 0, with
+    the columns spacing, distance_tokens and value.
+    """
     distance = np.arange(1, 1281)
-    values = {
-        spacing: np.cos(np.outer(distance, space_frequencies(spacing, *sizes))).mean(-1)
-        for spacing, sizes in SPACINGS.items()
-    }
+    values = {}
+    for spacing, sizes in SPACINGS.items():
+        angles = np.outer(distance, space_frequencies(spacing, *sizes))
+        values[spacing] = np.cos(angles).mean(-1)
     table = pd.DataFrame(values).assign(distance_tokens=distance)
     table = table.melt("distance_tokens", var_name="spacing")
     return table[["spacing", "distance_tokens", "value"]]
@@ -224,7 +254,8 @@ def is_smooth(findings: Findings) -> None:
     steps = np.linalg.norm(np.diff(code(np.arange(512), omega), axis=0), axis=1)
     spread = float(np.ptp(steps))
     degrees = math.degrees(float(omega[0]))
-    norm = math.sqrt(width / 2)  # sin^2 + cos^2 = 1 for each pair
+    # Each pair has the length 1, as sin^2 + cos^2 = 1.
+    norm = math.sqrt(width / 2)
 
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
     findings.part(

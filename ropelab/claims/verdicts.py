@@ -19,7 +19,7 @@ from ropelab.claims.ledger import (
     SOURCES,
     Question,
     choose,
-    cited,
+    cite,
     find,
 )
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
@@ -115,7 +115,7 @@ def _answers(
     rows = []
     for question in list_questions(config):
         row = _place(question.asked)
-        row["answer"] = question.answered(evidence)
+        row["answer"] = question.write_answer(evidence)
         row["claims"] = ", ".join(question.claims)
         rows.append(row)
     return rows
@@ -181,9 +181,7 @@ def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
     return {
         "id": claim.id,
         # Two sentences of one section are one place.
-        "source": "; ".join(
-            dict.fromkeys(cited(passage) for passage in claim.passages)
-        ),
+        "source": "; ".join(dict.fromkeys(cite(passage) for passage in claim.passages)),
         "statement": claim.statement,
         "evidence": str(claim.kind),
         "models": found.models,

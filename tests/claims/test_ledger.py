@@ -19,7 +19,7 @@ from ropelab.claims.ledger import (
     FAMILIES,
     QUESTIONS,
     SOURCES,
-    cited,
+    cite,
     find,
     said_in,
 )
@@ -158,13 +158,13 @@ def test_each_sentence_is_decided_by_findings_of_its_claim() -> None:
 def test_quotations_are_in_the_notes():
     for passage in (p for p in PASSAGES if p.source.isdecimal()):
         [file] = Path(NOTES).glob(f"{passage.source}*")
-        assert passage.quote in file.read_text(encoding="utf-8"), cited(passage)
+        assert passage.quote in file.read_text(encoding="utf-8"), cite(passage)
 
 
 def test_a_citation_names_author_year_and_section():
-    assert cited(Passage("001", "§5.3")) == "Joye 2025, §5.3"
-    assert cited(Passage("men", "table 2")) == "Men et al. 2024, table 2"
-    assert cited(Passage("004")) == "“ROPE(旋转位置编码)简述”"
+    assert cite(Passage("001", "§5.3")) == "Joye 2025, §5.3"
+    assert cite(Passage("men", "table 2")) == "Men et al. 2024, table 2"
+    assert cite(Passage("004")) == "“ROPE(旋转位置编码)简述”"
 
 
 def test_claims_are_found_by_id_alone():
@@ -199,7 +199,7 @@ ANSWERS = [pytest.param(q, id=f"{q.asked.source} {q.asked.section}") for q in QU
 def test_an_answer_takes_the_numbers_of_the_findings_that_it_names(question):
     findings = {id_: findings_of(id_) for id_ in question.claims}
     assert findings
-    answer = question.answered(findings)
+    answer = question.write_answer(findings)
     assert "{" not in answer
     for id_, words in question.insertions:
         assert words, id_
@@ -213,13 +213,13 @@ def test_an_answer_does_not_depend_on_the_order_of_findings(question):
         id_: replace(found, findings=found.findings[::-1])
         for id_, found in findings.items()
     }
-    assert question.answered(turned) == question.answered(findings)
+    assert question.write_answer(turned) == question.write_answer(findings)
 
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_an_answer_changes_when_two_findings_are_exchanged(question):
     findings = {id_: findings_of(id_) for id_ in question.claims}
-    answer = question.answered(findings)
+    answer = question.write_answer(findings)
     for id_, words in question.insertions:
         named = findings[id_].named(words)
         for other in findings[id_].findings:
@@ -231,7 +231,7 @@ def test_an_answer_changes_when_two_findings_are_exchanged(question):
                 for one in findings[id_].findings
             ]
             changed = {**findings, id_: replace(findings[id_], findings=exchanged)}
-            assert question.answered(changed) != answer, (id_, words, other.what)
+            assert question.write_answer(changed) != answer, (id_, words, other.what)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_an_answer_is_written_whatever_schemes_a_run_has(schemes, is_told):
     for number, scheme in enumerate(schemes):
         what = f"recall of {scheme} against unscaled"
         learned.part(what, f"told {scheme} {number}", True, 0.0)
-    answer = question.answered({**findings, "one-frequency-learned": learned})
+    answer = question.write_answer({**findings, "one-frequency-learned": learned})
     assert ("told one(period=1e+06, pairs=8)" in answer) is is_told
     assert (ABSENT in answer) is not is_told
 
@@ -266,6 +266,6 @@ def test_words_that_name_two_findings_or_none_are_refused():
 def test_the_note_is_told_how_many_slow_pairs_meet_new_angles():
     [question] = [q for q in QUESTIONS if "unseen-angles" in q.claims]
     findings = {id_: findings_of(id_) for id_ in question.claims}
-    said = question.answered(findings)
+    said = question.write_answer(findings)
     assert mentions(said, "18 of 18", "slow pairs")
     assert mentions(said, "14 of 14", "fast pairs")

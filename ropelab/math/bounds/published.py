@@ -1,6 +1,5 @@
-"""Published least bases and the exact ones.
-
-Men et al. 2024 (arXiv:2405.14591) and Su 2024 (kexue.fm) published some.
+"""The least bases that Men et al. 2024 (arXiv:2405.14591) and Su 2024 (kexue.fm)
+published, compared with the exact ones.
 """
 
 import math
@@ -10,14 +9,15 @@ import pandas as pd
 from ropelab.math.bounds.similarity import Similarity
 from ropelab.math.bounds.survey import first_negative
 
+# The features of the heads that both publications are about.
 HEAD_DIM = 128
-# 1k to 1M tokens, for which both publications print a value.
+# The contexts, from 1k to 1M tokens, for which both publications print a base.
 CONTEXTS = tuple(1024 * 2**i for i in range(11))
-# arXiv:2405.14591, table 2.
+# The bases of arXiv:2405.14591, table 2.
 MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)
-# kexue.fm/archives/10122, by brute force on a GPU.
+# The bases of kexue.fm/archives/10122, which were found by brute force on a GPU.
 SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e7)
-# Significant digits to which both are printed.
+# The number of significant digits of these bases.
 DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
 FIT_FACTOR = 0.0424
@@ -35,7 +35,7 @@ COLUMNS = [
 
 
 def men_fit(context: int) -> float:
-    """Return the base of the paper's own fit."""
+    """Return the base by the power law that Men et al. fitted."""
     return FIT_FACTOR * context**FIT_EXPONENT
 
 
@@ -67,9 +67,8 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
 
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
-    """Map contexts, ascending, to exact bases.
-
-    They are those of heads of HEAD_DIM features that all rotate.
+    """Return the exact base of each context, in order of the contexts, for heads with
+    HEAD_DIM features that all rotate.
     """
     is_wide = bound["head_dim"] == HEAD_DIM
     is_whole = 2 * bound["rotating_pairs"] == HEAD_DIM
@@ -82,7 +81,8 @@ def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 
 
 def _compare(exact: float, printed: float) -> str:
-    # The text gives the same float64 as the literals above.
+    # Python reads this text and the literals above to the same float64, so that the
+    # numbers can be compared for equality.
     rounded = float(f"{exact:.{DIGITS - 1}e}")
     if rounded == printed:
         return "agrees"

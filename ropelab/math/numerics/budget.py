@@ -1,9 +1,9 @@
-"""Bounds on what honest rotary codes lose.
+"""The largest rounding errors of rotary code that makes no mistake.
 
-The kinds are float32, bfloat16 tables, and a recurrence over pairs.
-Each stage rounds once; a power may be off by a unit in the last place, cos and sin by 2
-units of 1, and a scaling method may round four times more. A larger error has another
-cause.
+Three kinds of code are known: float32, tables in bfloat16, and frequencies computed by
+a recurrence over the pairs. Each stage rounds once. Beyond that rounding a power may be
+wrong by half a unit in the last place, cos and sin by two units in the last place of 1,
+and a scaling method may round four times more. A larger error has another cause.
 """
 
 from dataclasses import dataclass, replace
@@ -19,12 +19,14 @@ from ropelab.runs.arrays import Bool, Float
 Kind = Literal["float32", "recurrence", "bfloat16"]
 KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
 
-# The relative error of one rounding.
+# The largest relative error of one rounding: half a unit in the last place.
 UNIT = FORMATS["float32"].epsilon / 2
-# A power may be off by this beyond its rounding; so may the recurrence's ratio, once
-# for every pair before.
+# The relative error of a power beyond its rounding. The ratio of the recurrence has the
+# same error, which counts once for every pair before.
 POWER = UNIT
+# The relative error of a scaling method.
 SCALING = 4 * UNIT
+# The error of a cosine or sine beyond its rounding.
 COSINE = 4 * UNIT
 
 _FLOAT32 = FORMATS["float32"]
@@ -40,11 +42,12 @@ PairVectors = Float[np.ndarray, "vectors pairs"]
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest errors of an honest code of one kind."""
+    """The largest errors of code of one kind."""
 
     kind: Kind
     spectrum: Spectrum
-    factor: float = 1.0  # of its cos and sin
+    # The factor by which the code multiplies cos and sin.
+    factor: float = 1.0
 
     @property
     def table_format(self) -> FloatFormat:
@@ -55,7 +58,8 @@ class Budget:
 
     def angles(self, positions: Positions) -> PerPair:
         """Bound the error of each angle at these positions, in radians."""
-        # The chain's bound takes powers as correctly rounded and the scaling as exact.
+        # The bounds of the chain hold if powers are rounded correctly and the scaling is
+        # exact. What these two lose is added.
         chain = Chain(self._plan, self.spectrum)
         bounds = chain.error_bounds(positions).T
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
@@ -74,7 +78,8 @@ class Budget:
     def _frequency_errors(self) -> Float[np.ndarray, " pairs"]:
         """Bound the relative error of each frequency beyond what the chain counts."""
         spectrum = self.spectrum
-        # The first power is base^0, which is exact.
+        # The recurrence rounds once for each pair before, a power once. The first power
+        # is base^0, which is exact.
         roundings = np.arange(spectrum.pairs)
         if self.kind != "recurrence":
             roundings = np.minimum(roundings, 1)
@@ -86,9 +91,10 @@ class Budget:
 
     @property
     def exact_pairs(self) -> Bool[np.ndarray, " pairs"]:
-        """True for a pair whose frequency every code has exactly.
+        """True for a pair whose frequency all code has exactly.
 
-        It is base^0, divided by a power of two if at all.
+        That is the first pair, with base^0 = 1, if it is not scaled or is divided by a
+        power of two.
         """
         mantissas, _ = np.frexp(self.spectrum.inv_freq)
         is_first = np.arange(self.spectrum.pairs) == 0
@@ -97,6 +103,8 @@ class Budget:
 
     def tables(self, positions: Positions) -> PerPair:
         """Bound the error of each cos and sin."""
+        # An error of an angle moves a point on the unit circle by at most as much, and
+        # never by more than the diameter.
         chords = np.minimum(self.angles(positions), 2.0)
         computed = chords + COSINE + UNIT
         scaled = self.factor * computed
@@ -117,7 +125,8 @@ class Budget:
         lengths = self.factor * np.hypot(first, second)
         lost = self.tables(positions)[:, None] * sizes
 
-        # Two products and their sum, or the sum alone where products are fused into it.
+        # Two products and their sum are rounded, or the sum alone where the products are
+        # fused into it.
         unit = self.table_format.epsilon / 2
         roundings = 2 * unit + unit**2
         errors = lost + roundings * (lengths + lost)

@@ -1,8 +1,11 @@
-"""The loss of every token in one pass, and which tokens were the most probable.
+"""The losses of tokens, and which tokens were the most probable.
 
-Only the sliding-window baseline slides. Results are on the CPU. Products are in the
-format of the weights, or of the caller's autocast
-(`ropelab.runs.machine.computing_in`).
+A row is read in one pass, except for the sliding-window baseline, which reads it in
+overlapping windows. Results are on the CPU. Matrix products are in the format of the
+weights, or of the caller's autocast (`ropelab.runs.machine.computing_in`).
+
+Where a function takes `last`, only the last so many predictions of each row are
+computed; 0 stands for all of them.
 """
 
 from collections.abc import Callable
@@ -17,10 +20,10 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.source import Batch
 
-# Rows are put together up to so many tokens; more needs memory and is not faster on a
-# CPU.
+# The most tokens of rows that are read together. More would need more memory and would
+# not be faster on a CPU.
 TOKENS_PER_PASS = 8192
-# Logits held at once (16 MiB in float32).
+# The most logits that are in memory at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
 
 
@@ -28,12 +31,13 @@ class Readable(Protocol):
     """A model that can be evaluated: `LanguageModel`, or a released one."""
 
     encoding: Encoding
+    # A module with a `weight`, from hidden states to logits.
     head: Any
-    # It has a `vocabulary`, the number of different tokens.
+    # An object with a `vocabulary`, the number of different tokens.
     size: Any
 
     def hidden_states(self, tokens: Tensor, *, last: int = 0) -> Tensor:
-        """Return the input of `head` for the `last` tokens of each row; 0: for all."""
+        """Return the input of `head` for the `last` tokens of each row."""
 
 
 @torch.inference_mode()
@@ -44,15 +48,16 @@ def _score_predictions(
     tokens: Int[Tensor, "rows tokens"],
     last: int,
 ) -> Tensor:
-    """Return `score(logits, tokens)` for the `last` predictions of each row; 0: all."""
+    """Return `score(logits, targets)` of the `last` predictions of each row."""
     results = []
     rows_per_pass = max(1, TOKENS_PER_PASS // tokens.shape[1])
     for block in tokens.split(rows_per_pass):
         block = block.to(model.head.weight.device)
         hidden = model.hidden_states(block[:, :-1], last=last)
+        # With `last` = 0 the slice starts at -0, which is the start: all are kept.
         targets = block[:, 1:][:, -last:]
-        # Allocated first: results between freed logits would keep those from being
-        # given back.
+        # The result is allocated before the logits. Small results between freed logits
+        # would keep the memory of these from being returned to the system.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
 
         logits_per_place = len(block) * model.size.vocabulary
@@ -68,13 +73,13 @@ def _score_predictions(
 def token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int = 0
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of the `last` tokens (0: all) in nats.
-
-    Each is predicted from all tokens before it in its row.
+    """Return the loss of the `last` tokens in nats, each predicted from all tokens
+    before it in its row.
     """
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        # float32, whatever the autocast: bfloat16 logits have steps of 0.06 at 8 to 16.
+        # The loss is computed in float32 even if the products are in bfloat16, whose
+        # logits have steps of 0.06 between 8 and 16.
         flat_logits = logits.flatten(0, 1).float()
         flat = cross_entropy(flat_logits, targets.flatten(), reduction="none")
         return flat.view(targets.shape)
@@ -86,19 +91,20 @@ def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each token in nats, given at most `window` tokens before it."""
-    # The window moves on by `stride` and its last `stride` predictions count, so each
-    # has at least window - stride + 1 tokens of context and none beyond, not even
-    # through lower layers.
+    # The window moves on by `stride`, and its last `stride` predictions count. Each has
+    # at least window - stride + 1 tokens of context. No earlier token reaches it, not
+    # even through lower layers, since each window is a pass of its own.
     return _slide(partial(token_losses, model), tokens, window, stride)
 
 
 def correct(
     model: Readable, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
-    """Return True where a scored token is the most probable one.
+    """Return True for each scored token that is the most probable one.
 
-    Each row scores as many tokens. They are predicted in one pass; with a `window` in
-    those windows of `sliding_losses` that have a scored token.
+    All rows have the same number of scored tokens. If `window` is None, they are
+    predicted in one pass, else in those windows of `sliding_losses` that have a scored
+    token.
     """
 
     def is_most_probable(logits: Tensor, targets: Tensor) -> Tensor:
@@ -116,13 +122,16 @@ def _slide(
     stride: int,
     last: int = 0,
 ) -> Tensor:
-    """Return the score of every prediction; those before the `last` ones are zeros."""
+    """Return the score of every prediction in windows; predictions before the `last`
+    ones are not computed, and their scores are 0.
+    """
     total = tokens.shape[1] - 1
     if window is None or window > total:
         window = total
     first_wanted = total - last if last else 0
 
-    # The first window counts as a whole, each further one with its last predictions.
+    # The start of each window, and the number of its last predictions that count. All
+    # predictions of the first window count.
     counted_windows = [(0, window)]
     for start in range(stride, total - window + stride, stride):
         counted_windows.append((min(start, total - window), stride))
