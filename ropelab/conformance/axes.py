@@ -18,7 +18,7 @@ from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pai
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Float
-from ropelab.runs.sentences import listed, typed
+from ropelab.runs.sentences import join_names, write_number
 
 Coordinates = Float[np.ndarray, "axes n"]
 # Rows and columns of patches, both even, as encoders that merge 2 x 2 patches need.
@@ -336,7 +336,7 @@ def list_other_positions(
         for subset in list_subsets(axes.count):
             coordinates = right.copy()
             coordinates[list(subset)] = changed[list(subset)]
-            names = listed([axes.names[axis] for axis in subset])
+            names = join_names([axes.names[axis] for axis in subset])
             words = f"positions of {names} {answer}"
             yield Movement(words, fix, axes.axis_of_pair, inv_freq, coordinates)
 
@@ -486,8 +486,8 @@ def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
     assert axes is not None
     for base in (*USUAL["bases"], 100.0, 1000.0):
         head = inverse_frequencies(spec.rotary_dim, base)
-        answer = f"base {typed(base)} instead of {typed(spec.base)}"
-        fix = f"base {typed(spec.base)}"
+        answer = f"base {write_number(base)} instead of {write_number(spec.base)}"
+        fix = f"base {write_number(spec.base)}"
         frequencies = axes.lay_out(head, base)
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
@@ -511,7 +511,9 @@ def describe_measured(
     is_other = (seen != wanted).any(axis=0) & is_visible
     if is_other.any():
         pair = int(np.flatnonzero(is_other)[0])
-        moving = listed([axes.names[axis] for axis in np.flatnonzero(seen[:, pair])])
+        moving = join_names(
+            [axes.names[axis] for axis in np.flatnonzero(seen[:, pair])]
+        )
         right = axes.names[axes.axis_of_pair[pair]]
         answer = (
             "pairs read other axes of the position than configured:"

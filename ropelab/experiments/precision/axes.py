@@ -19,7 +19,7 @@ from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.runs.arrays import Bool
-from ropelab.runs.sentences import listed
+from ropelab.runs.sentences import join_names
 
 # Frames of a clip, and patches along a side of an image, unless lengths are given.
 FRAMES = 10_000
@@ -118,7 +118,7 @@ def state_axes(table: pd.DataFrame) -> list[str]:
             stages = wrong[wrong["format"] == name]
             if len(stages):
                 first = stages["first_position_over_tolerance"].min()
-                words = listed([str(stage) for stage in stages["stage"]])
+                words = join_names([str(stage) for stage in stages["stage"]])
                 losing.append(f"{name} for {words} (from {first} on)")
         if not losing:
             plans = wrong[wrong["format"].isna()]
