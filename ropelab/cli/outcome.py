@@ -18,12 +18,13 @@ import typer
 from ropelab.runs import interrupts
 from ropelab.runs.errors import InputError, RopelabError, defect, printable, unseen_in
 
-# What a command returns that ended by KeyboardInterrupt, whichever signal it was.
+# The status that typer gives a command which a KeyboardInterrupt ended, whatever the
+# signal was.
 INTERRUPTED = 130
 
 
 def status_of(command: Callable[[], Any]) -> int:
-    """Run a command; its exit status. Errors are one line on stderr, never a
+    """Run a command and return its exit status. Errors are one line on stderr, never a
     traceback.
     """
     complete_streams()
@@ -44,8 +45,8 @@ def status_of(command: Callable[[], Any]) -> int:
         return _machine_failure(error)
     except BaseException as error:
         if interrupts.received:
-            # An interrupted import may end in an error of its own, as where
-            # __set_name__ is called.
+            # An interrupted import may end in another error. Python wraps one that
+            # arises in __set_name__, for example.
             return _end_interrupted()
         place = _place_in_own_code(error)
         if place:
@@ -60,10 +61,10 @@ def status_of(command: Callable[[], Any]) -> int:
 
 
 def _place_in_own_code(error: BaseException) -> str:
-    """Return the file and line of the user's own code in which an error arose, empty
-    for none.
+    """Return the file and line of the user's code in which an error arose; empty if it
+    arose elsewhere.
     """
-    # Without the module nothing of one's own was asked for.
+    # If nothing has imported this module, the command used no code of the user.
     own = sys.modules.get("ropelab.runs.own")
     return own.place_of(error) if own else ""
 
@@ -74,9 +75,8 @@ def _fail_in_own_code(place: str, error: BaseException) -> int:
 
 
 def _end_interrupted() -> int:
-    # CPython remembers that a KeyboardInterrupt left some exec() of a text, as
-    # dataclasses use, and would end by SIGINT whatever the status; the next exec()
-    # makes it forget.
+    # If a KeyboardInterrupt left an exec() of a text, which dataclasses use, CPython ends
+    # the process by SIGINT, whatever the status. Another exec() makes it forget that.
     exec("")
     message = "interrupted; finished parts are kept and the same command continues"
     number = interrupts.received[0] if interrupts.received else signal.SIGINT
@@ -84,11 +84,11 @@ def _end_interrupted() -> int:
 
 
 def complete_streams() -> None:
-    """Give closed streams a place to go, and let no character be too foreign for an
-    open one.
-
-    Otherwise the first file that is opened would take the number of a closed stream.
+    """Open /dev/null in the place of closed standard streams, and make open ones escape
+    characters that they cannot write.
     """
+    # A file that is opened gets the lowest free number. Without this the first file of
+    # the command would get that of a closed stream (0, 1 or 2).
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -102,16 +102,18 @@ def complete_streams() -> None:
 
 
 def _machine_failure(error: OSError) -> int:
-    """Status and message of a failing machine; an error without a number is a bug and
-    is raised.
+    """Report an error of the system in one line and return the status. An error without
+    a number is a defect, and is reported as one.
     """
     if error.errno == errno.EPIPE:
-        # Nothing is to be written there at the exit.
+        # Nobody reads stdout any more. Python would fail once more when it flushes the
+        # stream at the exit, so the stream is directed to /dev/null.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if error.errno is None and isinstance(error.__cause__, OSError):
-        error = error.__cause__  # matplotlib wraps the reason why a file cannot be read
+        # matplotlib wraps the error that says why a file cannot be read.
+        error = error.__cause__
 
     if error.errno is None:
         return defect(error)
@@ -130,13 +132,16 @@ def print_line(text: object) -> None:
     print(printable(str(text)))
 
 
-# Where documents go while all else that is printed goes to stderr.
+# The stdout that documents are printed on, while `sys.stdout` is stderr. The list has an
+# entry for each `nothing_but_documents` block that is running.
 _streams_of_documents: list[TextIO] = []
 
 
 @contextmanager
 def nothing_but_documents() -> Iterator[None]:
-    """Keep stdout for documents while the block runs: code of the user's may print."""
+    """Reserve stdout for documents while the block runs, since code of the user may
+    print.
+    """
     _streams_of_documents.append(sys.stdout)
     try:
         with redirect_stdout(sys.stderr):
@@ -146,15 +151,16 @@ def nothing_but_documents() -> Iterator[None]:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """One JSON document on stdout, in letters that the stream has and a terminal
-    shows.
+    """Print a JSON document on stdout, with escapes for letters that the stream does not
+    have or that a terminal does not show.
     """
     stream = sys.stdout
     if _streams_of_documents:
         stream = _streams_of_documents[-1]
     ascii_only = not (stream.encoding or "").lower().startswith("utf")
     text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
-    # JSON escapes what is below a blank; a terminal is steered by more than that.
+    # json.dumps escapes the control characters below the blank. Others steer a terminal,
+    # too.
     for letter in unseen_in(text):
         units = letter.encode("utf-16-be", "surrogatepass")
         pairs = zip(units[::2], units[1::2], strict=True)

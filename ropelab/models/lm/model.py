@@ -26,8 +26,9 @@ from ropelab.models.encoding.base import Encoding
 # An encoding without a fused kernel computes its scores in blocks of queries. A block has
 # at most this many scores, which bounds the memory (32 MiB in float32).
 SCORES_PER_BLOCK = 2**23
-# A block has at most this many queries. All of them get scores with the keys up to the
-# last query's, and those of later keys are masked: a shorter block wastes fewer.
+# A block has at most this many queries. Each query of a block gets scores with all keys
+# that the last query of the block may see. Scores with keys after the query itself are
+# then masked, so that a shorter block computes fewer scores in vain.
 QUERIES_PER_BLOCK = 128
 # With a mask, the fused kernel takes this many queries at a time. It multiplies with masked
 # keys, too, so that shorter blocks waste less here as well.
@@ -74,19 +75,21 @@ class Cache:
 
 def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
     """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013)."""
-    # Not the root-mean-square norm of today's models, which takes three times as long
-    # on a CPU.
+    # Today's models use the root-mean-square norm, which takes three times as long on a
+    # CPU.
     return layer_norm(x, (x.shape[-1],))
 
 
 class SquaredRelu(Function):
-    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for backward, not two."""
+    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for the backward pass, where
+    autograd would keep two.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         positive = relu(x)
         ctx.save_for_backward(positive)
-        # square() is a power, at three times the cost.
+        # The product costs a third of `positive.square()`, which computes a power.
         return positive * positive
 
     @staticmethod
@@ -113,8 +116,8 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         # The last token may look at all keys.
         return scaled_dot_product_attention(q, k, v)
 
-    # is_causal=True would align the first query with the first key, not the last with
-    # the last.
+    # With is_causal=True, the kernel would take the first query for that of the first
+    # key. Here the last query is that of the last key.
     keys = torch.arange(k.shape[2], device=q.device)
     at_q = keys[-q.shape[2] :]
     out = []
@@ -150,9 +153,9 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
         v_visible = v[:, :, : len(visible)]
 
         scores = encoding.scores(q[:, :, block], k_visible, rows, visible)
-        # float32, whatever the autocast: a bfloat16 score of 20 has steps of 0.125, so
-        # that keys tie, and a softmax over thousands of them loses the small weights in
-        # its sum.
+        # The softmax is computed in float32 even under an autocast to bfloat16. Scores of
+        # 20 have steps of 0.125 in bfloat16, so that keys tie, and a sum over thousands
+        # of keys loses the small weights.
         scores = scores.float().masked_fill(~causal_mask(rows, visible), float("-inf"))
         weights = scores.softmax(dim=-1).to(v.dtype)
         out.append(encoding.mix(weights, v_visible, rows, visible))
@@ -268,15 +271,16 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
         """Draw all weights except those of the encoding."""
-        # On the CPU, so that every device starts the same.
+        # The weights are drawn on the CPU, so that they are the same on every device.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
-        # All logits are 0: the first loss is exactly ln(vocabulary).
+        # All logits are 0 at the start, so that the first loss is ln(vocabulary).
         self.head.weight.zero_()
         for matrices in self.matrices_by_layer():
             for name, weight in matrices.items():
-                # Uniform in (-b, b) has variance b^2/3 = 1/fan-in. The writers into the
-                # stream start at 0, so that every layer starts as the identity.
+                # Numbers that are uniform in (-b, b) have the variance b^2/3, which is
+                # 1/fan-in here. The matrices whose products are added to the stream
+                # start at 0, so that every layer starts as the identity.
                 if name in ("out", "down"):
                     bound = 0.0
                 else:
@@ -306,8 +310,8 @@ class LanguageModel(nn.Module):
         """
         first = 0 if cache is None else cache.tokens
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        # Unit variance, as added encodings have, however the embedding grows in
-        # training.
+        # The norm gives embeddings unit variance, which added encodings have, too,
+        # however the embedding grows in training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
 
         for index, layer in enumerate(self.layers):

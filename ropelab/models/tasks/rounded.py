@@ -48,22 +48,23 @@ COLUMNS = [
     "n",
     "verdict",
 ]
-# Verdicts: indistinguishable, or worse or better than without the rounding.
+# The verdicts on a rounded row: it cannot be distinguished from the row without the
+# rounding, it is worse, or it is better.
 FREE = "~"
 WORSE = "costs"
 BETTER = "gains"
-# The one metric by which a sentence judges text.
-AT_THE_END = "nll_last_window"
-# So many roundings are named in a sentence, the costliest first.
-NAMED = 3
+# The metric of text that sentences are about.
+TEXT_METRIC = "nll_last_window"
+# The number of roundings that a sentence names, the costliest first.
+MOST_NAMED = 3
 
 
 def rounded_rows(
     config: Roundable, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
-    """Yield the name and the mode of a row under each rounding.
+    """Yield the name and the evaluation mode of a row under each rounding.
 
-    The mode stays as it is under a rounding that rounds nothing.
+    A rounding that rounds nothing leaves the mode as it is.
     """
     for rounding in roundings(config):
         name = f"{label} + {rounding.label}"
@@ -121,7 +122,8 @@ def _cost_of(
     low = comparison["ci_low"]
     high = comparison["ci_high"]
     if not comparison["metric"].startswith("nll"):
-        # More is better. The subtraction makes no negative zero.
+        # The metric is a share, of which more is better, so that the cost has the other
+        # sign. Unlike a minus, the subtraction from 0 makes no negative zero.
         cost = 0 - cost
         low, high = 0 - high, 0 - low
 
@@ -150,9 +152,12 @@ def _cost_of(
 def _predict_errors(
     rounding: Rounding, spectrum: Spectrum, length: int
 ) -> tuple[float, float]:
-    """Return the angle error and the error of a score that are to be expected."""
+    """Return the angle error and the error of a score that arithmetic predicts.
+
+    The error of a score is NaN for a format of keys in blocks that do not fit the head.
+    """
     if rounding.keys is not None:
-        # Heads are predicted as if they rotated as a whole.
+        # The prediction is for a head whose features all rotate.
         fits = rounding.keys.shared != "block" or 2 * spectrum.pairs % BLOCK == 0
         if not fits:
             return 0.0, float("nan")
@@ -166,8 +171,10 @@ def _predict_errors(
 
 
 def said_of_casts(casts: pd.DataFrame) -> list[str]:
-    """Say which roundings cost something, of text and at the farthest places."""
-    metrics = [AT_THE_END]
+    """Say for each method what its roundings cost, in text and at the farthest places of
+    each task.
+    """
+    metrics = [TEXT_METRIC]
     metrics += [name for name in casts["metric"].unique() if "accuracy" in name]
     sentences = []
     for metric in metrics:
@@ -180,7 +187,7 @@ def said_of_casts(casts: pd.DataFrame) -> list[str]:
 def _say_costs(rows: pd.DataFrame, metric: str) -> str:
     rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
     rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
-    if metric == AT_THE_END:
+    if metric == TEXT_METRIC:
         task = "text"
         unit = "nats per byte of text"
     else:
@@ -206,9 +213,8 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
 
 
 def _write_error(row: pd.Series) -> str:
-    """Write the predicted error of a score with the digits that are known.
-
-    Errors of keys are means over drawn vectors, to about 7 %.
+    """Write the predicted error of a score with the digits that are known: that of keys
+    is a mean over random vectors, known to about 7 %.
     """
     digits = 1 if row["rounds"] == "keys" else 2
     return f"{row['score_error']:.{digits}g}"
@@ -218,11 +224,12 @@ def _list_costs(costly: pd.DataFrame) -> str:
     """Name the costliest roundings, and count the others."""
     worst_first = costly.sort_values("cost", ascending=False)
     parts = []
-    for _, row in worst_first.head(NAMED).iterrows():
+    for _, row in worst_first.head(MOST_NAMED).iterrows():
         parts.append(
             f"{row['rounding']} {row['cost']:.3g} (score error {_write_error(row)})"
         )
     others = len(costly) - len(parts)
     if others:
-        parts.append(f"{others} more up to {worst_first['cost'].iloc[NAMED]:.3g}")
+        next_cost = worst_first["cost"].iloc[MOST_NAMED]
+        parts.append(f"{others} more up to {next_cost:.3g}")
     return ", ".join(parts)
