@@ -1,10 +1,10 @@
 """Clearing many positions and bases at once, in boxes.
 
-A box is a run of positions times an interval of u = ln b. In it the angle of a pair
-stays within r of its value phi at the centre, so its cosine is at least cos(min(|phi| +
-r, pi)), with phi brought to [-pi, pi]. A box in which these add up to 0 or more holds
-no failing base; the others are halved. In a wide box the fast pairs count as -1, which
-the sum of the slow ones mostly outweighs.
+A box is a run of positions times an interval of u = ln b. In a box the angle of a pair
+stays within r of its value phi at the centre, so that its cosine is at least
+cos(min(|phi| + r, pi)), with phi brought to [-pi, pi]. If these lowest cosines add up to
+0 or more, no base in the box fails. All other boxes are halved. In a wide box the
+lowest cosine of a fast pair is -1, which the sum of the slow pairs mostly outweighs.
 """
 
 import math
@@ -16,25 +16,29 @@ from numpy.typing import NDArray
 from ropelab.math.bounds.intervals import Undecided
 from ropelab.math.bounds.similarity import TWO_PI, Floats, Similarity, Singles
 
-# Boxes computed at once, so that a block stays in the cache.
+# The number of boxes that are computed together, which fit into the processor's cache.
 BLOCK = 1 << 9
-# The positions are cut into at least so many runs at first.
+# The least number of runs into which the positions are cut at first.
 RUNS = 16
-# Radians, added over pairs, by which the angles of one position differ in an interval
-# that is left to bisection.
+# An interval is narrow enough for bisection if the angles of one position differ in it
+# by less than this, in radians added over all pairs.
 NARROW = 1.0
-# Factor on r, which is computed in float32.
+# The factor by which r is made larger, as it is computed in float32 with rounding.
 ROUNDED_UP = 1 + 1e-6
 
 
 @dataclass(frozen=True)
 class Boxes:
-    # The first position and the lowest u of each.
+    """Boxes of one size."""
+
+    # The first position of each box.
     first: Floats
+    # The lowest u of each box.
     low: Floats
-    # Positions in each, a power of two so that halving ends at single positions.
+    # The number of positions in a box, a power of two, so that halving ends at single
+    # positions.
     run: int
-    # The width of each in u.
+    # The width of a box in u.
     width: float
 
     def __len__(self) -> int:
@@ -46,7 +50,9 @@ class Boxes:
         return Boxes(first, low, self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
-        """Cut each in two: `shorter` runs of positions, or narrower intervals."""
+        """Cut each box in two: into shorter runs of positions if `shorter`, else into
+        narrower intervals of u.
+        """
         first = np.repeat(self.first, 2)
         low = np.repeat(self.low, 2)
         if not shorter:
@@ -69,9 +75,10 @@ def find_threatened(
     high: float,
     most: float = math.inf,
 ) -> Boxes | None:
-    """Return the positions in [first, stop) that could fail, in parts of [low, high].
+    """Return boxes of single positions in [first, stop), with parts of the interval
+    [low, high] of u, outside of which no base fails.
 
-    None where more than ``most`` boxes would have to be examined together.
+    None: more than ``most`` boxes would have to be examined together.
     """
     longest = (stop - first) // RUNS
     run = 1 << max(0, longest.bit_length() - 1)
@@ -90,6 +97,7 @@ def find_threatened(
                 return boxes
             shorter = False
         else:
+            # The cut that leaves the smaller range of angles is the better one.
             of_shorter = spread(boxes.run / 2, boxes.width)
             of_narrower = spread(boxes.run, boxes.width / 2)
             shorter = of_shorter <= of_narrower
@@ -101,10 +109,10 @@ def find_threatened(
 
 
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
-    """Bound S from below in each box."""
-    # Let h be half a width and n half a run: an angle grows from phi to at most phi
-    # e^(a h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
-    # computed once per interval, which many boxes share.
+    """Return a lower bound of S in each box."""
+    # Let h be half a width and n half a run. From the centre of a box an angle grows from
+    # phi to at most phi e^(a h) + n b^(-a) e^(a h), and it shrinks by less. Angles are in
+    # turns here. Many boxes share an interval, whose frequencies are computed once.
     lows, place = np.unique(boxes.low, return_inverse=True)
     rounding = np.spacing(lows[-1])
     half_width = boxes.width * (0.5 + 1e-9) + rounding
@@ -113,7 +121,7 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
     along = half_run * turns.max(axis=0) * (1 + grown)
 
-    # A pair that may rotate by half a turn in every box counts as -1.
+    # A pair that may rotate by half a turn in every box has -1 as its lowest cosine.
     least_turns = boxes.first.min() * turns.min(axis=0)
     across = least_turns * grown
     still = along + across < 0.5
@@ -134,10 +142,12 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
 
 
 def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
-    """Sum the lowest cosines within phi * grown + along of phi; angles in turns."""
-    # Each within 2e-6: |phi| + r is rounded to float32 three times (1e-7 turns), then
-    # in radians (3e-7), the cosine and its share in rounding the sum are those of
-    # SINGLE_ERROR.
+    """Return the sum of the lowest cosines for angles within r = phi * grown + along of
+    phi, in turns.
+    """
+    # Each cosine is right within 2e-6: |phi| + r is rounded to float32 three times (1e-7
+    # turns) and once more in radians (3e-7). The errors of the cosine itself and of the
+    # sum are those of SINGLE_ERROR.
     farthest = phi.astype(np.float32)
     farthest *= grown.astype(np.float32)
     farthest += along.astype(np.float32)
@@ -152,7 +162,9 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
 
 
 def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
-    """Return the intervals to be bisected, by float64 where narrower than ``fine``."""
+    """Return the intervals that are left to bisection, which computes in float64 where
+    they are narrower than ``fine``.
+    """
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
@@ -171,9 +183,8 @@ def _spread(
     run: float,
     width: float,
 ) -> float:
-    """Return by how much angles near ``stop`` differ from those at a box's centre.
-
-    Radians, added over pairs.
+    """Return by how much angles near ``stop`` differ from those at the centre of a box,
+    in radians added over all pairs.
     """
     along = (run - 1) / 2
     across = stop * similarity.a * width / 2

@@ -30,8 +30,10 @@ SINGLE_ERROR = 1e-6
 class Similarity:
     """The sum of cosines of one head."""
 
-    exponents: tuple[float, ...]  # a_i of the pairs that rotate, in [0, 1)
-    unrotated: int = 0  # pairs
+    # The exponents a_i of the pairs that rotate, in [0, 1).
+    exponents: tuple[float, ...]
+    # The number of pairs that do not rotate.
+    unrotated: int = 0
 
     @classmethod
     def of_head(
@@ -41,10 +43,15 @@ class Similarity:
         kept: float = 1.0,
         dropped: tuple[int, ...] = (),
     ) -> "Similarity":
-        """Make the sum for a head of ``head_dim`` features; ``rotary_dim`` rotate.
+        """Make the sum for a head.
 
-        Of its pairs the int(kept * pairs) fastest (p-RoPE) rotate, without the
-        ``dropped``; or InputError.
+        Args:
+            head_dim: the features of the head.
+            rotary_dim: the features that rotate; all if None.
+            kept: the share of their pairs that rotates, the fastest first (p-RoPE).
+            dropped: pairs that do not rotate, by number.
+
+        InputError: there is no such head, or no such pair.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         pairs = rotary // 2
@@ -63,7 +70,7 @@ class Similarity:
                 f"no pair {unknown[0]} to drop: pairs are 0 to {pairs - 1}"
             )
 
-        # Rounded down as in PRope, so that both keep the same pairs.
+        # The number is rounded down, as in PRope, so that both keep the same pairs.
         count = int(kept * rotary // 2)
         rotating = [pair for pair in range(count) if pair not in dropped]
         exponents = tuple(2 * pair / rotary for pair in rotating)
@@ -111,8 +118,9 @@ class Similarity:
 
     def rounding_error(self, length: int) -> float:
         """Bound the float64 error of S, for positions below ``length`` and u <= 100."""
-        # b^(-a) has a relative error below (u a + 2) 2^-53 < 2e-14, an angle one below
-        # length 2e-14, a cosine that and its own rounding; errors add over pairs.
+        # The relative error of b^(-a) is below (u a + 2) 2^-53 < 2e-14. The error of an
+        # angle is below length 2e-14, and a cosine adds its own rounding. The errors of
+        # all pairs add up.
         return len(self.exponents) * (2e-14 * length + 1e-15)
 
     @property
@@ -125,7 +133,8 @@ class Similarity:
 class Fixed(Similarity):
     """The sum for the frequencies of a scaling plan, whatever the base."""
 
-    frequencies: tuple[float, ...] = ()  # radians per token
+    # The frequencies in radians per token.
+    frequencies: tuple[float, ...] = ()
 
     def inv_freq(self, u: Floats | float) -> Floats:
         frequencies = np.array(self.frequencies, dtype=np.float64)
@@ -135,8 +144,8 @@ class Fixed(Similarity):
 
 def reduce_angle(angle: Floats) -> Singles:
     """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
-    # float32 sines and cosines of small arguments are twenty times faster than float64
-    # ones of large arguments; the reduction keeps the error at that of rounding a
+    # Sines and cosines of small arguments in float32 are twenty times as fast as those
+    # of large arguments in float64. After the reduction, the error is that of rounding a
     # number below pi.
     whole_turns = np.rint(angle * (1 / TWO_PI))
     return (angle - whole_turns * TWO_PI).astype(np.float32)

@@ -1,8 +1,8 @@
-"""The sums of all positions for one base at once, and the promising positions.
+"""The sums S of all positions for one base, and the positions where S may be negative.
 
-cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with
-positions written as p + q on two grids, all sums are one matrix product of 2
-sqrt(length) cosines per pair.
+Positions are written as p + q, with p and q on two grids. Since cos((p + q) theta) =
+cos(p theta) cos(q theta) - sin(p theta) sin(q theta), all sums are one matrix product,
+and there are 2 sqrt(length) cosines per pair to compute.
 """
 
 import math
@@ -14,17 +14,18 @@ from ropelab.math.bounds.intervals import Tangents
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
 from ropelab.math.numerics.chain import blocks
 
-# Positions in memory at once.
+# The number of positions whose sums are in memory together.
 BLOCK = 1 << 22
-# Tokens in a run of the first look; contexts of a few runs are examined throughout.
+# The search for low sums has three steps. The first looks at one position in each run of
+# so many tokens.
 RUN = 1024
-# Runs that are examined more closely.
+# The second step examines so many runs, or all if there are fewer.
 RUNS = 32
-# Distance in tokens between the positions of the second look.
+# It looks at one position in each stride of so many tokens.
 STRIDE = 32
-# Positions of the second look that are examined token by token.
+# The third step examines so many strides, token by token.
 PLACES = 24
-# Sums above this do not become negative near the base in question.
+# A sum above this does not become negative at any base near the one in question.
 HIGHEST = 3.0
 
 
@@ -47,9 +48,10 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """Return S at start + step * column, within ``single_error``: [starts, columns].
+    """Return S at start + step * column, in float32, within ``single_error``: [starts,
+    columns].
 
-    In float32. With ``first_pair`` > 0 the faster pairs are left out.
+    Pairs before ``first_pair``, which are faster, are left out.
     """
     inv_freq = similarity.inv_freq(u)[first_pair:]
     steps = step * np.arange(columns, dtype=np.float64)
@@ -67,10 +69,10 @@ def block_tangents(
     starts: Floats,
     columns: int,
 ) -> tuple[Singles, Singles]:
-    """Return S and dS/du / position at start + column: [starts, columns] of each.
+    """Return S and (dS/du) / position at start + column, each [starts, columns].
 
-    In float32: S within ``single_error``, the other within that times
-    ``similarity.slope_bound(u)``.
+    Both are in float32. S is right within ``single_error``, and the other within that
+    times ``similarity.slope_bound(u)``.
     """
     inv_freq = similarity.inv_freq(u)
     steps = np.arange(columns, dtype=np.float64)
@@ -80,8 +82,8 @@ def block_tangents(
     sums: Singles = tall @ wide
     sums = sums + np.float32(similarity.unrotated)
 
-    # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the
-    # caller knows.
+    # dS/du is m sum a_i b^(-a_i) sin(m b^(-a_i)). The caller multiplies by the position
+    # m.
     weight = (similarity.a * inv_freq).astype(np.float32)
     tall = np.concatenate((sin * weight, cos * weight), axis=1)
     slopes: Singles = tall @ wide
@@ -110,8 +112,8 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
 
     for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
-        # float32 finds candidates up to the first certain failure; float64 decides
-        # among them.
+        # The float32 sums tell which positions may be negative, up to the first one that
+        # certainly is. Float64 sums decide among these.
         failing = np.flatnonzero(sums < certain)
         if len(failing):
             sums = sums[: failing[0] + 1]
@@ -141,8 +143,8 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
-    # The proof is left to ``excluded_upto``, so missing some positions here costs only
-    # time. Position 0 never fails: S there is the number of pairs.
+    # The positions need not be complete: ``excluded_upto`` makes the proof, and takes
+    # longer if some are missing. At position 0, S is the number of pairs.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
@@ -152,7 +154,7 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     last_start = max(1, stop - RUN)
     starts = np.minimum(starts, last_start)
 
-    # The second look: strides in these runs.
+    # The second step looks at the strides of these runs.
     strides = RUN // STRIDE
     middles = starts + STRIDE // 2
     sums_of_strides = _slow_sums(similarity, u, middles, strides, STRIDE)
@@ -160,7 +162,7 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     runs, numbers = np.divmod(chosen, strides)
     places = starts[runs] + STRIDE * numbers
 
-    # The third: every position of these strides.
+    # The third step computes every position of the strides with the lowest sums.
     positions = places[:, None] + np.arange(STRIDE)
     positions = positions.ravel()
     sums, slopes = block_tangents(similarity, u, places, STRIDE)
@@ -179,14 +181,19 @@ def _slow_sums(
     count: int,
     step: int,
 ) -> Singles:
-    # Pairs slower than a radian in ``step`` tokens are about the same for that many
-    # neighbours, and where the whole sum is negative theirs must already be low.
+    """Return sums over slow pairs: [starts, count].
+
+    A slow pair rotates by less than a radian in ``step`` tokens, so that its cosine is
+    about the same at that many neighbours. Where the whole sum is negative, that of the
+    slow pairs must be low.
+    """
     is_fast = similarity.inv_freq(u) > 1 / step
     first_slow = int(is_fast.sum())
     return block_sums(similarity, u, starts, count, step, first_slow)
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
+    """Return the places of the lowest sums, in no order."""
     if len(sums) <= count:
         return np.arange(len(sums))
     return np.argpartition(sums, count)[:count]

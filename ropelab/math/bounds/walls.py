@@ -17,10 +17,11 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, blocks, span
 from ropelab.math.numerics.formats import round_to, spacing
 
-# 16M tokens: from here on float32 no longer holds every position.
+# The end of the search, 16M tokens. Float32 does not hold every larger position.
 UP_TO = 1 << 24
+# The number of positions that are computed together.
 BLOCK = 1 << 16
-# Columns of `walls` that hold positions or nothing.
+# The columns of `walls` that have positions, or are missing.
 POSITIONS = (
     "first_equal_pair_position",
     "proved_below_position",
@@ -29,17 +30,19 @@ POSITIONS = (
 
 
 def proved_below(plan: CastPlan) -> int:
-    """Return a position below which neighbours differ in every pair, at any base.
-
-    0: nothing is proved.
+    """Return a position below which neighbours are proved to differ in every pair, at
+    any base; 0 if nothing is proved.
     """
     # Let t be the smaller precision of angle and table, x = m theta and y = x + theta.
-    # For m + 1 <= 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so the
-    # stored angles a, b are at least theta - s >= 3 s apart. Up to 1 rad sin b - sin a
-    # >= cos(1) 3 s > s, and two numbers with one rounding are at most a spacing apart.
-    # Beyond, their chord is at least 2.7 s >= 5.4 2^-t, and one rounding cell of the
-    # circle has a diagonal of 1.5 2^-t. It needs positions that are stored exactly,
-    # frequencies far from underflow, and rounded cos and sin.
+    # For m + 1 <= 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so that
+    # the stored angles a and b are at least theta - s >= 3 s apart.
+    # For angles up to 1 rad, sin b - sin a >= cos(1) 3 s > s. Two numbers that round to
+    # the same one are at most a spacing apart, so these two do not.
+    # For larger angles the chord between the two points on the circle is at least 2.7 s
+    # >= 5.4 2^-t. Two points that round to the same one are in one cell, which has a
+    # diagonal of 1.5 2^-t.
+    # The proof needs positions that are stored exactly, frequencies far from underflow,
+    # and rounded cos and sin.
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
         return 0
     precision = min(plan.angle.precision, plan.table.precision)
@@ -48,7 +51,8 @@ def proved_below(plan: CastPlan) -> int:
     return 2**bits
 
 
-@cache  # some codes differ only in what comes after the table
+# Some codes differ only after the table, and share this result.
+@cache
 @np.errstate(invalid="ignore", over="ignore")
 def first_equal(
     plan: CastPlan,
@@ -56,9 +60,10 @@ def first_equal(
     rotary_dim: int,
     stop: int,
 ) -> int | None:
-    """Return the first position whose code the next one has too, in the slowest pair.
+    """Return the first position that has the same code in the slowest pair as the next
+    position; None if there is none below ``stop``.
 
-    The code is the stored cosine and sine. None: not below ``stop``.
+    The code is the stored cosine and sine.
     """
     chain = chain_of(plan, base, rotary_dim)
     slowest = slice(-1, None)
@@ -70,7 +75,8 @@ def first_equal(
         angles = chain.angles(positions, slowest)[0]
         here = angles[:-1]
         there = angles[1:]
-        # Angles further apart than two spacings have two roundings, as above; most are.
+        # Most angles are further apart than two spacings. Their cosines and sines round to
+        # different numbers, by the proof above, and are not computed.
         widest = 2 * spacing(there, plan.table)
         near = np.flatnonzero(there <= here + widest)
 
@@ -96,15 +102,16 @@ def walls(
     bases: Sequence[float],
     rotary_dim: int,
 ) -> pd.DataFrame:
-    """Tabulate where the slowest pair and the whole code lose neighbours.
+    """Return the first positions at which the slowest pair, and the whole code, are the
+    same as at the next position: a row per code and base.
 
-    A row per code and base. Missing: not in 16M tokens. ``proved_below_position`` holds
+    A position is missing if it is not below 16M tokens. ``proved_below_position`` holds
     for every base and every pair.
     """
     rows = []
     for name, plan in plans.items():
-        # Pair 0 has the angle m, so the whole code is lost with the position itself,
-        # not before.
+        # The angle of pair 0 is the position m. The whole code is therefore the same for
+        # two positions only if the positions themselves are stored as the same number.
         whole: int = 2**plan.position.precision
 
         for base in bases:
@@ -130,15 +137,15 @@ def first_wrong_step(
     tolerance_rad: float,
     stop: int,
 ) -> int | None:
-    """Return the first position off by more than the tolerance, or None.
-
-    In this code each token adds theta to its angle, in float32.
+    """Return the first position whose angle is wrong by more than the tolerance, in code
+    that adds theta for each token, in float32; None if there is none.
     """
     theta = inverse_frequencies(rotary_dim, base)[:, None]
     exact = theta * np.arange(1, stop + 1)
 
     steps = np.broadcast_to(theta.astype(np.float32), exact.shape)
-    # Sums one after the other, each rounded; `sum` would add in pairs.
+    # `accumulate` adds one number after the other and rounds each sum, as the code does.
+    # `sum` would add in pairs.
     angles = np.add.accumulate(steps, axis=1)
 
     errors = np.abs(angles - exact)
