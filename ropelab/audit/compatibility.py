@@ -22,7 +22,7 @@ from ropelab.readers.document import Document
 from ropelab.readers.registry import Reading, Runtime
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part
-from ropelab.runs.sentences import shorten_numbers, typed
+from ropelab.runs.sentences import shorten_numbers, write_number
 
 FILE = Path(__file__).with_name("published.json")
 # Older releases, beside which a newer one of the same runtime has its column.
@@ -158,7 +158,7 @@ def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
     if spec.rotary_dim != other.rotary_dim:
         return "W06", f"{spec.rotary_dim} features, not {other.rotary_dim}"
     if spec.base != other.base:
-        return "E03", f"base {typed(spec.base)}, not {typed(other.base)}"
+        return "E03", f"base {write_number(spec.base)}, not {write_number(other.base)}"
 
     multiplier = spec.logit_multiplier / other.logit_multiplier
     far = 2 * max(other.trained_len, other.length)
