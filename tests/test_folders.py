@@ -112,9 +112,9 @@ def test_a_dead_writer_is_cleaned_up_by_the_next(tmp_path, moment):
 HOLD = """
 import sys, time
 from pathlib import Path
-from ropelab.runs.folders import locked, replaced
+from ropelab.runs.folders import lock_folder, replace_folder
 target = Path(sys.argv[1])
-with locked(target), replaced(target) as fresh:
+with lock_folder(target), replace_folder(target) as fresh:
     (fresh / "half").write_text("1")
     print("holding", flush=True)
     time.sleep(600)
@@ -186,8 +186,8 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
 DIE = """
 import os, sys
 from pathlib import Path
-from ropelab.runs.folders import replaced_file
-with replaced_file(Path(sys.argv[1])) as fresh:
+from ropelab.runs.folders import replace_file
+with replace_file(Path(sys.argv[1])) as fresh:
     fresh.write_text("half")
     os._exit(9)
 """
@@ -214,16 +214,16 @@ def refuse(descriptor, operation):
     raise OSError(errno.NUMBER, os.strerror(errno.NUMBER))
 
 fcntl.flock = refuse
-from ropelab.runs.folders import locked, replaced, replaced_file
+from ropelab.runs.folders import lock_folder, replace_folder, replace_file
 from ropelab.runs.temporary import TemporaryFolder
 
 TemporaryFolder(sys.argv[3]).cleanup()
 target = Path(sys.argv[1])
-with locked(target), replaced(target) as fresh:
+with lock_folder(target), replace_folder(target) as fresh:
     (fresh / "a").write_text("1")
-with replaced_file(target.with_name("index.md")) as fresh:
+with replace_file(target.with_name("index.md")) as fresh:
     fresh.write_text("whole")
-with locked(target):
+with lock_folder(target):
     os._exit(int(sys.argv[2]))
 """
 
@@ -273,8 +273,8 @@ def test_a_lock_without_locks_keeps_others_out(tmp_path, monkeypatch, answer):
 LAST = """
 import sys
 from pathlib import Path
-from ropelab.runs.folders import replaced_file
-with replaced_file(Path(sys.argv[1])) as fresh:
+from ropelab.runs.folders import replace_file
+with replace_file(Path(sys.argv[1])) as fresh:
     fresh.write_text("first")
     print("holding", flush=True)
     sys.stdin.read()
@@ -344,9 +344,9 @@ def test_where_no_lock_can_be_made_nobody_waits_for_one():
 
 IN_PROC = """
 from pathlib import Path
-from ropelab.runs.folders import replaced_file
+from ropelab.runs.folders import replace_file
 try:
-    with replaced_file(Path("/proc/file")):
+    with replace_file(Path("/proc/file")):
         pass
 except FileNotFoundError:
     raise SystemExit(0)

@@ -18,7 +18,7 @@ from ropelab.audit.compatibility import (
     read_published,
 )
 from ropelab.readers import registry
-from ropelab.runs.sentences import listed, typed
+from ropelab.runs.sentences import join_names, write_number
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -35,7 +35,7 @@ def write_page() -> str:
     return template.format(
         answer=write_answer(lines),
         checked=checked,
-        releases=listed(releases),
+        releases=join_names(releases),
         own=registry.RUNTIMES[registry.REFERENCE].version,
         table=write_table(lines),
         sources=write_sources(lines),
@@ -80,7 +80,7 @@ def describe_model(line: Line) -> list[str]:
         width = str(spec.rotary_dim)
     return [
         line.model.name,
-        typed(spec.base),
+        write_number(spec.base),
         width,
         str(spec.length),
         describe_scaling(spec),
