@@ -280,7 +280,9 @@ def _precise_enough(stages: pd.DataFrame) -> Iterator[str]:
         )
     if len(fine):
         stages_said = [SAID.get(stage, stage) for stage in fine["stage"]]
-        yield (f"with only {join_names(stages_said, 'or')} rounded, {_of_distance(fine)}")
+        yield (
+            f"with only {join_names(stages_said, 'or')} rounded, {_of_distance(fine)}"
+        )
 
 
 def _by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
