@@ -156,3 +156,16 @@ def test_what_a_manifest_says_is_text_in_the_index(tmp_path: Path) -> None:
     assert any(
         token.type == "code_inline" and plain in token.content for token in tokens
     )
+
+
+@pytest.mark.parametrize("letter", ["\x1b[31m", "\x9b", "\u202e", "\u2028", "\x00"])
+def test_control_characters_of_a_run_are_escapes_in_the_index(
+    tmp_path: Path, letter: str
+) -> None:
+    words = {"title": f"a{letter}b", "answer": f"Yes{letter}.", "question": letter}
+    write_run(tmp_path, "a-1", {"claims": claims()}, f"ropelab toy {letter}", **words)
+    text = write_index(tmp_path).read_text()
+    assert letter[0] not in text
+    # A line separator is a space in Markdown.
+    if not letter.isspace():
+        assert ascii(letter[0])[1:-1] in text

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ropelab.runs.sentences import verdict_and_rest
+from ropelab.runs.sentences import printable, verdict_and_rest
 from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
@@ -82,6 +82,18 @@ FILTERS: Filters = {
 }
 
 
+def _escape_controls(value: Any) -> Any:
+    """Return a text of a run with control characters and marks of direction as escapes.
+
+    They would move the cursor of a terminal that shows the file, or turn the order of
+    letters around. Line ends stay, and so does what this package has written itself.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    lines = value.split("\n")
+    return "\n".join(printable(line) for line in lines)
+
+
 def render(template: str, filters: Filters, **values: Any) -> str:
     """Fill a template; in HTML all values are escaped."""
     environment = Environment(
@@ -91,6 +103,7 @@ def render(template: str, filters: Filters, **values: Any) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_escape_controls,
     )
     environment.filters |= filters
     return environment.get_template(template).render(**values)
