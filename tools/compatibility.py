@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ropelab.audit.compatibility import (
-    Cell,
     Line,
+    TableCell,
     compare_models,
     count_verdicts,
     describe_scaling,
@@ -88,7 +88,7 @@ def describe_model(line: Line) -> list[str]:
     ]
 
 
-def write_cell(cell: Cell) -> str:
+def write_cell(cell: TableCell) -> str:
     mark = MARKS[cell.evidence]
     words = {
         "own code": "=",

@@ -36,7 +36,7 @@ Evidence = Literal["run", "by rule", "read", ""]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedConfig:
     """A published model: the keys of its config.json that its rotation depends on."""
 
     name: str
@@ -47,7 +47,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """What one runtime does with one model."""
 
     verdict: Verdict
@@ -61,18 +61,18 @@ class Cell:
 class Line:
     """A model with the cell of each runtime, by its name."""
 
-    model: Published
+    model: PublishedConfig
     # What the model's own code rotates; None: it is not read.
     spec: RopeSpec | None
     layers: int | None
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, TableCell]
 
 
 @cache
-def read_published() -> tuple[str, tuple[Published, ...]]:
+def read_published() -> tuple[str, tuple[PublishedConfig, ...]]:
     """Return the day of the check, and the published models."""
     document = json.loads(FILE.read_text(encoding="utf-8"))
-    models = tuple(Published(**row) for row in document["models"])
+    models = tuple(PublishedConfig(**row) for row in document["models"])
     return document["checked"], models
 
 
@@ -91,7 +91,7 @@ def compare_models() -> Iterator[Line]:
         yield compare_model(model)
 
 
-def compare_model(model: Published) -> Line:
+def compare_model(model: PublishedConfig) -> Line:
     """Read a model with every runtime, and compare what each rotates."""
     runtimes = list_columns()
     readings = [registry.read(runtime, model.config) for runtime in runtimes]
@@ -112,31 +112,31 @@ def compare_model(model: Published) -> Line:
     return Line(model, own.main, layers, cells)
 
 
-def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> Cell:
+def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCell:
     """Return what a runtime does beside the model's own code."""
     if reading.outcome == "refused":
-        return Cell("refuses", find_evidence(reading), "E02")
+        return TableCell("refuses", find_evidence(reading), "E02")
     if reading.outcome != "read":
-        return Cell("not read")
+        return TableCell("not read")
 
     evidence = find_evidence(reading)
     if reading is own:
-        return Cell("own code", evidence)
+        return TableCell("own code", evidence)
     if own.main is None:
-        return Cell("reads", evidence)
+        return TableCell("reads", evidence)
     for layer, spec in reading.layers.items():
         other = own.layers.get(layer) or own.main
         code, words = describe_difference(spec, other)
         if code:
-            return Cell("differs", evidence, code, words)
+            return TableCell("differs", evidence, code, words)
 
     name = reading.runtime.name
     for aspect in aspects:
         right = aspect.does.get(own.runtime.name)
         got = aspect.does.get(name)
         if right and got and right != got:
-            return Cell("differs", evidence, "W16", aspect.name)
-    return Cell("agrees", evidence)
+            return TableCell("differs", evidence, "W16", aspect.name)
+    return TableCell("agrees", evidence)
 
 
 def find_evidence(reading: Reading) -> Evidence:

@@ -21,7 +21,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.document import Document
-from ropelab.readers.extra_rotations import Rotation, list_rotations, read_rotation
+from ropelab.readers.extra_rotations import ExtraRotation, list_rotations, read_rotation
 from ropelab.readers.families import meaning, near
 from ropelab.readers.registry import MODEL_FORMAT, Reading
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
@@ -114,7 +114,7 @@ class AuditCase:
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
 
-    def read_rotation(self, reading: Reading, name: str) -> Rotation:
+    def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
         """Return a rotation beside that of attention as a runtime computes it."""
         _, text = language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, text, reading.layers)

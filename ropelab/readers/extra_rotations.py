@@ -17,7 +17,7 @@ EXTRA_ROTATIONS = (INDEXER, COMPRESSED_KEYS)
 
 
 @dataclass(frozen=True)
-class Rotation:
+class ExtraRotation:
     """A rotation as one runtime computes it, or the reason for none."""
 
     spec: RopeSpec | None
@@ -38,7 +38,7 @@ def find_kind(text: Mapping[str, Any]) -> str:
 
 def read_rotation(
     runtime: str, name: str, text: Mapping[str, Any], layers: Mapping[str, RopeSpec]
-) -> Rotation:
+) -> ExtraRotation:
     """Return a rotation by its name as a runtime computes it.
 
     ``layers`` are the specs of the layer types by the same runtime.
@@ -46,13 +46,15 @@ def read_rotation(
     by_kind = ROTATIONS.get(runtime, {}).get(name, {})
     facts = by_kind.get(find_kind(text))
     if facts is None:
-        return Rotation(None, "not modelled", "its code for this rotation was not read")
+        return ExtraRotation(
+            None, "not modelled", "its code for this rotation was not read"
+        )
     try:
-        return Rotation(make_spec(facts, name, text, layers))
+        return ExtraRotation(make_spec(facts, name, text, layers))
     except RefusedError as error:
-        return Rotation(None, "refused", str(error))
+        return ExtraRotation(None, "refused", str(error))
     except NotModelledError as error:
-        return Rotation(None, "not modelled", str(error))
+        return ExtraRotation(None, "not modelled", str(error))
 
 
 def make_spec(

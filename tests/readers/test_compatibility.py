@@ -7,9 +7,9 @@ import pytest
 
 from ropelab.audit.compatibility import (
     FILE,
-    Cell,
     Line,
-    Published,
+    PublishedConfig,
+    TableCell,
     compare_model,
     compare_models,
     count_verdicts,
@@ -21,7 +21,7 @@ from tools.compatibility import PAGE, write_page
 
 
 def line_of(config: dict[str, object]) -> Line:
-    return compare_model(Published("mine", "here", "2026-11-28", config))
+    return compare_model(PublishedConfig("mine", "here", "2026-11-28", config))
 
 
 LLAMA: dict[str, object] = {
@@ -71,7 +71,7 @@ def test_a_runtime_that_applies_no_scaling_differs() -> None:
         "original_max_position_embeddings": 4096,
     }
     line = line_of({**LLAMA, "rope_scaling": scaling})
-    assert line.cells[registry.REFERENCE] == Cell("own code", "run")
+    assert line.cells[registry.REFERENCE] == TableCell("own code", "run")
     assert line.cells["vllm"].verdict == "agrees"
     assert line.cells["exllamav3"].verdict == "differs"
     assert line.cells["exllamav3"].code == "E08"
