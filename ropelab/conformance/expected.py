@@ -25,7 +25,7 @@ from ropelab.readers import registry
 from ropelab.readers.axes import VISION, is_encoder, read_vision
 from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import list_rotations, read_rotation
-from ropelab.readers.spec import RopeSpec
+from ropelab.readers.spec import RopeSpec, short
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
@@ -188,10 +188,15 @@ def expect_config(
     _, block = rope_block(text)
     has_axes = bool(block.get("mrope_section"))
     expected_layers = {}
-    for kind, spec in layers.items():
-        note = AXES_NOT_JUDGED if has_axes or spec.axes else ""
+    for layer, spec in layers.items():
+        note = ""
+        if spec.axes:
+            note = AXES_NOT_JUDGED
+        elif has_axes:
+            kind = short(text.get("model_type", ""))
+            note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{kind}'"
         expected = Expected(spec, length or spec.length, others, layers, note)
-        expected_layers[kind] = expected
+        expected_layers[layer] = expected
 
     for kind in list_rotations(text):
         rotation = read_rotation(registry.REFERENCE, kind, text, layers).spec

@@ -195,7 +195,18 @@ def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | Non
 
 
 def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
-    """Return how a model counts positions, if its class was looked at."""
+    """Return how a model counts positions, if its class was looked at.
+
+    None as well if its values are none that its class takes.
+    """
+    try:
+        return make_prompt_rule(config)
+    except RefusedError:
+        return None
+
+
+def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
+    """Return that rule; an error says why a value is refused."""
     _, text = language_part(config)
     facts = find_facts("text", str(text.get("model_type")))
     if facts is None:
