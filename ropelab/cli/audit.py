@@ -456,6 +456,9 @@ def vectors(
     config: Annotated[str, Option(metavar="FILE", help="config.json or model folder.")],
     out: Annotated[str, Option(metavar="DIR", help="Folder to write to.")],
     length: Length = None,
+    prompt: Annotated[
+        str, Option(metavar="TEXT", help="As 'text 5, image 8x12, text 3'.")
+    ] = "",
     json: Json = False,
 ) -> int:
     """Write what an engine in any language must compute: tables, rotated queries and
@@ -464,13 +467,14 @@ def vectors(
     DIR gets them as .npz, .safetensors and JSON with hexadecimal floats, bounds on the
     errors of honest codes, the results of the commonest mistakes, and a README. ropelab
     check then reads what the engine computed. Layer types that rotate differently have
-    a folder each.
+    a folder each, as an encoder of images has. Of a model of images and text, DIR has
+    the position ids of a prompt, too: of the usual one, or of --prompt.
     """
     from ropelab.conformance.vectors import vectors as write_vectors
     from ropelab.show.terminal import Delayed, progress_here
 
     with Delayed(progress_here())(f"writing vectors into {out}"):
-        done = write_vectors(config, out, length=tokens(length))
+        done = write_vectors(config, out, length=tokens(length), prompt=prompt)
     if json:
         print_document({"experiment": "vectors", "tables": done.rows})
         return 0

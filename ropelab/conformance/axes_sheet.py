@@ -1,6 +1,6 @@
 """Vectors at positions of several axes for engines, and those that an engine wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from ropelab.conformance.axes import (
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.prompts import (
     Counting,
+    Segment,
     count_positions,
     describe_prompt,
     explain_prompt,
     list_countings,
     make_prompt,
+    parse_prompt,
 )
 from ropelab.conformance.rotations import (
     Fault,
@@ -50,8 +52,12 @@ def make_axes_sheet(
     expected: Expected,
     vectors: Mapping[str, np.ndarray],
     rule: PromptRule | None,
+    prompt_text: str = "",
 ) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, Any]]:
-    """Return the arrays, a sentence for each mistake, and facts on axes and prompt."""
+    """Return the arrays, a sentence for each mistake, and facts on axes and prompt.
+
+    ``prompt_text``: a prompt as people type it, instead of the usual one.
+    """
     spec = expected.spec
     assert spec.axes is not None
     positions = choose_kit_positions(expected)
@@ -84,11 +90,17 @@ def make_axes_sheet(
     }
     if rule is not None and spec.axes.count == 3:
         prompt = make_prompt(rule)
-        arrays[PROMPT] = count_positions(Counting(rule), prompt)
+        if prompt_text:
+            prompt = parse_prompt(prompt_text, rule)
+        right = count_positions(Counting(rule), prompt)
+        arrays[PROMPT] = right
         facts["prompt"] = describe_prompt(rule, prompt)
         for name, sentence, counting in list_countings(rule):
-            arrays[f"prompt_mistake_{name}"] = count_positions(counting, prompt)
-            says[f"prompt_{name}"] = sentence
+            wrong_positions = count_positions(counting, prompt)
+            # A prompt without images shows few mistakes.
+            if not np.array_equal(wrong_positions, right):
+                arrays[f"prompt_mistake_{name}"] = wrong_positions
+                says[f"prompt_{name}"] = sentence
     return arrays, says, facts
 
 
@@ -111,6 +123,7 @@ def explain_stored(
     expected: Expected,
     vectors: Mapping[str, np.ndarray],
     rule: PromptRule | None,
+    prompt: Sequence[Segment] = (),
 ) -> dict[str, tuple[Fault | None, str]]:
     """Return a fault, or what is right, of each part of what an engine wrote."""
     found: dict[str, tuple[Fault | None, str]] = {}
@@ -131,7 +144,7 @@ def explain_stored(
             raise InputError(
                 f"{path}: nobody looked at how this model counts positions"
             )
-        answer, fix, is_wrong = explain_prompt(arrays[PROMPT], rule)
+        answer, fix, is_wrong = explain_prompt(arrays[PROMPT], rule, prompt)
         found[PROMPT] = ((answer, fix) if is_wrong else None, answer)
     return found
 

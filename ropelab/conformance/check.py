@@ -6,7 +6,7 @@ frequencies, factor on cos and sin, casts.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -31,6 +31,7 @@ from ropelab.conformance.observed import (
     observe,
 )
 from ropelab.conformance.positions import explain_positions
+from ropelab.conformance.prompts import Segment, read_segments
 from ropelab.conformance.rotations import (
     Fault,
     Observed,
@@ -394,11 +395,12 @@ def check_arrays(
     if config:
         expected = choose_layer(expect_file(config, length), layer_type)
         whole = load(config, images=True).config
+        prompt: list[Segment] = []
     else:
-        expected, whole = expect_kit(path.parent / ABOUT, length)
+        expected, whole, prompt = expect_kit(path.parent / ABOUT, length)
     arrays = stored.read_arrays(path)
 
-    checks = check_stored_axes(path, arrays, expected, whole)
+    checks = check_stored_axes(path, arrays, expected, whole, prompt)
     if checks:
         of_axes = {*axes_sheet.take_axes(arrays), "positions"}
         if arrays.get("positions", np.empty(0)).ndim == 2:
@@ -425,6 +427,7 @@ def check_stored_axes(
     arrays: Mapping[str, np.ndarray],
     expected: Expected,
     config: Mapping[str, Any],
+    prompt: Sequence[Segment],
 ) -> dict[str, Check]:
     """Judge what an engine wrote at positions of several axes, and position ids."""
     taken = axes_sheet.take_axes(arrays)
@@ -439,7 +442,7 @@ def check_stored_axes(
 
     rule = read_prompt_rule(config)
     vectors = make_vectors(expected.spec)
-    found = axes_sheet.explain_stored(path, taken, expected, vectors, rule)
+    found = axes_sheet.explain_stored(path, taken, expected, vectors, rule, prompt)
     checks = {}
     for part, (fault, answer) in found.items():
         checks[part] = Check(answer, False)
@@ -449,13 +452,20 @@ def check_stored_axes(
     return checks
 
 
-def expect_kit(about: Path, length: int | None) -> tuple[Expected, Mapping[str, Any]]:
-    """Return the rotation that `ropelab vectors` wrote its files for, and the file."""
+def expect_kit(
+    about: Path,
+    length: int | None,
+) -> tuple[Expected, Mapping[str, Any], list[Segment]]:
+    """Return what `ropelab vectors` wrote its files for.
+
+    That is the rotation, the configuration, and the parts of a prompt, if it has one.
+    """
     try:
         facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
         length = length or whole(facts["length"], "length")
         layers = expect_config(str(about), facts["config"], length)
-        return layers[facts["layer_type"]], facts["config"]
+        prompt = read_segments(facts.get("prompt", ()))
+        return layers[facts["layer_type"]], facts["config"], prompt
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
         raise InputError(
             f"{about} was not written by ropelab vectors: give --config"

@@ -13,9 +13,13 @@ import numpy as np
 
 from ropelab.math.axes import Positions
 from ropelab.readers.axes import PromptRule
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.rows import Rows
 
 Kind = Literal["text", "image", "clip"]
+EXAMPLE = "type such as 'text 5, image 8x12, text 3, clip 4x4x8'"
+# Patches of an image or clip in a prompt.
+MOST_PATCHES = 2**20
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,76 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
             clips += [Segment("text", tokens=2), replace(clip, frames=1)]
     text = Segment("text", tokens=5)
     return [text, image, replace(text, tokens=3), *clips, replace(text, tokens=4)]
+
+
+def parse_prompt(text: str, rule: PromptRule) -> list[Segment]:
+    """Return the parts of a prompt as people type it, `text 5, image 8x12, text 3`.
+
+    Images are rows x columns of patches before they are merged, clips frames x rows x
+    columns. InputError: it is none, or the model cannot have it.
+    """
+    segments = []
+    for part in text.split(","):
+        kind, _, size = part.strip().partition(" ")
+        known("part of a prompt", kind, ("text", "image", "clip"))
+        numbers = [read_size(number, part) for number in size.split("x")]
+        expected = {"text": 1, "image": 2, "clip": 3}[kind]
+        if len(numbers) != expected:
+            raise InputError(f"'{part.strip()}' is no part of a prompt: {EXAMPLE}")
+        segments.append(make_segment(kind, numbers, rule))
+    return segments
+
+
+def read_size(number: str, part: str) -> int:
+    """Return a whole number from 1 to a million, or raise InputError."""
+    text = number.strip()
+    if not text.isdecimal() or not 1 <= int(text) <= 10**6:
+        raise InputError(f"'{part.strip()}' is no part of a prompt: {EXAMPLE}")
+    return int(text)
+
+
+def make_segment(kind: str, numbers: Sequence[int], rule: PromptRule) -> Segment:
+    """Return a part of a prompt; InputError: the model cannot have it."""
+    if kind == "text":
+        return Segment("text", tokens=numbers[0])
+
+    *frames_before, rows, columns = numbers
+    frames = frames_before[0] if frames_before else 1
+    if rows % rule.merged or columns % rule.merged:
+        raise InputError(
+            f"rows and columns of {kind} {rows}x{columns} must be multiples of"
+            f" {rule.merged}, as so many patches along a side are one token"
+        )
+    if frames % rule.merged_frames and kind == "clip":
+        raise InputError(f"frames of a clip must be multiples of {rule.merged_frames}")
+    if rule.frames_apart and frames > 1:
+        raise InputError(
+            "this model has a timestamp before every frame: type 'text N, clip"
+            f" 1x{rows}x{columns}' for each"
+        )
+    if frames * rows * columns > MOST_PATCHES:
+        raise InputError(f"{kind} has more than {MOST_PATCHES} patches")
+    seconds = 2.0 if kind == "clip" else 1.0
+    if kind == "clip":
+        return Segment("clip", 0, frames, rows, columns, seconds)
+    return Segment("image", 0, frames, rows, columns)
+
+
+def read_segments(rows: Rows) -> list[Segment]:
+    """Return the parts of a prompt that `describe_prompt` described.
+
+    ValueError, TypeError, KeyError: they are none.
+    """
+    segments = []
+    for row in rows:
+        if row["kind"] == "text":
+            segments.append(Segment("text", tokens=int(row["tokens"])))
+            continue
+        frames, height, width = (int(size) for size in row["grid_thw"])
+        seconds = float(row.get("seconds_per_frame", 1.0))
+        kind: Kind = "clip" if row["kind"] == "clip" else "image"
+        segments.append(Segment(kind, 0, frames, height, width, seconds))
+    return segments
 
 
 def count_positions(counting: Counting, prompt: Sequence[Segment]) -> Positions:
@@ -208,14 +282,19 @@ def describe_prompt(rule: PromptRule, prompt: Sequence[Segment]) -> Rows:
     return rows
 
 
-def explain_prompt(got: Positions, rule: PromptRule) -> tuple[str, str, bool]:
+def explain_prompt(
+    got: Positions,
+    rule: PromptRule,
+    prompt: Sequence[Segment] = (),
+) -> tuple[str, str, bool]:
     """Return what position ids show, what to do, and whether they are wrong.
 
     transformers 4.57.1 lets text behind a clip begin behind its largest position, and
     5.23.0 at its longer side; models were trained with the older rule, so that neither
-    is accused.
+    is accused. Without a prompt it is that of `make_prompt`.
     """
-    prompt = make_prompt(rule)
+    if not prompt:
+        prompt = make_prompt(rule)
     right = Counting(rule)
     wanted = count_positions(right, prompt)
     if np.array_equal(got, wanted):

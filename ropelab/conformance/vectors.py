@@ -50,13 +50,21 @@ class Written(Result):
     rows: Mapping[str, Rows]
 
 
-def vectors(config: str, out: str, *, length: int | None = None) -> Written:
+def vectors(
+    config: str,
+    out: str,
+    *,
+    length: int | None = None,
+    prompt: str = "",
+) -> Written:
     """Write what an engine must compute for a configuration.
 
     Args:
         config: a config.json or model folder.
         out: the folder to write to; with several layer types, each has a folder in it.
         length: tokens in the context, the claimed length if None.
+        prompt: parts whose position ids are written for a model of images and text, such as
+            `text 5, image 8x12, text 3`; a usual prompt if empty.
     """
     # Without a folder the README.md of the working folder would be replaced.
     if not out:
@@ -65,6 +73,9 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
     layers = expect_file(config, length)
     _check_layers(config, layers)
     whole = load(config, images=True).config
+    rule = read_prompt_rule(whole)
+    if prompt and rule is None:
+        raise InputError(f"{config}: nobody looked at how this model counts positions")
 
     layer_rows: list[dict[str, Any]] = []
     budget_rows: list[dict[str, Any]] = []
@@ -78,7 +89,7 @@ def vectors(config: str, out: str, *, length: int | None = None) -> Written:
             "folder": str(folder),
             "length": expected.length,
         }
-        arrays, says = make_arrays(expected, facts, read_prompt_rule(whole))
+        arrays, says = make_arrays(expected, facts, rule, prompt)
         for key in (*SHAPE, *GAINS, "place", "backwards"):
             facts[key] = getattr(expected.spec, key)
         write(folder, arrays, {**facts, "mistakes": says}, whole)
@@ -147,6 +158,7 @@ def make_arrays(
     expected: Expected,
     facts: dict[str, Any],
     rule: PromptRule | None,
+    prompt: str = "",
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of one layer type, those of several axes among them.
 
@@ -162,7 +174,7 @@ def make_arrays(
     if expected.spec.axes is None:
         return arrays, says
 
-    of_axes, mistakes, about = make_axes_sheet(expected, vectors_by_name, rule)
+    of_axes, mistakes, about = make_axes_sheet(expected, vectors_by_name, rule, prompt)
     facts |= about
     return {**arrays, **of_axes}, {**says, **mistakes}
 

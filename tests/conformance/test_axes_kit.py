@@ -85,3 +85,18 @@ def test_an_engine_may_bring_positions_of_several_axes(folders: list[Path]) -> N
         sin=arrays["axes_sin"],
     )
     assert done.wrong
+
+
+def test_a_kit_has_the_prompt_that_was_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(MODELS["qwen2_vl"]))
+    ropelab.vectors(
+        str(config), str(tmp_path / "kit"), prompt="text 2, image 4x8, text 1"
+    )
+    folder = tmp_path / "kit" / "all"
+    right = np.load(folder / "vectors.npz")["prompt_positions"]
+    assert right[0].tolist() == [0, 1, *[2] * 8, 6]
+    assert not judged(folder, prompt_positions=right).wrong
+    done = judged(folder, prompt_positions=right[[0, 2, 1]])
+    assert done.wrong
+    assert mentions(done.answer, "height and width are exchanged")

@@ -16,8 +16,11 @@ from ropelab.conformance.prompts import (
     explain_prompt,
     list_countings,
     make_prompt,
+    parse_prompt,
+    read_segments,
 )
 from ropelab.readers.axes import PromptRule, read_prompt_rule
+from ropelab.runs.errors import InputError
 from tests.conformance.several_axes import MODELS
 from tests.texts import mentions
 
@@ -105,3 +108,36 @@ def test_a_token_out_of_place_is_named() -> None:
     answer, _, wrong = explain_prompt(got, rule)
     assert wrong
     assert mentions(answer, "token 7")
+
+
+TYPED = "text 3, image 4x6, text 2, image 8x4, text 1"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_prompt_as_people_type_it(name: str) -> None:
+    rule = rule_of(name)
+    prompt = parse_prompt(TYPED, rule)
+    assert read_segments(describe_prompt(rule, prompt)) == prompt
+    ours = count_positions(Counting(rule), prompt)
+    # Text 0 to 2, 2 x 3 tokens from 3 on, text 6 and 7, 4 x 2 from 8 on, text at 12.
+    assert ours.max(axis=0).tolist()[:3] == [0, 1, 2]
+    assert ours[:, -1].tolist() == [12, 12, 12]
+    answer, _, wrong = explain_prompt(ours[[0, 2, 1]], rule, prompt)
+    assert wrong
+    assert answer == "height and width are exchanged"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "text", "text 0", "image 4", "image 3x4", "picture 4x4", "text 5 image 4x4"],
+)
+def test_what_is_no_prompt_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_prompt(text, rule_of("qwen2_vl"))
+
+
+def test_frames_with_timestamps_are_typed_one_by_one() -> None:
+    with pytest.raises(InputError, match="timestamp"):
+        parse_prompt("text 2, clip 4x4x4", rule_of("qwen3_vl"))
+    prompt = parse_prompt("text 2, clip 1x4x4, text 2", rule_of("qwen3_vl"))
+    assert [segment.kind for segment in prompt] == ["text", "clip", "text"]
