@@ -303,6 +303,9 @@ def guess_roles(function: Any) -> Iterator[dict[str, str]]:
     if not tells_places(roles):
         # A position may have a default.
         roles |= find_optional_place(parameters)
+    if "length" not in roles.values():
+        # A scaling by length may take it or leave it; given, it has to count.
+        roles |= find_optional(parameters, ("length",))
 
     unknown = [name for name, role in roles.items() if not role]
     with_vectors = roles | dict.fromkeys(unknown, "vectors")
@@ -323,7 +326,14 @@ def tells_places(roles: Mapping[str, str]) -> bool:
 
 
 def find_optional_place(parameters: list[inspect.Parameter]) -> dict[str, str]:
-    for role in PLACES:
+    return find_optional(parameters, PLACES)
+
+
+def find_optional(
+    parameters: list[inspect.Parameter], roles: Sequence[str]
+) -> dict[str, str]:
+    """Return the first parameter that has one of some roles, by its name."""
+    for role in roles:
         for parameter in parameters:
             if ROLES.get(parameter.name) == role:
                 return {parameter.name: role}

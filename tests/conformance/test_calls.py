@@ -428,6 +428,21 @@ def test_scaling_by_the_length_is_judged_on_both_sides_of_where_it_begins(
         assert_rope(by_length(block, True, change), config)
 
 
+@pytest.mark.parametrize("change", ["", "long"])
+def test_a_length_that_may_be_left_out_is_given(change: str) -> None:
+    inner = by_length(LONGROPE, True, change)
+
+    def turn(x: np.ndarray, positions: np.ndarray, seq_len: int | None = None) -> Any:
+        return inner(x, positions, seq_len or int(positions.max()) + 1)
+
+    config = {**LLAMA, "rope_scaling": LONGROPE}
+    if not change:
+        assert_rope(turn, config)
+        return
+    with pytest.raises(AssertionError, match="the long table is used at 4095 tokens"):
+        assert_rope(turn, config)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
