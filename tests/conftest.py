@@ -102,6 +102,10 @@ def _own_place(
     if not request.node.get_closest_marker("installed"):
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
+    # On a loaded machine work takes longer than a second, and shows its progress: what a
+    # command says would depend on the load.
+    monkeypatch.setattr("ropelab.show.terminal.SECONDS_HIDDEN", 3600.0)
+
     # Code of one's own that another test named would be imported by every worker.
     monkeypatch.setattr("ropelab.runs.own._objects", {})
     monkeypatch.setattr("ropelab.runs.own._sources", {})

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
+SECONDS_HIDDEN = 1.0  # work that is over by then shows no progress
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds before the first of them
 ENOUGH = 0.01  # share of the work after which its pace estimates the time left
@@ -126,11 +127,11 @@ class Bars:
 
 
 class Delayed:
-    """Progress that is shown once the work has taken a second."""
+    """Progress that is shown once the work has taken a second (SECONDS_HIDDEN)."""
 
-    def __init__(self, shown: "Progress", seconds: float = 1.0) -> None:
+    def __init__(self, shown: "Progress", seconds: float | None = None) -> None:
         self._shown = shown
-        self._seconds = seconds
+        self._seconds = SECONDS_HIDDEN if seconds is None else seconds
 
     @contextmanager
     def __call__(
