@@ -123,14 +123,16 @@ OTHER = {
     "documents": 4,
     "sequences": 3,
     "search": 3,
+    "factor": 8.0,
     "depths": "10,90",
     "dtype": "bfloat16",
     "casts": "angle:bfloat16",
     "cache": "int8",
     "offsets": "0,64",
 }
-# Where it is computed, and what is no task of a model.
-NO_OWN_VALUE = {"device", "draws"}
+# Where it is computed, what is no task of a model, and models that come with the
+# package, which have another size (tests/models/lm/test_pretrained.py).
+NO_OWN_VALUE = {"device", "draws", "pretrained"}
 
 
 def keys(lab: Lab, **values: Any) -> set[str]:
@@ -234,6 +236,7 @@ RELEASED_OTHER = {
     "depths": "10,90",
     "packed": True,
     "bos": "no",
+    "factor": 3.0,
     "dtype": "bfloat16",
     "casts": "angle:bfloat16",
     "cache": "int8",
