@@ -103,6 +103,6 @@ def test_options_of_runs_need_a_config(call, line):
 def test_a_claim_is_explained_by_its_id_with_and_without_a_flag(call):
     bare = call("claims rotate-half")
     assert bare[0] == 0
-    assert bare[1][0].startswith("rotate-half")
+    assert bare[1][0].startswith("Holds with a condition")
     assert call("claims --id rotate-half")[1][:3] == bare[1][:3]
     assert call("claims rotate-half --id rotate-half")[0] == 2

@@ -10,6 +10,7 @@ import pytest
 import ropelab
 from ropelab.conformance.check import Check, check
 from tests.conformance.several_axes import ENCODERS, MODELS
+from tests.small import mostly_slow
 from tests.texts import mentions
 
 KITS = {
@@ -33,7 +34,7 @@ def judged(folder: Path, **arrays: Any) -> Check:
     return check(str(folder / "mine.npz"))
 
 
-@pytest.mark.parametrize("folders", KITS, indirect=True)
+@pytest.mark.parametrize("folders", mostly_slow(KITS, ["dinov3_vit"]), indirect=True)
 def test_right_vectors_are_right_and_every_mistake_is_named(
     folders: list[Path],
 ) -> None:

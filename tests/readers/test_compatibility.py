@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,11 @@ from ropelab.audit.compatibility import (
     read_published,
 )
 from ropelab.readers import registry
-from tools.compatibility import PAGE, write_page
+from tests.imports import loaded
+
+compatibility_page = loaded(Path(__file__).parents[2] / "tools" / "compatibility.py")
+PAGE = compatibility_page.PAGE
+write_page = compatibility_page.write_page
 
 
 def line_of(config: dict[str, object]) -> Line:
