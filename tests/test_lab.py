@@ -598,6 +598,36 @@ def test_the_commit_is_not_that_of_git_dir(checkout):
     assert f"'commit': {ours or None!r}" in told.stdout
 
 
+@pytest.mark.processes
+def test_a_change_in_any_room_of_the_package_is_a_change(tmp_path):
+    """The file that asks is in one room; what was changed is in another."""
+    package = tmp_path / "ropelab"
+    shutil.copytree(
+        Path(store.__file__).parents[1],
+        package,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    git(tmp_path, "init")
+    git(tmp_path, "add", "ropelab")
+    git(tmp_path, "-c", "user.name=x", "-c", "user.email=x", "commit", "-m", "x")
+
+    def ask() -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        told = subprocess.run(
+            [sys.executable, "-c", ASK],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        return told.stdout
+
+    assert "'dirty': False" in ask()
+    (package / "math" / "axes.py").write_text("# changed")
+    assert "'dirty': True" in ask()
+
+
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(InputError, match="cannot write to the results folder"):

@@ -27,7 +27,7 @@ from ropelab.runs.thresholds import CLOSE, LEARNED
 SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
 BYTES = 256
 COPYING = "copy accuracy"
-# Seeds from which on their spread is taken for that of further seeds.
+# The least number of seeds for an interval over seeds.
 FEWEST_PAIRED = 3
 Check = Callable[..., None]
 

@@ -26,8 +26,8 @@ from ropelab.runs.arrays import Float, Int
 # frequencies a, a + n, a + 2 n, ... (Pixtral).
 Ladder = Literal["head", "section", "alternating"]
 # Which pairs an axis has. runs: one axis after another. turns: the axes alternate as
-# far as their counts go (Qwen3-VL). alternating last: all axes but the last of the
-# sections alternate, and the last one follows (ERNIE 4.5 VL).
+# far as their counts go (Qwen3-VL). last behind: all axes but the last of the sections
+# alternate, and the last one follows (ERNIE 4.5 VL).
 Arrangement = Literal["runs", "turns", "last behind"]
 
 Positions = Int[np.ndarray, "axes n"]
@@ -38,16 +38,17 @@ class Axes:
     """The axis of each pair, and the frequencies that the pairs of an axis have."""
 
     names: tuple[str, ...]
-    # Pairs per section, and the axis of each section.
+    # Pairs of each section.
     sections: tuple[int, ...]
+    # The axis of each section.
     order: tuple[int, ...]
     arrangement: Arrangement = "runs"
     ladder: Ladder = "head"
-    # True if the rows and columns of an image's patches run from -1 at its edge to 1 at
-    # the other, and 1 is a whole rotation of a pair of frequency 1 (DINOv3). Otherwise
-    # they are counted from 0, and a step is a radian of such a pair.
+    # True if the rows and columns of an image's patches run from -1 at one edge to 1 at
+    # the other, and a pair of frequency 1 turns once per unit (DINOv3). Otherwise they
+    # are counted from 0, and such a pair turns by one radian per step.
     centred: bool = False
-    # Patches along a side of the blocks in which patches follow one another.
+    # Patches are listed block by block: the side of a block in patches.
     block: int = 1
 
     @property

@@ -90,7 +90,7 @@ _finder = _Finder()
 
 @contextmanager
 def importing(module: str) -> Iterator[None]:
-    """Prepare the import of a module that the block makes.
+    """Let `module` be imported inside the block.
 
     The module may be in the working folder. It is compiled from its source, and so are
     the modules that it imports from its own folder, now and later.

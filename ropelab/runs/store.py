@@ -486,7 +486,8 @@ def _put_back(run: Path) -> None:
 def _list_visible(folder: Path) -> list[Path]:
     """Return the paths in a folder that are not hidden, in order of their names.
 
-    OSError: the folder cannot be listed, in which case `glob` would return nothing.
+    A folder that is missing has none. OSError: it is there and cannot be listed, where
+    `glob` would return nothing.
     """
     try:
         return sorted(
@@ -560,7 +561,7 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if the checkout was
+    """Find the commit of the checkout that tracks this file, and if the package was
     changed since. Both entries are null without such a checkout.
     """
     # An installed package may be inside of a checkout of something else, so git is asked
@@ -575,7 +576,7 @@ def _commit() -> dict[str, Any]:
     with suppress(OSError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
-        changes = ask(["git", "status", "--porcelain", "--", "."])
+        changes = ask(["git", "status", "--porcelain", "--", str(here.parents[1])])
         if not (tracked.returncode or commit.returncode):
             return {
                 "commit": commit.stdout.strip(),

@@ -50,7 +50,8 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
             continue
 
         exact = bases[context]
-        # A base above the exact one can still fail, in a gap between windows.
+        # A base above the exact one can still fail, in a gap between the intervals of
+        # admissible bases.
         fails_at = first_negative(similarity, men, context)
         row = {
             "context_tokens": context,

@@ -1,9 +1,9 @@
 """Finding again earlier parts of a context full of random symbols or real text.
 
 Symbols are bytes for a model trained here, and ordinary tokens for a released one.
-Contexts are pure functions of their arguments. Each asks once for every distance, at
-the places of `ropelab.models.tasks.geometry`; what is asked for occurs once more,
-exactly its distance before.
+Contexts are pure functions of their arguments. A context asks once for every distance,
+at the places of `ropelab.models.tasks.geometry`. The right answer stands exactly that
+distance before the question.
 
 copy
     stretches of random symbols, repeated at the end of a context of random symbols
@@ -38,15 +38,15 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.own import find
 from ropelab.runs.sentences import join_names
 
-# Contexts for the loss that a search lowers.
+# Contexts in which a search for the parameters of a method measures its loss.
 SEARCH_SEQUENCES = 4
 # Lengths in tokens of the cues that the n-gram baseline looks for.
 GRAMS = (1, 2, 3)
-# This marks text in a context and is no symbol.
+# It stands where text is filled in later; no symbol has this value.
 BLANK = -1
-# Symbols of a stretch that are scored at least.
+# The least number of scored symbols in a stretch.
 FEWEST_SCORED = 2
-# They keep the draws of tasks apart.
+# Part of the random seed, so that tasks draw differently.
 COPY, RECALL, MOST_RECENT = range(3)
 
 Background = Int[Tensor, "rows length"]
@@ -115,11 +115,11 @@ def most_recent_trials(
     rows: int,
     background: Background | None = None,
 ) -> Trials:
-    """Ask the same, each key being further back too, always with another value: the
-    nearer one's is right.
+    """Ask as `recall_trials` does, where each key also stands further back with another
+    value: the value of the nearer key is right.
     """
-    # The further one is as far behind the nearer one as that is behind the question,
-    # or as there is room for.
+    # The further key is as far behind the nearer one as that is behind the question.
+    # Where the context is too short for it, it is half of the way to the beginning.
     sources = []
     for distance in distances:
         further = min(2 * distance, distance + (length - distance) // 2)
@@ -138,8 +138,8 @@ def _record_trials(
     distances = [distance for distance, *_ in sources]
     size = stretch_length(length, sources) // RECORD * RECORD
     _check_size(size, RECORD, length, distances)
-    # Every second record of a question repeats its source; those between are new, or
-    # the repeats together would be a copied stretch.
+    # Every second record of a question repeats its source; those between are new:
+    # otherwise the repeats together would be a copied stretch.
     is_asked = np.arange(size) % (2 * RECORD) < RECORD
     is_value = np.arange(size) % RECORD == KEY
     contexts = []
@@ -304,7 +304,7 @@ class Retrieval(EvaluationTask):
     def trials(self, seed: int, context: int, count: int) -> Trials:
         """Make contexts of a length, each with all of its distances.
 
-        Those to search with (seed not 0) are in training text.
+        With a seed other than 0, that of a search, the text around is training text.
         """
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
         length = context - front.shape[1]
@@ -348,16 +348,16 @@ class Retrieval(EvaluationTask):
             )
         return made
 
-    def _background(self, seed: int, length: int, context: int, count: int) -> Tensor:
-        """Return the text around the symbols, `context` tokens of each row."""
-        documents, _ = self.corpus.documents(length, count)
+    def _background(self, seed: int, context: int, length: int, count: int) -> Tensor:
+        """Return the text around the symbols, the last `length` tokens of contexts."""
+        documents, _ = self.corpus.documents(context, count)
         if len(documents) < count:
             raise InputError(
                 f"{self.name} has {len(documents)} texts for {count} sequences"
             )
         if seed:
-            return self.corpus.windows(seed, context, count)
-        return documents[:, length - context :]
+            return self.corpus.windows(seed, length, count)
+        return documents[:, context - length :]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import LOOKS, pick_look
 
-# Results that are drawn at most, and lines of each.
+# At most so many results are drawn, each with at most so many lines.
 MOST_PANELS = 4
 MOST_LINES = 10
 # From this ratio of the largest to the smallest value on, an axis is logarithmic.
@@ -53,7 +53,7 @@ def choose_parts(tables: Tables) -> Parts:
     numbers = [name for name in fields if is_numeric_dtype(table[name])]
     along = max(numbers or fields, key=lambda name: table[name].nunique())
 
-    # What goes with the axis makes no lines.
+    # A field that has one value at each place of the axis makes no lines.
     several = table.groupby(along).nunique().max() > 1
     lines = []
     for name in (*fields, *measured[:count]):
@@ -61,7 +61,7 @@ def choose_parts(tables: Tables) -> Parts:
             lines.append(name)
 
     results = [name for name in measured[count:] if is_numeric_dtype(table[name])]
-    # What most runs have comes first; lengths that only some of them have make gaps.
+    # Results that most runs have come first; those at lengths of few runs leave gaps.
     results.sort(key=lambda name: -table[name].count())
     return Parts(along, tuple(lines), tuple(results))
 
@@ -119,7 +119,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> None:
     x = table[parts.along]
     if not is_numeric_dtype(x):
-        # Words are drawn at their numbers.
+        # A word is drawn at its index.
         x = x.astype(str).map(_list_words(x).index)
     for number, (name, rows) in enumerate(_split_lines(table, parts.lines).items()):
         points = pd.DataFrame({"x": x[rows.index], "y": rows[result]})
@@ -141,7 +141,8 @@ def _set_axis(ax: Axes, along: pd.Series) -> None:
 def _is_share(results: pd.Series) -> bool:
     """Return True for numbers from almost 0 to almost 1, such as shares found.
 
-    A logarithmic axis would give most of its height to values that are all no use.
+    A logarithmic axis would give most of its height to differences between shares near
+    0, which are all failures.
     """
     low = results.min()
     high = results.max()
