@@ -96,6 +96,8 @@ class Family:
     scaled_beside: bool = False  # Grok's keys of a scaling are beside the base
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
     width_key: str = ""
+    # The rotated width that the class has where a file lacks that key; 0: the head's.
+    usual_width: int = 0
     # What llama.cpp's converter writes in any case, and scaling types for which it was
     # not read.
     converted: Mapping[str, Any] = field(default_factory=dict)

@@ -344,11 +344,19 @@ def widen_full_attention(
 
 
 def share_of(trace: Trace, head_dim: int) -> float | None:
-    """Return the rotated share of families that give the rotated width itself."""
-    key = trace.family.width_key
-    if not key or not trace.has(key):
+    """Return the rotated share of families that give the rotated width itself.
+
+    None: the file does not give it, and the class has no width of its own.
+    """
+    family = trace.family
+    key = family.width_key
+    if not key:
         return None
-    return whole(trace.get(key), key) / head_dim
+    if trace.has(key):
+        return whole(trace.get(key), key) / head_dim
+    if family.usual_width:
+        return family.usual_width / head_dim
+    return None
 
 
 def width_of(head_dim: int, share: float) -> int:

@@ -459,3 +459,21 @@ def test_step_is_scaled_in_the_layers_that_it_names(runtime: str) -> None:
 def test_sglangs_step_needs_a_number_for_each_layer() -> None:
     keys = {**STEP, "rope_theta": 5e6, "rope_scaling": None}
     assert read("sglang", "step3p5", "Step3p5ForCausalLM", **keys).outcome == "refused"
+
+
+@pytest.mark.parametrize("runtime", ["transformers-5", "vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("gptj", "GPTJForCausalLM"), ("codegen", "CodeGenForCausalLM")]
+)
+def test_a_width_that_a_file_lacks_is_that_of_the_class(
+    runtime: str, kind: str, name: str
+) -> None:
+    """`rotary_dim` is 64 in both classes, whatever the head."""
+    if (runtime, kind) in (("vllm", "codegen"), ("sglang", "codegen")):
+        pytest.skip("no file of its own there")
+    silent = read(runtime, kind, name, hidden_size=2048)
+    assert silent.outcome == "read", silent
+    widths = {(layer.rotary_dim, layer.head_dim) for layer in silent.layers.values()}
+    assert widths == {(64, 256)}
+    given = read(runtime, kind, name, hidden_size=2048, rotary_dim=32)
+    assert {layer.rotary_dim for layer in given.layers.values()} == {32}
