@@ -143,6 +143,7 @@ def findings_of(id_: str) -> Findings:
     return committed()[id_] if find(id_).reads else find(id_).evidence()
 
 
+@pytest.mark.slow
 def test_each_sentence_is_decided_by_findings_of_its_claim() -> None:
     asked = [(claim.id, passage.by) for claim in CLAIMS for passage in claim.passages]
     for question in QUESTIONS:

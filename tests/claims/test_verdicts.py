@@ -89,6 +89,7 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert mentions(one, "committed results", "`ropelab run reference/extrapolate`")
 
 
+@pytest.mark.slow
 def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
     tables, monkeypatch
 ):
@@ -141,6 +142,7 @@ def test_a_sentence_of_a_claim_of_several_has_its_own_verdict(tables):
     assert f"({high}) (this sentence: {Verdict.PARTLY})" in said
 
 
+@pytest.mark.slow
 def test_a_run_is_deterministic(tables):
     again = run(ClaimsConfig())
     assert set(again) == set(tables)
@@ -148,6 +150,7 @@ def test_a_run_is_deterministic(tables):
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_hang_on_one_draw(tables):
     other = run(ClaimsConfig(seed=7))["claims"]
     assert list(other["verdict"]) == list(tables["claims"]["verdict"])

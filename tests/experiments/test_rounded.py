@@ -172,6 +172,7 @@ def test_they_are_refused_before_a_model_is_trained(extrapolated):
         extrapolated(cache="int8,q4_0", head_dim=16)
 
 
+@pytest.mark.slow
 def test_a_model_trained_here_is_evaluated_under_casts_by_every_method_on_frequencies(
     extrapolated,
 ):

@@ -138,6 +138,7 @@ def test_the_last_point_of_a_token_axis_has_a_tick(last, labels):
     assert shown[-2:] == labels
 
 
+@pytest.mark.slow
 def test_implementations_with_equal_errors_share_a_line():
     run = ropelab.precision(schemes="", preset="all", head_dim=16, length=4096)
     (ax,) = run.figures()["angle_error"].axes
@@ -215,6 +216,7 @@ def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not
     assert "interval" not in headline("base", one, "windows")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", drawn.STYLES)
 def test_the_same_figure_is_the_same_file(tmp_path, style, base):
     contents, formats = [], ("pdf", "svg", "png")

@@ -157,6 +157,7 @@ def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference():
     assert {key for run in runs for key in run.manifest["config"]} >= set(shown.FIXED)
 
 
+@pytest.mark.slow
 def test_every_headline_finds_its_number_in_the_reference():
     runs, found = find_runs([REFERENCE]), set()
     for run in runs:
@@ -251,6 +252,7 @@ def test_captions_name_the_bands_that_are_drawn() -> None:
     assert "range of the seeds" in find_caption("loss_by_position")
 
 
+@pytest.mark.slow
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
     folders = [*REFERENCE.glob("base-empirical/*"), *REFERENCE.glob("encodings/*")]
     runs = find_runs(folders, judge_run)

@@ -276,6 +276,7 @@ def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     assert sorted(table["base"].unique()) == [50.0, 5000.0]
 
 
+@pytest.mark.slow
 @unrendered
 def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     path = tmp_path / "x.toml"
