@@ -43,9 +43,8 @@ DESIGNS = (
     *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
     *("every(2,nope,window(rope,64))", "every(2,rope,window(rope,64))"),
 )
-# The encoding whose models methods change, and its base.
+# The encoding whose models methods change.
 TRAINED_ROPE = "rope"
-BASE = 10000.0
 BODY = "ropelab.experiments.encodings.quality"
 
 
@@ -95,6 +94,7 @@ class EncodingsConfig(ShapedConfig):
     def geometry(self) -> "Geometry":
         """Return the rotation of the encoding `rope` in these models."""
         from ropelab.math.frequencies import Geometry
+        from ropelab.models.encoding.rope import BASE
 
         return Geometry(self.head_dim, BASE, self.train_len)
 

@@ -36,10 +36,8 @@ WIDEST = 0.6
 MOST_BY_KIND = 6
 # Lines in the figure by distance: more are drawn in a second figure with all methods.
 MOST_LINES = 6
-# Methods that are asked about first: they stay where there are too many lines.
-ASKED_FIRST = (AS_SHIPPED, "unscaled", "pi", "ntk", "yarn", WINDOW)
-# Methods that `extrapolate` compares by default beside those. Any other method was named
-# by the user, who wants to see its line.
+# Methods that give way where there are too many lines: those that `extrapolate` compares
+# by default beside the ones that are asked about first.
 ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
 # Panels beside each other in the figure of depth by length.
 MOST_ACROSS = 4
@@ -139,7 +137,7 @@ def _draw_arm(
         by_distance = _average_methods(
             in_longest_context(table), "distance_tokens", "accuracy"
         )
-        few = _select_lines(by_distance)
+        few = _select_lines(by_distance, title)
         draw_lines = partial(_draw_by_distance, table, task, title)
         figures[f"{task}_by_distance{suffix}"] = draw_lines(few)
         if len(few) < len(by_distance):
@@ -285,10 +283,12 @@ def _write_retrieval_title(
     return f"{title}\n({details})"
 
 
-def _select_lines(methods: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFrame]:
+def _select_lines(
+    methods: Mapping[str, pd.DataFrame], title: str
+) -> Mapping[str, pd.DataFrame]:
     """Return the lines that a reader can tell apart; all of them if they are few.
 
-    Of the methods with several factors the first stays.
+    Lines that the title names stay, and of a method with several factors the first.
     """
     if len(methods) <= MOST_LINES:
         return methods
@@ -297,8 +297,8 @@ def _select_lines(methods: Mapping[str, pd.DataFrame]) -> Mapping[str, pd.DataFr
     names = set()
     for label, rows in methods.items():
         name = name_in(label)
-        is_wanted = name in ASKED_FIRST or name not in ASKED_LESS
-        if is_wanted and name not in names:
+        is_first = name not in names and name not in ASKED_LESS
+        if is_first or label in title:
             few[label] = rows
         names.add(name)
     return few
