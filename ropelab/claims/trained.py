@@ -252,7 +252,11 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
         return
 
     best = read.sort_values("loss", kind="stable")["label"].iloc[0]
-    unbeaten = [run.against(best, x, TEXT).better == 0 for x in read["label"]]
+    unbeaten = []
+    for label in read["label"]:
+        others = [other for other in read["label"] if other != label]
+        wins = [run.against(other, label, TEXT).better for other in others]
+        unbeaten.append(sum(wins) == 0)
     rivals = read[unbeaten]
     copying = measured["accuracy"].max()
     # A rival that was not asked to copy has a nan here, which compares as false. It is not
@@ -273,7 +277,8 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
         agrees = None
 
     what = (
-        f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those"
+        f"of {len(rivals)} that no other method beats on text after {run.test_len}"
+        " tokens (the sliding window, which cannot see far, is not among them), those"
         f" that copy less than half as well as the best ({copying:.2f}), or were not"
         " asked"
     )
