@@ -28,6 +28,8 @@ MANIFEST = "manifest.json"
 STORED = torch.bfloat16
 PREFIX = "model."
 LOSSES = "losses"
+# What a part of the description is called where it is typed.
+TYPED_AS = {"window": "train_len"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
             continue
         for name in value:
             if model.training[part].get(name) != value[name]:
-                differing.append(name)
+                differing.append(TYPED_AS.get(name, name))
     if differing:
         raise InputError(
             f"the pretrained models differ in {join_names(differing)}; leave out"

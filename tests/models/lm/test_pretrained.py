@@ -90,7 +90,7 @@ def test_what_is_read_has_another_name_than_what_is_trained_here():
     [
         ({"steps": 7}, "steps"),
         ({"base": 500.0}, "base"),
-        ({"train_len": 256}, "window"),
+        ({"train_len": 256}, "train_len"),
         ({"heads": 2}, "heads"),
         ({"seeds": (9,)}, "seed 9"),
     ],
