@@ -115,7 +115,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
             continue
         for name in value:
             if model.training[part].get(name) != value[name]:
-                differing.append(TYPED_AS.get(name, name))
+                differing.append(TYPED_AS.get(name) or str(name))
     if differing:
         raise InputError(
             f"the pretrained models differ in {join_names(differing)}; leave out"
