@@ -351,8 +351,12 @@ def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
 
 
 def _is_drawn(id_: str) -> bool:
-    """Tell whether a claim's check draws random vectors."""
-    return find(id_).takes_seed
+    """Tell whether a claim's check draws random vectors here.
+
+    A check that needs PyTorch is not even imported where there is none.
+    """
+    claim = find(id_)
+    return not _is_closed(claim) and claim.takes_seed
 
 
 def _quoted(stored: pd.Series, verdict: str) -> str:

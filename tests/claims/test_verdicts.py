@@ -114,6 +114,19 @@ def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
     assert f"{len(closed)} of arithmetic need torch" in verdicts.answer(without)
 
 
+def test_without_torch_a_check_that_needs_it_is_not_even_imported(monkeypatch):
+    class NeedsTorch:
+        needs_torch = True
+
+        @property
+        def takes_seed(self):
+            raise ModuleNotFoundError("torch")
+
+    monkeypatch.setattr(verdicts, "is_installed", lambda package: False)
+    monkeypatch.setattr(verdicts, "find", lambda id_: NeedsTorch())
+    assert not verdicts._is_drawn("any")
+
+
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
     claim = find("base-bound-table")
     bound = pd.DataFrame(
