@@ -1,5 +1,5 @@
-"""README.md and docs/findings.md: templates in docs/templates, numbers from committed
-tables.
+"""README.md, docs/findings.md and what `emit` and `base` quote of them: templates in
+docs/templates, numbers from committed tables.
 
     python tools/docs.py            name the files that differ from what the tables say
     python tools/docs.py --write    write them (`make docs`)
@@ -28,7 +28,11 @@ from ropelab.runs.stats import mean_interval
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
 TEMPLATES = ROOT / "docs" / "templates"
-TARGETS = {"README.md": "README.md", "findings.md": "docs/findings.md"}
+TARGETS = {
+    "README.md": "README.md",
+    "findings.md": "docs/findings.md",
+    "observed.toml": "ropelab/cli/observed.toml",
+}
 LOSS = "nll_nats_per_byte"
 
 
@@ -97,6 +101,12 @@ class Run:
     def labels(self, arm: str = "zero_shot") -> list[str]:
         """The methods, in their order."""
         return list(dict.fromkeys(self.rows("text_nll", arm=arm)["label"]))
+
+    def scalings(self) -> pd.DataFrame:
+        """A row per scaling of the models as trained: method, factor and label."""
+        rows = self.rows("text_nll", arm="zero_shot")
+        rows = rows[["method", "factor", "label"]].drop_duplicates()
+        return rows[~rows["method"].isin(["unscaled", "sliding_window"])]
 
     def recall(
         self,
@@ -485,9 +495,13 @@ def refilled(text: str) -> str:
 def rendered() -> dict[str, str]:
     """All files by their path from the root."""
     made = environment()
-    return {
-        TARGETS[name]: refilled(made.get_template(name).render()) for name in TARGETS
-    }
+    files = {}
+    for name, target in TARGETS.items():
+        text = made.get_template(name).render()
+        if name.endswith(".md"):
+            text = refilled(text)
+        files[target] = text
+    return files
 
 
 def main(write: bool) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ropelab.audit.emit import Emission
     from ropelab.audit.findings import AuditFinding
     from ropelab.conformance.laws.doctor import Diagnosis
+    from ropelab.math.scaling.plan import Scaling
     from ropelab.models.released.loading import ModelDtype
 
 FOUND = 3  # exit status if something was found
@@ -322,6 +323,10 @@ def emit(
                 say(f"ropelab: {one.target}: {remark}")
         for note in filter(None, (done.note, done.replaced)):
             say(f"ropelab: {note}")
+        changes = any(one.changes for one in done.targets)
+        seen = describe_observation(done.wanted.scaling)
+        if changes and seen:
+            say(f"observed {seen}")
         say(f"next  {next_of_emit(from_ or model, done.targets)}")
     lost = any(one.lost for one in done.targets)
     return FOUND if lost or done.replaced else 0
@@ -356,6 +361,14 @@ def ask_for_context(
         f"emit takes a length, and {times:g} times the trained {trained} tokens are"
         f" {length}; type: {shlex.join(command)} --context {length}"
     )
+
+
+def describe_observation(scaling: "Scaling") -> str:
+    """Say what small trained models did under a scaling; nothing if it was not tried."""
+    from ropelab.cli.observed import describe_scaling
+
+    factor = getattr(scaling, "factor", 1.0)
+    return describe_scaling(scaling.name, factor)
 
 
 def next_of_emit(source: str, emissions: "Sequence[Emission]") -> str:

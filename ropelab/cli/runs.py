@@ -11,6 +11,7 @@ from threading import Timer, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ropelab.cli.flags import Options
+from ropelab.cli.observed import describe_bases
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Plan, Run
@@ -109,6 +110,9 @@ def _show_run(run: Run) -> None:
     if "explain" in run.tables:
         title = "Position by position, as asked with --explain:"
         terminal.show_more(title, run.tables["explain"])
+    if run.experiment.name == "base":
+        print_line("")
+        terminal.show_paragraph(f"Observed {describe_bases()}.")
     terminal.show_places(_find_places(run))
 
 

@@ -1,0 +1,59 @@
+"""What small trained models showed, in a sentence beside an answer of arithmetic.
+
+`emit` writes a scaling and `base` proves a bound; how well a model then reads is
+measured by experiments that train. observed.toml has their committed numbers; it is
+written by tools/docs.py and travels with the package.
+"""
+
+import math
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+FILE = "observed.toml"
+# The page with the tables, controls and limits of these numbers.
+READ_MORE = "docs/findings.md"
+
+
+def read_observations(kind: str) -> list[dict[str, Any]]:
+    """Return the observations of a kind: `scaling` or `base`."""
+    text = (files("ropelab.cli") / FILE).read_text(encoding="utf-8")
+    observations: list[dict[str, Any]] = tomllib.loads(text)[kind]
+    return observations
+
+
+def describe_scaling(method: str, factor: float) -> str:
+    """Say how models recalled and read under a method; nothing if it was not measured.
+
+    Of several factors, the one that is nearest in ratio is described.
+    """
+    rows = [row for row in read_observations("scaling") if row["method"] == method]
+    if not rows:
+        return ""
+
+    row = min(rows, key=lambda row: abs(math.log(row["factor"] / max(factor, 1.0))))
+    label = method
+    if row["factor"] != 1:
+        label = f"{method} ×{row['factor']:g}"
+    return (
+        f"in {row['models']} small models trained at {row['trained_tokens']} tokens, not"
+        f" in this one: with {label} they find {row['recall']:.0%} of the symbols"
+        f" {row['distance_tokens']} tokens back in {row['tested_tokens']}, unscaled"
+        f" {row['recall_unscaled']:.0%}; inside the trained length text costs"
+        f" {row['text_cost']} nats per byte more ({READ_MORE})"
+    )
+
+
+def describe_bases() -> str:
+    """Say where models with a base below the bound stopped to recall."""
+    parts = []
+    rows = read_observations("base")
+    for row in rows:
+        parts.append(
+            f"with base {row['base']:g}, whose sum is negative from"
+            f" {row['negative_from_tokens']} tokens on, recall falls below one half"
+            f" between {row['recalled_to_tokens']} and {row['fails_from_tokens']}"
+        )
+    models = f"{rows[0]['models']} small models"
+    trained = f"{rows[0]['trained_tokens']} tokens"
+    return f"in {models} trained at {trained}: {'; '.join(parts)} ({READ_MORE})"
