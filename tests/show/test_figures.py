@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
@@ -153,7 +154,9 @@ def test_implementations_with_equal_errors_share_a_line():
 @pytest.fixture(scope="module")
 def stages():
     """The tables of a run that rounds one stage at a time."""
-    return ropelab.precision(length=2048, head_dim=16, formats="bfloat16").tables
+    return ropelab.precision(
+        schemes="", length=1024, head_dim=8, formats="bfloat16"
+    ).tables
 
 
 def headline(experiment, tables, name):
@@ -162,23 +165,56 @@ def headline(experiment, tables, name):
     return figure.get_suptitle() or figure.axes[0].get_title(loc="left")
 
 
-def test_a_headline_says_that_frequencies_do_no_harm_only_where_they_do_none(stages):
-    title = headline("precision", stages, "per_stage_rounding")
-    found = (
-        "Rounded positions and angles make scores vary with the place; frequencies"
-        " do not"
-    )
-    assert title == found
+def list_cells(experiment, tables, name):
+    """The words in the cells of a figure, in rows from the top left."""
+    figure = drawn.draw_figures(drawn.find_draw(experiment), tables)[name]
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_stages_are_safe_unsafe_or_wrong_in_the_same_way_everywhere(stages):
     casts = stages["casts"]
-    fine = casts.assign(score_spread=0.0)
+    cells = list_cells("precision", stages, "per_stage_rounding")
+    found = dict(zip(casts["stage"].dropna().unique(), cells, strict=True))
+    assert found["position"] == found["angle"] == "unsafe"
+    assert found["inv_freq"] == "other angles"
+    assert found["table"] == found["score"] == "safe"
     late = casts.assign(
         score_spread=casts["score_spread"].mask(casts["stage"] == "inv_freq", 0.5)
     )
-    for changed in (fine, late, casts[casts["stage"] == "angle"]):
-        title = headline(
-            "precision", {**stages, "casts": changed}, "per_stage_rounding"
-        )
-        assert mentions(title, "by stage")
+    cells = list_cells("precision", {**stages, "casts": late}, "per_stage_rounding")
+    assert cells.count("unsafe") == 3
+
+
+def test_values_that_the_drawn_vectors_decide_make_no_difference(stages):
+    casts = stages["casts"]
+    noise = casts["score_spread"].where(casts["score_spread"] > 0.01, 0.02)
+    other = {**stages, "casts": casts.assign(score_spread=noise)}
+    name = "per_stage_rounding"
+    assert list_cells("precision", other, name) == list_cells("precision", stages, name)
+
+
+@pytest.mark.parametrize("name", ["per_stage_rounding", "score_spread"])
+def test_a_headline_names_the_stages_that_are_never_to_be_rounded(stages, name):
+    assert mentions(headline("precision", stages, name), "positions", "angles")
+
+    def keep(table, share):
+        return table.assign(score_spread=table["score_spread"] * share)
+
+    fine = dict(stages)
+    for table in ("casts", "spread"):
+        fine[table] = keep(stages[table], 0.01)
+    title = headline("precision", fine, name)
+    assert "angle" not in title
+
+
+def test_a_spread_by_distance_does_not_jump_where_positions_cancel(stages):
+    figures = drawn.draw_figures(drawn.find_draw("precision"), stages)
+    ax = figures["score_spread"].axes[0]
+    lines = [line for line in ax.get_lines() if line.get_label() == "position"]
+    distances = [float(x) for x in np.asarray(lines[0].get_xdata())]
+    doublings = [later / earlier for earlier, later in pairwise(distances)]
+    assert min(doublings) >= 1.5
+    assert len(distances) < stages["spread"]["distance_tokens"].nunique()
 
 
 def test_a_headline_names_the_stages_whose_errors_grow(stages):
@@ -301,7 +337,7 @@ def test_names_at_the_ends_of_lines_stand_apart_inside_the_figure():
             ax.plot([1, 2], [0.5, end], label=f"method {number}")
         ax.plot([1, 2], [0, 1])
         ax.set_ylim(-0.03, 1.05)
-        name_line_ends(ax, -0.03, 1.05)
+        name_line_ends(ax)
     figure.draw_without_rendering()
 
     names = {text.get_text(): text for text in ax.texts}

@@ -241,8 +241,7 @@ def _draw_lines(lines: Lines) -> Figure:
     shapes.set_token_axis(ax)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
     if lines.names_at_ends:
-        assert lines.lowest is not None, "names need the limits of their axis"
-        shapes.name_line_ends(ax, lines.lowest, lines.highest)
+        shapes.name_line_ends(ax)
     else:
         shapes.put_legend_outside(ax)
     return figure

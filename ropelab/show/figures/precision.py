@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -19,6 +20,12 @@ from ropelab.show.looks import FIGURES, find_look, pick_look
 
 PANELS = FIGURES["precision"]["panels"]
 STAGES = FIGURES["precision"]["stages"]
+PLURALS = FIGURES["precision"]["plurals"]
+ROUNDED = FIGURES["precision"]["rounded"]
+# Pale, so that words on them are read, and apart in print without colour.
+SAFE = "#e3f2ec"
+OTHER = "#d5d5d5"
+UNSAFE = "#f8d3bd"
 HATCHES = ("", "//", "..")
 # Codes that are drawn where a run has none of PANELS.
 MOST_PANELS = 4
@@ -28,11 +35,10 @@ TOLERANCE = 0.01
 UNSEEN = 1e-12
 # float64 itself leaves spreads of about this size.
 NO_SPREAD = 1e-9
-# Errors from here on are those of any angle: half a rotation is the largest.
-LOST = 3.1
-# Errors and spreads between which the shades of the heat maps go from dark to bright.
-ERRORS = (1e-4, 4.0)
-SPREADS = (1e-7, 2.0)
+# Stages that a title names; more are counted.
+MOST_NAMED = 3
+# The upper end of the axis of spreads; the largest ones are near 1.
+HIGHEST_SPREAD = 3.0
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -124,35 +130,80 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
     """Draw how much a score varies with the place, by distance; a line per cast."""
     rows = table[table["score_spread"] > NO_SPREAD]
     names = rows["name"]
-    if (rows["kind"] == "stage").any():
-        formats = rows["format"].unique()
-        chosen = "bfloat16" if "bfloat16" in formats else formats[0]
+    is_by_stage = (rows["kind"] == "stage").any()
+    if is_by_stage:
+        chosen = _choose_format(rows)
         rows = rows[rows["format"] == chosen]
-        names = rows["stage"] + f" in {chosen}"
+        names = rows["stage"].map(ROUNDED)
+        largest = rows.groupby("stage")["score_spread"].max()
+        title = _write_title_of_stages(largest, chosen)
+    else:
+        title = _write_title_of_casts(table.groupby("name")["score_spread"].max())
 
     figure, ax = shapes.make_axes((9, 4.5))
-    lines = shapes.split_by(rows.assign(line=names), "line")
-    for number, (name, line) in enumerate(lines):
+    smooth = _average_octaves(rows.assign(line=names))
+    for number, (name, line) in enumerate(shapes.split_by(smooth, "line")):
         shapes.draw_line(
-            ax,
-            line["distance_tokens"],
-            line["score_spread"],
-            pick_look(number),
-            name,
-            (line["ci_low"], line["ci_high"]),
+            ax, line["distance_tokens"], line["score_spread"], pick_look(number), name
         )
 
+    low = smooth["score_spread"].min() / 3
     shapes.set_token_axis(ax)
     ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
     ax.set(
         yscale="log",
-        xlabel="distance of query and key, tokens",
+        ylim=(low, HIGHEST_SPREAD),
+        xlabel="distance of query and key, tokens\n(root mean square of each doubling)",
         ylabel="deviation of a score over places\n(scores have deviation 1)",
-        title="At one distance, how much does a score vary with the place?",
+        title=title,
     )
-    shapes.mark_value(ax, NOTICED, "small models notice", up=4)
-    shapes.put_legend_outside(ax)
+    ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE, linewidth=0)
+    shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
+    if is_by_stage:
+        shapes.name_line_ends(ax)
+    else:
+        shapes.put_legend_outside(ax)
     return figure
+
+
+def _choose_format(rows: pd.DataFrame) -> str:
+    """Return bfloat16 if a run rounds to it, else the first of its formats."""
+    formats = rows["format"].unique()
+    return "bfloat16" if "bfloat16" in formats else str(formats[0])
+
+
+def _average_octaves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average the spreads of each line over the distances from d to 2 d.
+
+    Rounded positions cancel at multiples of large powers of two. A line through single
+    distances would jump up and down between them.
+    """
+    octaves = np.floor(np.log2(rows["distance_tokens"]))
+    squares = rows.assign(square=rows["score_spread"] ** 2)
+    by_octave = squares.groupby(["line", octaves.rename("octave")], sort=False)
+    means = by_octave.agg({"distance_tokens": "min", "square": "mean"}).reset_index()
+    return means.assign(score_spread=np.sqrt(means["square"]))
+
+
+def _write_title_of_stages(spreads: pd.Series, chosen: str) -> str:
+    """Name the stages that must not be rounded to a format.
+
+    `spreads` has the largest spread of each stage. What overflows has none, and is the
+    worst.
+    """
+    is_unsafe = spreads.isna() | (spreads >= NOTICED)
+    unsafe = spreads.index[is_unsafe]
+    if len(unsafe) == 0:
+        return f"Scores do not depend on the place when a stage is in {chosen}"
+    if len(unsafe) > MOST_NAMED:
+        return f"{len(unsafe)} of {len(spreads)} stages must not be rounded to {chosen}"
+    names = [PLURALS[stage] for stage in PLURALS if stage in unsafe]
+    return f"Never round {join_names(names, 'or')} to {chosen}"
+
+
+def _write_title_of_casts(spreads: pd.Series) -> str:
+    unsafe = (spreads >= NOTICED).sum()
+    return f"{unsafe} of {len(spreads)} casts make a score depend on the place"
 
 
 def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
@@ -207,41 +258,62 @@ def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
-    """Draw two heat maps, of angles and of scores: a row per stage, a column per
-    format.
+    """Draw which roundings are safe: a row per stage, a column per format.
+
+    There are no numbers: which of two safe roundings is the smaller is decided by the
+    vectors that were drawn.
     """
+    spread = _spread_stages(stages, "score_spread")
     angle = _spread_stages(stages, "max_angle_error_rad")
     first_wrong = _spread_stages(stages, "first_position_over_tolerance")
-    spread = _spread_stages(stages, "score_spread")
-    # Sums in float64 leave 1e-13 where places do not count at all.
-    spread = spread.mask(spread < NO_SPREAD, 0.0)
     overflow = _spread_stages(stages, "worst_position").where(angle.isna())
+    is_unsafe = spread.isna() | (spread >= NOTICED)
+    is_other = ~is_unsafe & first_wrong.notna()
 
-    angle_texts = angle.map(_write_error)
-    angle_texts += overflow.map(lambda position: _write_if_known("\nfrom {}", position))
-    angle_texts += first_wrong.map(lambda position: _write_if_known("\n({})", position))
-    figure, axes = shapes.make_panels(1, 2, (10, 4.4))
-    left, right = axes[0]
-    _draw_errors(left, angle, angle_texts, ERRORS)
-    left.set_title(
-        "worst angle error, rad\n(in brackets: first wrong position)", fontsize=10
-    )
-    _draw_errors(right, spread, spread.map(_write_error), SPREADS)
-    right.set_title(
-        "a score varies with the place by\n(scores have deviation 1)", fontsize=10
-    )
-    right.set(yticklabels=[])
+    shades = pd.DataFrame(0, index=spread.index, columns=spread.columns)
+    shades = shades.mask(is_other, 1).mask(is_unsafe, 2)
+    texts = shades.map(["safe", "other angles", "unsafe"].__getitem__)
+    texts = texts.where(overflow.isna(), overflow.map("overflows\nfrom {:,.0f}".format))
 
-    # What overflows is the worst.
-    worst = spread.fillna(np.inf).max(axis=1).sort_values()
-    title = "Errors of the angle and of the score by stage"
-    if {*worst.index[-2:]} == {"position", "angle"} and worst.get("inv_freq") == 0:
-        title = (
-            "Rounded positions and angles make scores vary with the place; frequencies"
-            " do not"
-        )
-    shapes.set_headline(figure, title)
+    figure, ax = shapes.make_axes((8.5, 1.6 + 0.5 * len(shades)))
+    colors = ListedColormap([SAFE, OTHER, UNSAFE])
+    ax.imshow(shades, cmap=colors, vmin=0, vmax=2, aspect="auto")
+    for row, column in np.ndindex(shades.shape):
+        text = str(texts.iat[row, column])
+        ax.text(column, row, text, ha="center", va="center", fontsize=9)
+    names = [ROUNDED[stage] for stage in shades.index]
+    ax.set_yticks(range(len(shades)), names)
+    ax.set_xticks(range(len(shades.columns)), list(shades.columns))
+    _part_cells(ax, shades.shape)
+    ax.set_xlabel(_explain_shades(bool(is_other.to_numpy().any())))
+
+    chosen = _choose_format(stages)
+    ax.set_title(_write_title_of_stages(spread[chosen], chosen))
     return figure
+
+
+def _part_cells(ax: Axes, shape: tuple[int, int]) -> None:
+    """Draw white lines between the cells, instead of the grid through their middles."""
+    rows, columns = shape
+    ax.grid(visible=False)
+    ax.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
+    ax.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
+    ax.grid(visible=True, which="minor", color="white", linewidth=2)
+    ax.tick_params(which="both", length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_axisbelow(False)
+
+
+def _explain_shades(has_other_angles: bool) -> str:
+    lines = [
+        f"unsafe: a score varies with the place by {NOTICED} of its deviation or more"
+    ]
+    if has_other_angles:
+        lines.append(
+            "other angles: wrong, but the same everywhere; costs are shown in long"
+            " contexts only"
+        )
+    return "\n".join(lines)
 
 
 def _spread_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -250,32 +322,6 @@ def _spread_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
     names = stages["stage"].unique()
     formats = stages["format"].unique()
     return table.reindex(index=names, columns=formats).astype(float)
-
-
-def _draw_errors(
-    ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, limits: tuple[float, float]
-) -> None:
-    # Shades are logarithms; what overflows is as bright as the largest error.
-    low, high = limits
-    clipped = values.fillna(high).clip(low, high)
-    shades = np.log(clipped / low) / np.log(high / low)
-    shapes.draw_heat_map(ax, shades, texts, dark_until=0.55, size=7.5)
-    formats = list(values.columns)
-    ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right", fontsize=8)
-
-
-def _write_error(value: float) -> str:
-    if np.isnan(value):
-        return "overflow"
-    if value > LOST:
-        return f"≥ {LOST}"
-    return f"{value:.1g}"
-
-
-def _write_if_known(text: str, position: float) -> str:
-    if np.isnan(position):
-        return ""
-    return text.format(f"{position:.0f}")
 
 
 def _draw_growth(growth: pd.DataFrame) -> Figure:

@@ -28,10 +28,10 @@ DASHED = (0, (4, 3))
 ABOVE = ("data", "axes fraction")
 # Marks the names of points among other texts.
 NAME = "name"
+# Marks the names at the right ends of lines.
+LINE_END = "line end"
 # A name further up or down than so many points has a line to its point.
 NEAR = 12
-# The height of a line of text in a panel of the usual size, as a share of the panel's.
-LINE_OF_TEXT = 0.045
 # Points to the left and right of a point, and up from it, where its name may be; the
 # nearest heights first.
 BESIDE = 8
@@ -359,42 +359,61 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
     )
 
 
-def name_line_ends(ax: Axes, lowest: float, highest: float) -> None:
+def name_line_ends(ax: Axes) -> None:
     """Name every line of a panel at its right end, in its colour, instead of a legend.
 
-    Names whose ends lie close together are moved apart, within the limits of the axis.
-    Lines without a name (those that matplotlib numbers) stay without one.
+    Names whose ends lie close together are moved apart, within the limits of the axis,
+    which are to be set before. Lines without a name (those that matplotlib numbers)
+    stay without one.
     """
-    named = []
     for line in ax.get_lines():
         label = str(line.get_label())
-        if not label.startswith("_"):
-            named.append((float(np.asarray(line.get_ydata())[-1]), label, line))
-    named.sort(key=lambda end: end[0])
-
-    gap = LINE_OF_TEXT * (highest - lowest)
-    heights: list[float] = []
-    for height, _, _ in named:
-        free = height
-        if heights:
-            free = max(height, heights[-1] + gap)
-        heights.append(free)
-    # Names that were pushed beyond the upper limit move down again, from the top.
-    ceiling = highest
-    for number in reversed(range(len(heights))):
-        heights[number] = min(heights[number], ceiling)
-        ceiling = heights[number] - gap
-
-    for height, (_, label, line) in zip(heights, named, strict=True):
+        if label.startswith("_"):
+            continue
         ax.annotate(
             label,
-            (1.015, height),
-            xycoords=("axes fraction", "data"),
+            (1.015, 0),
+            xycoords="axes fraction",
             color=line.get_color(),
             fontsize=9,
             va="center",
             annotation_clip=False,
+            gid=LINE_END,
         )
+    place_line_ends(ax)
+
+
+def place_line_ends(ax: Axes) -> None:
+    """Move the names of lines apart, again if the figure has another size."""
+    names = [text for text in ax.texts if text.get_gid() == LINE_END]
+    if not names:
+        return
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    ends = {}
+    for line in ax.get_lines():
+        last = line.get_xydata()[-1]  # type: ignore[index]
+        ends[str(line.get_label())] = ax.transData.transform(last)[1]
+    names.sort(key=lambda name: ends[name.get_text()])
+
+    # Pixels; capitals and tails of letters leave this much between two lines.
+    gap = 1.05 * Text.get_window_extent(names[0]).height
+    heights: list[float] = []
+    for name in names:
+        height = ends[name.get_text()]
+        if heights:
+            height = max(height, heights[-1] + gap)
+        heights.append(height)
+    # Names that were pushed beyond the upper limit move down again, from the top.
+    ceiling = ax.bbox.y1
+    for number in reversed(range(len(heights))):
+        heights[number] = min(heights[number], ceiling)
+        ceiling = heights[number] - gap
+
+    for name, height in zip(names, heights, strict=True):
+        name.set_y((height - ax.bbox.y0) / ax.bbox.height)
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from ropelab.show.figures.shapes import place_names
+from ropelab.show.figures.shapes import place_line_ends, place_names
 
 # The widths in inches of one printed column, and of a page of two columns.
 COLUMN = 3.3
@@ -100,6 +100,7 @@ def fit_paper(figure: Figure) -> None:
     # Names and ticks are placed last, as they depend on the size of the figure.
     for ax in panels:
         place_names(ax)
+        place_line_ends(ax)
         _thin_ticks(ax)
 
 
