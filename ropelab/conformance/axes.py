@@ -12,6 +12,7 @@ from itertools import chain, combinations, permutations
 
 import numpy as np
 
+from ropelab.conformance.expected import Expected
 from ropelab.conformance.explained import FACTORS, SAME_POSITION, USUAL
 from ropelab.conformance.rotations import Fault, Observed, Pairs, Table
 from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pairs
@@ -30,8 +31,14 @@ STEPS = (1, 7, 61, 509)
 START = (5, 3, 2)
 RANDOM = 64
 FARTHEST = 4096
+# Tokens of the longest text in which slow pairs are looked at: codes may make a table of
+# so many rows.
+LONGEST = 2**18
 # Radians per step by which a pair's measured movement may be off.
 CLOSE = 1e-3
+# A pair reads an axis if its tables are so many times nearer to those of that axis than
+# the tables of the two axes are to each other.
+CLEAR = 4
 SHIFTS = (1.0, -1.0, 0.5, -0.5)
 ARRANGEMENTS: dict[Arrangement, str] = {
     "runs": "come in runs of pairs",
@@ -55,99 +62,206 @@ class Movement:
         return self.coordinates[list(self.axis_of_pair)].T * self.inv_freq
 
 
-def choose_positions(spec: RopeSpec, is_grid: bool) -> Positions:
+def choose_positions(expected: Expected, is_grid: bool) -> Positions:
     """Return positions [axes, n]: one axis moves at a time, then all.
 
     ``is_grid``: the patches of an image row by row instead.
     """
+    spec = expected.spec
     axes = spec.axes
     assert axes is not None
     if is_grid:
         return np.indices(GRID).reshape(2, -1)
 
     # Encoders of images may have tables of the rows and columns that they were made
-    # for.
-    end = FARTHEST if axes.count == 3 else min(FARTHEST, spec.trained_len)
+    # for. Texts go on to their claimed length, where the slowest pairs move.
+    end = min(FARTHEST, spec.trained_len)
+    farthest = end
+    if axes.count == 3:
+        end = FARTHEST
+        farthest = max(end, min(expected.length, LONGEST))
+
     start = np.array(START[: axes.count])[:, None]
     columns = [start]
     for axis in range(axes.count):
-        for step in STEPS:
+        for step in list_steps(farthest):
             moved = start.copy()
             moved[axis] += step
-            if moved.max() < end:
+            if moved.max() < farthest:
                 columns.append(moved)
     random = np.random.default_rng(0)
     columns.append(random.integers(0, end, (axes.count, RANDOM)))
     return np.concatenate(columns, axis=1)
 
 
+def list_steps(farthest: int) -> tuple[int, ...]:
+    """Return the steps along one axis; the last leads to the end of the text."""
+    last = farthest - 1 - max(START)
+    if last <= STEPS[-1]:
+        return STEPS
+    return (*STEPS, last)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a right code computes at some positions, and how far off it may be."""
+
+    spec: RopeSpec
+    inv_freq: Pairs
+    positions: Positions
+    # The largest differences of cos and sin that float32 and small formats explain.
+    allowed: Table
+
+    @property
+    def axes(self) -> Axes:
+        axes = self.spec.axes
+        assert axes is not None
+        return axes
+
+    @property
+    def coordinates(self) -> Coordinates:
+        return self.axes.coordinates(self.positions)
+
+    @property
+    def angles(self) -> Table:
+        return self.axes.angles(self.positions, self.inv_freq)
+
+    def is_like(self, observed: Observed, angles: Table) -> bool:
+        """Return True for the cos and sin of these angles, rounded as tables may be."""
+        if observed.cos.shape != angles.shape:
+            return False
+        differences = measure_differences(observed, angles, self.spec.attention_factor)
+        return bool((differences <= self.allowed).all())
+
+
+def make_reference(expected: Expected, positions: Positions) -> Reference:
+    """Return what should be at these positions; far ones lose digits in float32."""
+    axes = expected.spec.axes
+    assert axes is not None
+    budget = expected.budget()
+    of_axes = [budget.angles(np.abs(row)) for row in axes.coordinates(positions)]
+    lost = np.max(of_axes, axis=0)
+    allowed = (SAME_POSITION + lost) * expected.spec.attention_factor
+    return Reference(expected.spec, expected.inv_freq, positions, allowed)
+
+
+def measure_differences(observed: Observed, angles: Table, factor: float) -> Table:
+    """Return how far cos or sin, the farther one, is from that of these angles."""
+    cos_difference = np.abs(observed.cos - factor * np.cos(angles))
+    sin_difference = np.abs(observed.sin - factor * np.sin(angles))
+    return np.maximum(cos_difference, sin_difference)
+
+
 def explain_movement(
     observed: Observed,
-    spec: RopeSpec,
-    inv_freq: Pairs,
+    expected: Expected,
     positions: Positions,
 ) -> Fault | None:
     """Name pairs that move with another axis, or by other angles, than they should."""
-    axes = spec.axes
-    assert axes is not None
-    right = axes.angles(positions, inv_freq)
-    if is_like(observed, right, spec):
-        return None
-    if observed.cos.shape != right.shape:
-        columns = observed.cos.shape[1]
-        answer = f"{columns} columns for {right.shape[1]} pairs"
+    right = make_reference(expected, positions)
+    columns = observed.cos.shape[1]
+    if columns != len(right.inv_freq):
+        answer = f"{columns} columns for {len(right.inv_freq)} pairs"
         return answer, "one column per pair, or each angle twice"
 
-    blocks = order_in_blocks(positions, axes.block)
-    if axes.block > 1 and is_like(observed, axes.angles(blocks, inv_freq), spec):
-        return None
-    for movement in list_movements(spec, inv_freq, positions):
-        if is_like(observed, movement.angles, spec):
+    for placed in list_right_orders(right):
+        if right.is_like(observed, placed.angles):
+            return explain_slow_pairs(observed, placed)
+    for movement in list_movements(right):
+        if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
-    return describe_measured(observed, spec, inv_freq, positions)
+    return describe_measured(observed, right)
+
+
+def list_right_orders(right: Reference) -> Iterator[Reference]:
+    """Yield the patches row by row, and in the blocks that an encoder merges."""
+    yield right
+    if right.axes.block > 1:
+        blocks = order_in_blocks(right.positions, right.axes.block)
+        yield replace(right, positions=blocks)
+
+
+def explain_slow_pairs(observed: Observed, right: Reference) -> Fault | None:
+    """Name pairs that differ too little to be far off, but follow another axis."""
+    distances = measure_distances(observed, right)
+    names = right.axes.names
+    for pair, axis in enumerate(right.axes.axis_of_pair):
+        nearest = int(distances[:, pair].argmin())
+        apart = measure_separation(right, pair, axis, nearest)
+        if nearest != axis and CLEAR * distances[nearest, pair] < apart:
+            return describe_other_axis(right, pair, names[nearest])
+    return None
+
+
+def find_untold_pairs(
+    observed: Observed,
+    expected: Expected,
+    positions: Positions,
+) -> list[int]:
+    """Return the pairs whose tables do not show which axis moves them.
+
+    These turn so little at the positions that were looked at that the rounding of the
+    tables hides it.
+    """
+    right = make_reference(expected, positions)
+    for placed in list_right_orders(right):
+        if right.is_like(observed, placed.angles):
+            right = placed
+    distances = measure_distances(observed, right)
+
+    untold = []
+    for pair, axis in enumerate(right.axes.axis_of_pair):
+        others = {*range(right.axes.count)} - {axis}
+        apart = min(measure_separation(right, pair, axis, other) for other in others)
+        if CLEAR * distances[axis, pair] >= apart and right.inv_freq[pair]:
+            untold.append(pair)
+    return untold
+
+
+def measure_distances(
+    observed: Observed,
+    right: Reference,
+) -> Float[np.ndarray, "axes pairs"]:
+    """Return how far each pair's tables are from those of each axis at most."""
+    distances = []
+    for coordinates in right.coordinates:
+        angles = coordinates[:, None] * right.inv_freq
+        factor = right.spec.attention_factor
+        distances.append(measure_differences(observed, angles, factor).max(axis=0))
+    return np.array(distances)
+
+
+def measure_separation(right: Reference, pair: int, axis: int, other: int) -> float:
+    """Return how far the tables of two axes are from each other at most, for a pair."""
+    angles = right.coordinates[[axis, other]] * right.inv_freq[pair]
+    cos_difference = np.abs(np.diff(np.cos(angles), axis=0)).max()
+    sin_difference = np.abs(np.diff(np.sin(angles), axis=0)).max()
+    return float(right.spec.attention_factor * max(cos_difference, sin_difference))
 
 
 def explain_ladder(
     observed: Observed,
-    spec: RopeSpec,
-    inv_freq: Pairs,
+    expected: Expected,
     positions: Positions,
 ) -> Fault | None:
     """Name frequencies of another ladder alone, which equal positions show, too."""
-    axes = spec.axes
-    assert axes is not None
-    coordinates = axes.coordinates(positions)
-    for movement in list_ladders(spec, inv_freq, coordinates):
-        if is_like(observed, movement.angles, spec):
+    right = make_reference(expected, positions)
+    for movement in list_ladders(right.spec, right.inv_freq, right.coordinates):
+        if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
     return None
 
 
-def is_like(observed: Observed, angles: Table, spec: RopeSpec) -> bool:
-    """Return True for the cos and sin of these angles, rounded as tables may be."""
-    if observed.cos.shape != angles.shape:
-        return False
-    factor = spec.attention_factor
-    cos_error = np.abs(observed.cos - factor * np.cos(angles)).max()
-    sin_error = np.abs(observed.sin - factor * np.sin(angles)).max()
-    return bool(max(cos_error, sin_error) <= SAME_POSITION * factor)
-
-
-def list_movements(
-    spec: RopeSpec,
-    inv_freq: Pairs,
-    positions: Positions,
-) -> Iterator[Movement]:
+def list_movements(right: Reference) -> Iterator[Movement]:
     """Yield what codes with one mistake compute, the likeliest first."""
-    axes = spec.axes
-    assert axes is not None
-    coordinates = axes.coordinates(positions)
-    yield from list_other_axes(spec, inv_freq, coordinates)
-    yield from list_ladders(spec, inv_freq, coordinates)
-    yield from list_other_positions(axes, inv_freq, positions)
-    yield from list_numbered(spec, inv_freq, positions)
-    yield from list_reordered(axes, inv_freq, positions)
-    yield from list_bases(spec, coordinates)
+    spec = right.spec
+    inv_freq = right.inv_freq
+    yield from list_other_axes(spec, inv_freq, right.coordinates)
+    yield from list_ladders(spec, inv_freq, right.coordinates)
+    yield from list_other_positions(right.axes, inv_freq, right.positions)
+    yield from list_numbered(spec, inv_freq, right.positions)
+    yield from list_reordered(right.axes, inv_freq, right.positions)
+    yield from list_bases(spec, right.coordinates)
 
 
 def list_other_axes(
@@ -455,6 +569,8 @@ def order_in_blocks(positions: Positions, size: int) -> Positions:
     Other positions stay as they are.
     """
     rows, columns = (positions[-2:].max(axis=1) + 1).tolist()
+    if positions.shape != (2, rows * columns):
+        return positions
     patches = np.indices((rows, columns)).reshape(2, -1)
     is_image = np.array_equal(patches, positions)
     if not is_image or rows % size or columns % size:
@@ -492,17 +608,10 @@ def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
 
-def describe_measured(
-    observed: Observed,
-    spec: RopeSpec,
-    inv_freq: Pairs,
-    positions: Positions,
-) -> Fault:
+def describe_measured(observed: Observed, right: Reference) -> Fault:
     """Say which axes move which pairs, from tokens that differ along one axis."""
-    axes = spec.axes
-    assert axes is not None
-    fix = describe_pairs(axes.axis_of_pair, axes.names)
-    seen = find_moving(observed, positions)
+    axes = right.axes
+    seen = find_moving(observed, right.positions)
     wanted = np.zeros_like(seen)
     for pair, axis in enumerate(axes.axis_of_pair):
         wanted[axis, pair] = True
@@ -511,31 +620,55 @@ def describe_measured(
     is_other = (seen != wanted).any(axis=0) & is_visible
     if is_other.any():
         pair = int(np.flatnonzero(is_other)[0])
-        moving = join_names(
-            [axes.names[axis] for axis in np.flatnonzero(seen[:, pair])]
-        )
-        right = axes.names[axes.axis_of_pair[pair]]
-        answer = (
-            "pairs read other axes of the position than configured:"
-            f" pair {pair} moves with {moving}, not with {right}"
-        )
-        return answer, fix
+        moving = [axes.names[axis] for axis in np.flatnonzero(seen[:, pair])]
+        return describe_other_axis(right, pair, join_names(moving))
 
-    right_angles = axes.angles(positions, inv_freq)
-    cos_error = np.abs(observed.cos - spec.attention_factor * np.cos(right_angles))
-    sin_error = np.abs(observed.sin - spec.attention_factor * np.sin(right_angles))
-    errors = np.maximum(cos_error, sin_error)
-    wrong = np.flatnonzero(errors.max(axis=0) > SAME_POSITION * spec.attention_factor)
+    factor = right.spec.attention_factor
+    errors = measure_differences(observed, right.angles, factor)
+    wrong = np.flatnonzero((errors > right.allowed).any(axis=0))
     first = int(wrong[0])
-    place = int(errors[:, first].argmax())
-    where = ", ".join(str(number) for number in positions[:, place])
+    place = int((errors - right.allowed)[:, first].argmax())
+    where = ", ".join(str(number) for number in right.positions[:, place])
     name = axes.names[axes.axis_of_pair[first]]
     answer = (
-        f"{len(wrong)} of {len(inv_freq)} pairs are rotated otherwise: pair {first},"
-        f" which reads {name}, is off by {errors[place, first]:.3g} at ({where}); no"
-        " known mistake explains it"
+        f"{len(wrong)} of {len(right.inv_freq)} pairs are rotated otherwise: pair"
+        f" {first}, which reads {name}, is off by {errors[place, first]:.3g} at"
+        f" ({where}); no known mistake explains it"
     )
     return answer, "compare cos and sin pair by pair"
+
+
+def describe_other_axis(right: Reference, pair: int, moving: str) -> Fault:
+    axes = right.axes
+    wanted = axes.names[axes.axis_of_pair[pair]]
+    answer = (
+        "pairs read other axes of the position than configured:"
+        f" pair {pair} moves with {moving}, not with {wanted}"
+    )
+    return answer, describe_pairs(axes.axis_of_pair, axes.names)
+
+
+def describe_untold(pairs: Sequence[int], positions: Positions) -> str:
+    """Return which pairs were not judged, by number, as words behind what is right."""
+    if not pairs:
+        return ""
+    stretches: list[list[int]] = []
+    for pair in pairs:
+        if stretches and stretches[-1][-1] == pair - 1:
+            stretches[-1].append(pair)
+        else:
+            stretches.append([pair])
+    words = []
+    for stretch in stretches:
+        word = str(stretch[0])
+        if len(stretch) > 1:
+            word += f" to {stretch[-1]}"
+        words.append(word)
+    noun = "pair" if len(pairs) == 1 else "pairs"
+    return (
+        f", but for {noun} {join_names(words)}, which turn too little up to position"
+        f" {positions.max()} to show which axis moves them"
+    )
 
 
 def find_moving(observed: Observed, positions: Positions) -> np.ndarray:
@@ -546,7 +679,7 @@ def find_moving(observed: Observed, positions: Positions) -> np.ndarray:
     moving = np.zeros((len(positions), observed.cos.shape[1]), dtype=bool)
     for column, row in rows.items():
         for axis in range(len(positions)):
-            for step in STEPS:
+            for step in list_steps(int(positions.max()) + 1):
                 moved = (*column[:axis], column[axis] + step, *column[axis + 1 :])
                 if moved in rows:
                     change = np.abs(tables[:, rows[moved]] - tables[:, row])
@@ -559,7 +692,10 @@ def list_commonest(
     inv_freq: Pairs,
     positions: Positions,
 ) -> Iterator[tuple[str, Movement]]:
-    """Yield the mistakes that kits of vectors hold, by name: few of each kind."""
+    """Yield the mistakes that kits of vectors hold, by name: few of each kind.
+
+    No two have the same sentence or the same tables.
+    """
     axes = spec.axes
     assert axes is not None
     coordinates = axes.coordinates(positions)
@@ -570,16 +706,19 @@ def list_commonest(
     }
     # What is right, and all mistakes that have a name already.
     named = [axes.angles(positions, inv_freq)]
+    sentences = set()
     for kind, (most, movements) in kinds.items():
         count = 0
         for movement in movements:
             angles = movement.angles
             if count == most:
                 break
-            if not any(are_alike(angles, others) for others in named):
+            is_known = any(are_alike(angles, others) for others in named)
+            if not is_known and movement.answer not in sentences:
                 count += 1
                 yield f"{kind}_{count}", movement
             named.append(angles)
+            sentences.add(movement.answer)
 
 
 def are_alike(angles: Table, others: Table) -> bool:

@@ -8,7 +8,9 @@ import numpy as np
 
 from ropelab.conformance.axes import (
     choose_positions,
+    describe_untold,
     explain_movement,
+    find_untold_pairs,
     list_commonest,
 )
 from ropelab.conformance.expected import Expected
@@ -37,6 +39,8 @@ Arrays = Mapping[str, np.ndarray]
 # Names of arrays at positions of several axes begin so.
 PREFIX = "axes_"
 PROMPT = "prompt_positions"
+# The names of parts of an answer at such positions end so.
+AT_AXES = " at several axes"
 # Arrays that may have positions of several axes without that beginning.
 PLAIN = ("positions", "cos", "sin", "q", "k", "q_rotated", "k_rotated")
 
@@ -45,7 +49,7 @@ def choose_kit_positions(expected: Expected) -> Positions:
     """Return rows and columns of a whole image, or times, heights and widths."""
     axes = expected.spec.axes
     assert axes is not None
-    return choose_positions(expected.spec, is_grid=axes.centred)
+    return choose_positions(expected, is_grid=axes.centred)
 
 
 def make_axes_sheet(
@@ -136,8 +140,12 @@ def explain_stored(
     for part, observed in observe_stored(path, arrays, expected, vectors, positions):
         fault = observed.fault
         if not fault:
-            fault = explain_movement(observed, spec, expected.inv_freq, positions)
-        found[f"{part} at several axes"] = (fault, right)
+            fault = explain_movement(observed, expected, positions)
+        answer = right
+        if not fault:
+            untold = find_untold_pairs(observed, expected, positions)
+            answer += describe_untold(untold, positions)
+        found[part + AT_AXES] = (fault, answer)
 
     if PROMPT in arrays:
         if rule is None:

@@ -5,11 +5,12 @@ agree.
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -54,6 +55,12 @@ BARE = [
     inspect.Parameter("positions", inspect.Parameter.POSITIONAL_ONLY),
 ]
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
+WRAP = (
+    "wrap it as f(height, width) that returns cos and sin of all patches of an image,"
+    " row by row"
+)
+# Pixels along a side of a patch that an encoder may cut its images into.
+PATCH_SIZES = (16, 14, 32, 28, 8, 12, 20, 24, 10, 4, 2, 1)
 EXCHANGED = ("another vector comes back in its place", "return each vector rotated")
 UNUSED = (
     "the positions that are given are not used",
@@ -100,6 +107,14 @@ class Way:
     def vectors(self) -> list[str]:
         """The parameters that are vectors."""
         return [name for name, role in self.roles.items() if role == "vectors"]
+
+    @property
+    def takes_axes(self) -> bool:
+        """True if positions, its own or those of its tables, have an axis of axes."""
+        _, axes_of_positions = self.shapes
+        if "positions" in self.roles.values() and "a" in axes_of_positions:
+            return True
+        return self.tables is not None and self.tables.takes_axes
 
     @property
     def takes_length(self) -> bool:
@@ -394,7 +409,7 @@ def ask_function(
         return ask_grid(grid, name, spec, positions)
     working, problem = try_ways(made, name, spec)
     if not working:
-        raise problem or InputError(f"{name}: {ASK}")
+        raise_problem(problem, name, spec)
 
     way, parts = working[0]
     called = str(way)
@@ -405,7 +420,7 @@ def ask_function(
         nothing = np.empty((len(order), 0))
         return {"": Observed(order, nothing, nothing, fault=UNUSED, called=called)}
     if positions.ndim > 1:
-        return ask_axes(choose_way(working), set(parts), spec, positions)
+        return ask_axes(choose_way(working), set(parts), name, spec, positions)
 
     if way.takes_length:
         positions = positions[positions < LONGEST]
@@ -446,6 +461,10 @@ def try_ways(
         # The user's code may raise anything.
         except Exception as error:
             problem = problem or error
+    with_axes = [row for row in working if row[0].takes_axes]
+    if spec.has_patches and with_axes:
+        # A patch has no position of one number.
+        working = with_axes
     return working, problem
 
 
@@ -533,15 +552,27 @@ def add_further(
 def choose_way(working: Sequence[Working]) -> Way:
     """Return the first way that gives positions of several axes, else the first."""
     for way, _ in working:
-        _, axes_of_positions = way.shapes
-        if "a" in axes_of_positions:
+        if way.takes_axes:
             return way
     return working[0][0]
+
+
+def raise_problem(problem: Exception | None, name: str, spec: RopeSpec) -> NoReturn:
+    """Say why a function cannot be called, and for encoders of images how it could be."""
+    if problem is None:
+        raise InputError(f"{name}: {ASK}")
+    if not spec.has_patches:
+        raise problem
+    reason = str(problem)
+    if not isinstance(problem, InputError):
+        reason = f"{name} raised {type(problem).__name__}: {problem}"
+    raise InputError(f"{reason}; {WRAP}") from problem
 
 
 def ask_axes(
     way: Way,
     parts: set[str],
+    name: str,
     spec: RopeSpec,
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
@@ -550,9 +581,24 @@ def ask_axes(
     if not axes_of_positions:
         raise InputError(f"{way} takes one position at a time")
 
+    called = str(way)
+    places = positions
+    if spec.has_patches and not way.takes_axes:
+        # Pixtral's code had one number per patch: row * side + column.
+        side = spec.trained_len
+        if positions.max() >= side:
+            raise InputError(f"{name} takes numbers of patches, {side} a row; {WRAP}")
+        rows, columns = positions
+        places = rows * side + columns
+        called += f", as row * {side} + column"
+
     signs = make_signs(positions.shape[-1], spec.head_dim)
-    rows = way.rows(signs, positions)
-    return observe_axes(rows, parts, signs, spec, str(way))
+    try:
+        rows_of_parts = way.rows(signs, places)
+    except InputError as error:
+        advice = f"; {WRAP}" if spec.has_patches else ""
+        raise InputError(f"{name} {error}{advice}") from None
+    return observe_axes(rows_of_parts, parts, signs, spec, called)
 
 
 def make_signs(count: int, width: int) -> Vectors:
@@ -594,17 +640,17 @@ class GridCode:
 
 
 def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
-    """Return a function that takes rows and columns instead of positions, if it is
-    one.
+    """Return a function that takes a whole image instead of positions, if it is one.
+
+    It is given rows and columns, grid_thw, or pixels.
     """
-    if spec.axes is None or spec.axes.count != 2 or not callable(made):
+    if not spec.has_patches or not callable(made):
         return None
     roles = {}
     for name in list_required(list_parameters(made)):
         roles[name] = GRID_ROLES.get(name.lower(), "") or ROLES.get(name.lower(), "")
-    given = list(roles.values())
-    has_grid = given.count("height") == 1 and given.count("width") == 1
-    if has_grid and set(given) <= {"height", "width", "vectors"}:
+    of_image = sorted(role for role in roles.values() if role != "vectors")
+    if of_image in (["height", "width"], ["grid"], ["image"]):
         return GridCode(made, roles)
     return None
 
@@ -622,20 +668,66 @@ def ask_grid(
         raise InputError(f"{name} takes the rows and columns of a whole image")
 
     signs = make_signs(rows * columns, spec.head_dim)
-    values = {"height": rows, "width": columns, "vectors": signs}
+    values: dict[str, Any] = {
+        "height": rows,
+        "width": columns,
+        "grid": np.array([[1, rows, columns]]),
+        "vectors": signs,
+    }
+    if "image" in grid.roles.values():
+        parts = ask_with_pixels(grid, name, values)
+    else:
+        parts = call_grid(grid, values)
+    for array in parts.values():
+        if array.size % (rows * columns):
+            raise InputError(
+                f"{name} gives shape {array.shape} for {rows} x {columns} patches;"
+                f" {WRAP}"
+            )
+
+    by_patch = {}
+    for part, array in parts.items():
+        by_patch[part] = array.reshape(rows * columns, -1)
+    by_patch = split_complex_table(by_patch)
+    return observe_axes(by_patch, set(by_patch), signs, spec, str(grid))
+
+
+def ask_with_pixels(
+    grid: GridCode,
+    name: str,
+    values: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    """Return the parts for an image of so many patches, whose size is tried out."""
+    rows = values["height"]
+    columns = values["width"]
+    problem = ""
+    for size in PATCH_SIZES:
+        image = np.zeros((1, 3, rows * size, columns * size))
+        try:
+            parts = call_grid(grid, {**values, "image": image})
+        # The code may refuse sizes that are no multiples of its patches.
+        except Exception as error:
+            problem = f"raised {type(error).__name__}: {error}"
+            continue
+        shapes = [array.shape for array in parts.values()]
+        if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
+            return parts
+        problem = f"gives shape {shapes[0]} for an image of {image.shape[2:]} pixels"
+    raise InputError(f"{name} {problem}; {WRAP}")
+
+
+def call_grid(grid: GridCode, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the parts of an answer; angles alone count as their cos and sin."""
     given = {parameter: values[role] for parameter, role in grid.roles.items()}
     vectors = [key for key, role in grid.roles.items() if role == "vectors"]
-    answer = name_parts(call(grid.function, given), vectors)
-    parts = {}
-    for part, array in answer.items():
-        numbers = to_numbers(array)
-        if numbers.size % (rows * columns):
-            raise InputError(
-                f"{name} gives shape {numbers.shape} for {rows} x {columns} patches"
-            )
-        parts[part] = numbers.reshape(rows * columns, -1)
-    parts = split_complex_table(parts)
-    return observe_axes(parts, set(parts), signs, spec, str(grid))
+    answer = call(grid.function, given)
+    is_array = hasattr(answer, "shape")
+    if is_array and not vectors and not np.iscomplexobj(to_numbers(answer)):
+        angles = to_numbers(answer)
+        return {"cos": np.cos(angles), "sin": np.sin(angles)}
+    return {
+        part: to_numbers(each) for part, each in name_parts(answer, vectors).items()
+    }
 
 
 def ask_further(

@@ -56,6 +56,7 @@ from ropelab.runs.arrays import Bool
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 from ropelab.runs.rows import Result, Rows, group_pairs
+from ropelab.runs.sentences import join_names
 
 # The stages that a table shows: position, inv_freq, angle, table.
 CASTS = STAGES[:4]
@@ -271,7 +272,7 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     Code that refuses them is not accused: it may merge axes elsewhere. Of a code that is
     wrong for text, too, the ladder of an axis may be the reason.
     """
-    positions = axes.choose_positions(expected.spec, is_grid=False)
+    positions = axes.choose_positions(expected, is_grid=False)
     try:
         parts = ask(expected.spec, positions)
     # The user's code may raise anything.
@@ -282,13 +283,18 @@ def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
     for part, observed in parts.items():
         fault = observed.fault
         if not fault:
-            fault = explain(observed, expected.spec, expected.inv_freq, positions)
+            fault = explain(observed, expected, positions)
         if fault and not (observed.fault and done.wrong):
             return accuse(done, part, fault)
     if done.wrong or not parts:
         return done
     judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
-    return replace(done, answer=f"{judged_too}; axes of positions are right")
+    untold: set[int] = set()
+    for observed in parts.values():
+        untold.update(axes.find_untold_pairs(observed, expected, positions))
+    exception = axes.describe_untold(sorted(untold), positions)
+    answer = f"{judged_too}; axes of positions are right{exception}"
+    return replace(done, answer=answer)
 
 
 def accuse(done: Check, part: str, fault: Fault) -> Check:
@@ -305,12 +311,12 @@ def check_images(ask: Ask, expected: Expected) -> Check:
     All patches of an image come first; code that takes positions has others, too.
     """
     spec = expected.spec
-    grid = axes.choose_positions(spec, is_grid=True)
+    grid = axes.choose_positions(expected, is_grid=True)
     done = judge_images(ask(spec, grid), expected, grid)
     if done.wrong or (spec.axes and spec.axes.centred):
         return done
 
-    scattered = axes.choose_positions(spec, is_grid=False)
+    scattered = axes.choose_positions(expected, is_grid=False)
     try:
         parts = ask(spec, scattered)
     # A table may end before, or the code takes whole images alone.
@@ -329,20 +335,22 @@ def judge_images(
     spec = expected.spec
     assert spec.axes is not None
     names = " and ".join(spec.axes.names)
-    right = Check(f"{names} move their pairs at {positions.shape[1]} patches", False)
+    right = f"{names} move their pairs at {positions.shape[1]} patches"
     checks = {}
     for part, observed in parts.items():
-        done = replace(right, called=observed.called)
         is_finite = rotations.are_bounded(observed.cos)
         fault = observed.fault
         if not (is_finite and rotations.are_bounded(observed.sin)):
             fault = rotations.NOT_FINITE
         if not fault:
-            fault = axes.explain_movement(observed, spec, expected.inv_freq, positions)
+            fault = axes.explain_movement(observed, expected, positions)
         if fault:
             answer, fix = fault
-            done = replace(done, answer=answer, wrong=True, fix=fix)
-        checks[part] = done
+            checks[part] = Check(answer, True, fix, called=observed.called)
+        else:
+            untold = axes.find_untold_pairs(observed, expected, positions)
+            answer = right + axes.describe_untold(untold, positions)
+            checks[part] = Check(answer, False, called=observed.called)
     return combine(checks)
 
 
@@ -401,6 +409,8 @@ def check_arrays(
     arrays = stored.read_arrays(path)
 
     checks = check_stored_axes(path, arrays, expected, whole, prompt)
+    if any(part.endswith(axes_sheet.AT_AXES) for part in checks):
+        expected = replace(expected, note="")
     if checks:
         of_axes = {*axes_sheet.take_axes(arrays), "positions"}
         if arrays.get("positions", np.empty(0)).ndim == 2:
@@ -502,10 +512,18 @@ def combine(checks: Mapping[str, Check]) -> Check:
     named = [(check.answer, part) for part, check in reported.items() if part]
     answers = []
     for answer, parts in group_pairs(named).items():
-        answers.append(f"{' and '.join(parts)}: {answer}")
+        answers.append(f"{join_parts(parts)}: {answer}")
     if not answers:
         return first
     return replace(first, answer="; ".join(answers))
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Return the names of parts, and once that they are at several axes."""
+    ending = axes_sheet.AT_AXES
+    if all(part.endswith(ending) for part in parts):
+        return join_names([part.removesuffix(ending) for part in parts]) + ending
+    return join_names(parts)
 
 
 def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:

@@ -106,7 +106,7 @@ class Expected:
     @property
     def is_of_images(self) -> bool:
         """True for an encoder of images: its positions are rows and columns alone."""
-        return self.spec.axes is not None and self.spec.axes.count == 2
+        return self.spec.has_patches
 
     @property
     def rotation(self) -> Rotation:

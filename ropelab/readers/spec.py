@@ -73,6 +73,11 @@ class RopeSpec:
         return self.claimed_len or self.trained_len
 
     @property
+    def has_patches(self) -> bool:
+        """True for an encoder of images: a position is a row and a column of patches."""
+        return self.axes is not None and self.axes.count == 2
+
+    @property
     def logit_multiplier(self) -> float:
         return self.attention_factor**2 * self.softmax_factor
 

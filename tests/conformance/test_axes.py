@@ -8,6 +8,7 @@ import pytest
 from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check import Check, judge_code
 from ropelab.conformance.expected import expect_config
+from ropelab.math.numerics.formats import FORMATS, round_to
 from tests.texts import mentions
 
 SIZES: dict[str, Any] = {"hidden_size": 512, "num_attention_heads": 8}
@@ -208,3 +209,68 @@ def test_code_that_takes_nothing_but_several_axes(shape: str) -> None:
     done = checked(TURNS, tables)
     assert not done.wrong
     assert mentions(done.answer, "axes of positions are right")
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("last", [1, 4])
+def test_slow_pairs_with_another_axis_are_named(last: int, vectors: bool) -> None:
+    """The slowest pair turns by a third of a degree in 4,096 tokens."""
+    axes = IN_RUNS.copy()
+    axes[-last:] = 0
+    done = checked({**RUNS, "head_dim": 64}, reading(axes, vectors))
+    assert done.wrong
+    assert mentions(done.answer, f"pair {32 - last} moves with time, not with width")
+
+
+def test_pairs_that_rounding_hides_are_named_by_number() -> None:
+    """In bfloat16 the slow pairs of a short text stand still."""
+    config = {**RUNS, "max_position_embeddings": 4096, "rope_theta": 1e8}
+    theta = 1e8 ** (-np.arange(32) / 32)
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        places = np.broadcast_to(positions, (3, positions.shape[-1]))
+        angles = places[IN_RUNS].T * theta
+        cos, sin = np.cos(angles), np.sin(angles)
+        a, b = x[:, :32], x[:, 32:]
+        rotated = np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        return round_to(rotated, FORMATS["bfloat16"])
+
+    done = checked(config, rotate)
+    assert not done.wrong
+    assert "axes of positions are right, but for pairs" in done.answer
+    assert "to 31, which turn too little up to position 4095" in done.answer
+
+
+def rotate_half(x: Any) -> Any:
+    import torch
+
+    first, second = x.chunk(2, -1)
+    return torch.cat((-second, first), -1)
+
+
+@pytest.mark.parametrize(("order", "is_wrong"), [((0, 1, 2), False), ((0, 2, 1), True)])
+def test_tables_that_take_text_and_three_axes_are_judged(
+    order: tuple[int, ...], is_wrong: bool
+) -> None:
+    """transformers takes position ids [batch, n] and [3, batch, n]."""
+    import torch
+
+    theta = torch.tensor(THETA)
+    axes = torch.tensor(order)[torch.tensor(IN_RUNS)]
+
+    def tables(x: Any, position_ids: Any) -> Any:
+        if position_ids.ndim == 2:
+            position_ids = position_ids[None].expand(3, -1, -1)
+        angles = position_ids[axes].permute(1, 2, 0) * theta
+        both = torch.cat((angles, angles), -1)
+        return both.cos(), both.sin()
+
+    def apply(q: Any, k: Any, cos: Any, sin: Any) -> Any:
+        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+    done = checked(RUNS, (tables, apply))
+    assert done.wrong == is_wrong
+    assert "not judged" not in done.answer
+    if is_wrong:
+        assert "height and width are exchanged" in done.answer

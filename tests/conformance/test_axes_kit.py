@@ -101,3 +101,16 @@ def test_a_kit_has_the_prompt_that_was_asked_for(tmp_path: Path) -> None:
     done = judged(folder, prompt_positions=right[[0, 2, 1]])
     assert done.wrong
     assert mentions(done.answer, "height and width are exchanged")
+
+
+@pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)
+def test_every_sentence_of_a_kit_comes_once(folders: list[Path]) -> None:
+    for folder in folders:
+        about = json.loads((folder / "about.json").read_text())
+        sentences = list(about["mistakes"].values())
+        assert len(sentences) == len(set(sentences))
+
+        arrays = dict(np.load(folder / "vectors.npz"))
+        answer = judged(folder, **arrays).answer
+        assert answer.count("at several axes") <= 1
+        assert "not judged" not in answer.replace("pairs were not judged", "")

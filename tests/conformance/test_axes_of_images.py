@@ -10,6 +10,7 @@ import pytest
 from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check import Check, judge_code
 from ropelab.conformance.expected import expect_config
+from ropelab.runs.errors import InputError
 from tests.conformance.several_axes import DINOV3, MODELS, PIXTRAL
 from tests.texts import mentions
 
@@ -184,3 +185,90 @@ def test_patches_column_by_column_are_named() -> None:
     done = checked(MODELS["qwen3_vl"], order_patches(1, by_columns=True))
     assert done.wrong
     assert mentions(done.answer, "column by column")
+
+
+QWEN: dict[str, Any] = MODELS["qwen2_5_vl"]
+BY_POSITION = 1e4 ** (-np.arange(HALF) / HALF) * np.arange(512.0)[:, None]
+
+
+def test_a_table_that_is_looked_up_by_rows_and_columns() -> None:
+    """Such code takes text as well, and gives it half of the columns."""
+
+    def tables(pos_ids: np.ndarray) -> Any:
+        angles = BY_POSITION[pos_ids]
+        angles = angles.reshape(len(angles), -1)
+        return np.cos(angles), np.sin(angles)
+
+    assert not checked(QWEN, tables).wrong
+
+    def exchanged(pos_ids: np.ndarray) -> Any:
+        return tables(pos_ids[..., ::-1])
+
+    done = checked(QWEN, exchanged)
+    assert done.wrong
+    assert "height and width are exchanged" in done.answer
+
+
+def block_positions(rows: int, columns: int) -> np.ndarray:
+    patches = np.indices((rows, columns)).reshape(2, rows // 2, 2, columns // 2, 2)
+    return patches.swapaxes(2, 3).reshape(2, -1)
+
+
+@pytest.mark.parametrize("gives_angles", [False, True])
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_a_grid_of_frames_rows_and_columns(
+    is_exchanged: bool, gives_angles: bool
+) -> None:
+    def rot_pos_emb(grid_thw: Any) -> Any:
+        ((_, rows, columns),) = grid_thw
+        places = block_positions(rows, columns)
+        if is_exchanged:
+            places = places[::-1]
+        angles = np.concatenate([BY_POSITION[axis] for axis in places], -1)
+        if gives_angles:
+            return angles
+        return double(angles)
+
+    assert checked(QWEN, rot_pos_emb).wrong == is_exchanged
+
+
+@pytest.mark.parametrize("patch_size", [14, 16])
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_pixels_of_an_image(is_exchanged: bool, patch_size: int) -> None:
+    def forward(pixel_values: Any) -> Any:
+        height, width = pixel_values.shape[-2:]
+        if height % patch_size or width % patch_size:
+            raise ValueError("no whole patches")
+        rows, columns = height // patch_size, width // patch_size
+        row, column = np.indices((rows, columns)).reshape(2, -1)
+        of_rows = np.outer((2 * row + 1) / rows - 1, 2 * math.pi * DINO)
+        of_columns = np.outer((2 * column + 1) / columns - 1, 2 * math.pi * DINO)
+        parts = [of_rows, of_columns]
+        if is_exchanged:
+            parts.reverse()
+        return double(np.concatenate(parts, -1))
+
+    assert checked(DINOV3, forward).wrong == is_exchanged
+
+
+@pytest.mark.parametrize("side", [32, 33])
+def test_numbers_of_patches_that_pixtral_takes(side: int) -> None:
+    """An image has 512 pixels and patches of 16, so that a row has 32 numbers."""
+
+    def forward(x: np.ndarray, position_ids: np.ndarray) -> Any:
+        row, column = np.divmod(position_ids, side)
+        return double(
+            np.concatenate(
+                [np.outer(row, WHOLE[::2]), np.outer(column, WHOLE[1::2])], -1
+            )
+        )
+
+    assert checked(PIXTRAL, forward).wrong == (side == 33)
+
+
+def test_other_code_of_images_is_told_how_to_be_wrapped() -> None:
+    def forward(windows: Any, sizes: Any) -> Any:
+        raise TypeError("windows of sizes")
+
+    with pytest.raises(InputError, match=r"wrap it as f\(height, width\)"):
+        checked(QWEN, forward)
