@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of"
     " this laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 9
+VERSION = 10
 BODY = "ropelab.claims.verdicts"
 # Configs of released models, whose files have to be fetched first: `--run` leaves them
 # out.

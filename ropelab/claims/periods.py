@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import frequencies, write_hits
+from ropelab.claims.margins import margin_below
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.frequencies import inverse_frequencies, wavelengths
 from ropelab.math.numerics.casts import CastPlan
@@ -49,11 +50,16 @@ def cos_of_neighbours(
     stored = np.cos(np.array([0, theta])).astype(dtype)
     findings.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
 
-    findings.part(
-        "cos at 1", f"{cosine:.15f}", abs(cosine - printed_cos) < 1e-15, cosine
-    )
-    near = abs(difference - printed_difference) <= 0.005e-11
-    findings.part("cos at 0 minus cos at 1", f"{difference:.4e}", near, difference)
+    off = abs(cosine - printed_cos)
+    margin = margin_below(off, 1e-15)
+    findings.part("cos at 1", f"{cosine:.15f}", off < 1e-15, cosine, margin)
+
+    off = abs(difference - printed_difference)
+    # Half a unit of the last printed digit.
+    last_digit = 0.005e-11
+    margin = margin_below(off, last_digit)
+    what = "cos at 0 minus cos at 1"
+    findings.part(what, f"{difference:.4e}", off <= last_digit, difference, margin)
     shown = " and ".join(f"{float(value):.10g}" for value in stored)
     findings.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
 
@@ -240,10 +246,8 @@ def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
     many_ = math.sqrt(float(np.mean(changes**2)))
     what = "change of a score by the next token, of its standard deviation,"
     findings.within(f"{what} one frequency", slow, many_ / 100, "{}")
-    text = f"{many_:.2g}"
-    findings.part(
-        f"{what} RoPE's {len(changes)} frequencies", text, many_ > slow, many_
-    )
+    what = f"{what} RoPE's {len(changes)} frequencies"
+    findings.beyond(what, many_, slow, "{:.2g}")
 
 
 def percent(share: float) -> str:
@@ -267,9 +271,9 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
-    findings.part(
-        "angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees
-    )
+    margin = margin_below(abs(degrees - printed_degrees), 0.05)
+    what = "angle between neighbours in pair 0"
+    findings.part(what, f"{degrees:.2f} degrees", near, degrees, margin)
     for fmt, counted in census(one(2 * math.pi), "pair", LENGTH).items():
         same = counted.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
@@ -282,15 +286,30 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
 def positions_unique(
     findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
-    period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
-    findings.beyond(
-        "the slowest pair alone repeats after", period, length, "{:,.0f} tokens"
-    )
-    for fmt, counted in census(many(HEAD, base), "vector", length).items():
+    spectrum = many(HEAD, base)
+    period = float(wavelengths(spectrum.inv_freq)[-1])
+    what = "the slowest pair alone repeats after"
+    findings.beyond(what, period, length, "{:,.0f} tokens")
+    for fmt, counted in census(spectrum, "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
         findings.part(
             what, f"{counted.distinct}", counted.distinct == length, counted.distinct
         )
+
+
+@claim("slow-pairs-unique")
+def slow_pairs_unique(
+    findings: Findings, first: int = HEAD // 4, length: int = 1 << 20
+) -> None:
+    """Count the codes of the slower half of the pairs, from pair `first` on."""
+    slow = Spectrum(inverse_frequencies(HEAD, BASE)[first:])
+    for fmt, counted in census(slow, "vector", length).items():
+        what = f"distinct codes of the first {length} positions in {fmt}"
+        what = f"{what}, pairs {first} to {HEAD // 2 - 1}"
+        # No format is named. float32 is the one that the source speaks about elsewhere.
+        role: Role = "part" if fmt == "float32" else "limit"
+        is_unique = counted.distinct == length
+        findings.add(role, what, f"{counted.distinct}", is_unique, counted.distinct)
 
 
 @claim("minimind-periods", "minimind-period-15")
@@ -346,11 +365,13 @@ def angles(
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
         # Full turns are not printed, so the shorter way round counts.
-        right = abs((degrees - said + 180) % 360 - 180) <= tolerance_degrees
-        text = f"{degrees % 360:.1f}, printed {said:g}"
-        findings.part(
-            f"degrees at {position}, pair {index}", text, right, degrees % 360
-        )
+        off = abs((degrees - said + 180) % 360 - 180)
+        right = off <= tolerance_degrees
+        shown = degrees % 360
+        text = f"{shown:.1f}, printed {said:g}"
+        what = f"degrees at {position}, pair {index}"
+        margin = margin_below(off, tolerance_degrees)
+        findings.part(what, text, right, shown, margin)
 
 
 @claim("script-two-periods", "script-three-periods")

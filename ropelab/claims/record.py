@@ -17,10 +17,11 @@ from typing import Any, Literal
 import pandas as pd
 
 from ropelab.claims.arrays import write_magnitude
+from ropelab.claims.margins import Number, margin_above, margin_below
 
 Role = Literal["part", "limit"]
+# None if nothing could be measured, or if the measurement leaves the answer open.
 Agrees = bool | None
-Number = float | None
 Check = Callable[..., None]
 
 
@@ -60,9 +61,10 @@ OUTCOMES = {
         Verdict.UNDECIDED,
     ),
 }
-# Findings by role and answer, in the order in which they decide, with the place of the
-# verdict.
-DECIDES = {
+# The roles and answers that decide, the strongest first, each with the place of its
+# verdict in OUTCOMES: a failed part refutes, an unknown part leaves open, a failed limit
+# puts a condition.
+DECIDES: dict[tuple[Role, Agrees], int] = {
     ("part", False): 2,
     ("part", None): 3,
     ("limit", False): 1,
@@ -75,39 +77,65 @@ class ClaimFinding:
     """One measurement and whether it agrees with the claim."""
 
     what: str
-    measured: str  # the result in words and numbers, rounded for reading
-    agrees: Agrees  # None if it could not be measured or is inside the noise
+    # The result in words and numbers, rounded for reading; the reason if it is open.
+    measured: str
+    agrees: Agrees
     role: Role
-    value: Number = None  # the deciding number at full precision, where there is one
-    missing: bool = False  # there was nothing to measure
-    # decides nothing: the run cannot ask this, or a model did not learn it
+    # The deciding number at full precision, where there is one.
+    value: Number = None
+    # How far the number is from the other answer (`ropelab.claims.margins`); None if
+    # the answer has no threshold, such as a count that is complete or not.
+    margin: Number = None
+    # There was nothing to measure.
+    missing: bool = False
+    # The finding is open because a model did not learn the task, or because the run
+    # cannot show it. Another run may.
     mute: bool = False
+    # The run does not meet a condition that the claim names. Another run may.
+    unmet_by_run: bool = False
 
 
 @dataclass
 class Findings:
     """The result of a check, built finding by finding."""
 
-    expected: str = ""  # the result if the claim were true
-    # the trained models that were asked, in words; empty for arithmetic
+    # The result if the claim were true.
+    expected: str = ""
+    # The trained models that were asked, in words; empty for arithmetic.
     models: str = ""
     findings: list[ClaimFinding] = field(default_factory=list)
-    # tables behind figures
+    # The tables behind figures, by name.
     series: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def add(
-        self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
+        self,
+        role: Role,
+        what: str,
+        measured: str,
+        agrees: Agrees,
+        value: Number = None,
+        margin: Number = None,
     ) -> None:
-        new = ClaimFinding(
-            what=what, measured=measured, agrees=agrees, role=role, value=value
+        finding = ClaimFinding(
+            what=what,
+            measured=measured,
+            agrees=agrees,
+            role=role,
+            value=value,
+            margin=margin,
         )
-        self.findings.append(new)
+        self.findings.append(finding)
 
     def part(
-        self, what: str, measured: str, agrees: Agrees, value: Number = None
+        self,
+        what: str,
+        measured: str,
+        agrees: Agrees,
+        value: Number = None,
+        margin: Number = None,
     ) -> None:
         """Add a finding without which the claim does not hold."""
-        self.add("part", what, measured, agrees, value)
+        self.add("part", what, measured, agrees, value, margin)
 
     def limit(
         self, what: str, measured: str, agrees: Agrees, value: Number = None
@@ -116,17 +144,29 @@ class Findings:
         self.add("limit", what, measured, agrees, value)
 
     def missing(self, what: str, measured: str = "none") -> None:
-        new = ClaimFinding(
+        """Add a part that could not be measured."""
+        finding = ClaimFinding(
             what=what, measured=measured, agrees=None, role="part", missing=True
         )
-        self.findings.append(new)
+        self.findings.append(finding)
+
+    def unmet(self, what: str, measured: str, agrees: Agrees) -> None:
+        """Add a limit that the run itself sets: it does not meet a condition of the
+        claim.
+        """
+        finding = ClaimFinding(
+            what=what, measured=measured, agrees=agrees, role="limit", unmet_by_run=True
+        )
+        self.findings.append(finding)
 
     def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
-        """Make the last findings undecided."""
-        for i in range(-last, 0):
-            text = f"{self.findings[i].measured}; {why}"
+        """Take back the answers of the last findings, and append the reason to each."""
+        first = len(self.findings) - last
+        for i in range(first, len(self.findings)):
+            answered = self.findings[i]
+            measured = f"{answered.measured}; {why}"
             self.findings[i] = replace(
-                self.findings[i], agrees=None, measured=text, mute=mute
+                answered, agrees=None, measured=measured, mute=mute
             )
 
     def within(
@@ -137,11 +177,13 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        """Add a number that must not exceed a bound; `{}` in the text is its
-        magnitude.
+        """Add a number that must not exceed a bound.
+
+        `{}` in the text stands for its magnitude, `{:...}` for the number so formatted.
         """
-        shown = text.format(write_magnitude(value) if "{}" in text else value)
-        self.add(role, what, shown, value <= bound, value)
+        measured = _write_number(value, text)
+        margin = margin_below(value, bound)
+        self.add(role, what, measured, value <= bound, value, margin)
 
     def beyond(
         self,
@@ -151,11 +193,15 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        shown = text.format(write_magnitude(value) if "{}" in text else value)
-        self.add(role, what, shown, value > bound, value)
+        """Add a number that must exceed a bound, with a text as in `within`."""
+        measured = _write_number(value, text)
+        margin = margin_above(value, bound)
+        self.add(role, what, measured, value > bound, value, margin)
 
     def count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
-        self.add(role, what, f"{hits} of {total}", bool(hits == total), hits)
+        """Add a count that must be complete."""
+        is_complete = hits == total
+        self.add(role, what, f"{hits} of {total}", is_complete, hits)
 
     def verdict(self, kind: Kind) -> Verdict:
         """Return the verdict: failed parts refute, unknown parts leave open, limits
@@ -163,7 +209,9 @@ class Findings:
         """
         if all(finding.role == "limit" for finding in self.findings):
             raise ValueError("evidence needs at least one part")
-        return OUTCOMES[kind][DECIDES[self.deciding.role, self.deciding.agrees]]
+        deciding = self.deciding
+        place = DECIDES[deciding.role, deciding.agrees]
+        return OUTCOMES[kind][place]
 
     @property
     def measured(self) -> str:
@@ -173,12 +221,25 @@ class Findings:
 
     @property
     def deciding(self) -> ClaimFinding:
-        return next(
-            f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key
-        )
+        """The finding that the verdict rests on; where the claim holds, the part that
+        is closest to failing.
+        """
+        for role, agrees in DECIDES:
+            candidates = [
+                finding
+                for finding in self.findings
+                if finding.role == role and finding.agrees == agrees
+            ]
+            if not candidates:
+                continue
+            if role == "part" and agrees:
+                return min(candidates, key=_closeness)
+            return candidates[0]
+        raise ValueError("evidence needs at least one part")
 
     @property
     def is_missing(self) -> bool:
+        """True if no part could be measured."""
         return all(
             finding.missing for finding in self.findings if finding.role == "part"
         )
@@ -186,31 +247,38 @@ class Findings:
     @property
     def gaps(self) -> tuple[bool, bool, int]:
         """A rank that is smaller for findings that leave less open."""
-        mute = any(finding.mute for finding in self.findings if finding.role == "part")
-        unknown = [
-            one for one in self.findings if one.missing or math.isnan(one.value or 0)
-        ]
-        return self.is_missing, mute, len(unknown)
+        parts = [finding for finding in self.findings if finding.role == "part"]
+        has_mute_part = any(finding.mute for finding in parts)
+        unanswered = 0
+        for finding in self.findings:
+            # A number that was not measured is nan.
+            is_unmeasured = finding.value is not None and math.isnan(finding.value)
+            if finding.missing or finding.unmet_by_run or is_unmeasured:
+                unanswered += 1
+        return self.is_missing, has_mute_part, unanswered
 
-    def best_of(self, answers: "list[Findings]", of: str) -> None:
+    def take_best(self, answers: "list[Findings]", of: str) -> None:
         """Take over the first answer that leaves least open; without any, `of` is
         missing.
         """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
-            self.models, self.findings = best.models, best.findings
+            self.models = best.models
+            self.findings = best.findings
         else:
             self.missing(of)
 
     def has(self, words: str) -> bool:
-        """Return True if `named` has something to return, or too much."""
-        return self.is_missing or any(words in each.what for each in self.findings)
+        """Return False if `named` would find nothing with these words."""
+        return self.is_missing or any(
+            words in finding.what for finding in self.findings
+        )
 
     def named(self, words: str) -> ClaimFinding:
-        """Return the finding whose `what` has these words; ValueError unless it is
-        one.
+        """Return the finding whose `what` has these words; ValueError unless exactly
+        one has.
 
-        Where nothing was measured, that is the finding.
+        Where no part was measured: the finding that says so.
         """
         if self.is_missing:
             return self.deciding
@@ -220,19 +288,23 @@ class Findings:
         return named[0]
 
     def about(self, by: str) -> "Findings":
-        """Select the findings on one sentence, by words of `what`; limits alone count
-        as parts.
+        """Select the findings on one sentence, those with the words `by` in `what`; all
+        if none has them.
+
+        Limits that are alone count as parts.
         """
-        chosen = [
-            finding for finding in self.findings if by in finding.what
-        ] or self.findings
+        chosen = [finding for finding in self.findings if by in finding.what]
+        if not chosen:
+            chosen = self.findings
         if all(finding.role == "limit" for finding in chosen):
             chosen = [replace(finding, role="part") for finding in chosen]
         return replace(self, findings=chosen)
 
     def to_json(self) -> str:
+        """Write all but the tables."""
+        kept = asdict(self)
+        del kept["series"]
         # Findings hold numpy's numbers, too, which json does not know.
-        kept = {name: value for name, value in asdict(self).items() if name != "series"}
         return json.dumps(kept, default=lambda number: number.item())
 
     @classmethod
@@ -242,16 +314,31 @@ class Findings:
         return cls(**kept, series=series)
 
 
+def _write_number(value: float, text: str) -> str:
+    if "{}" in text:
+        return text.format(write_magnitude(value))
+    return text.format(value)
+
+
+def _closeness(finding: ClaimFinding) -> float:
+    """Return the margin of a finding; a finding without threshold is far from failing."""
+    return math.inf if finding.margin is None else finding.margin
+
+
 @dataclass(frozen=True)
 class Passage:
     """A place in a source, quoted or not."""
 
-    source: str  # a key of sources.toml
-    section: str = ""  # or equation, or table
-    quote: str = ""  # in its own language
-    # a translation of the quotation, or what is said there in our words
+    # A key of sources.toml.
+    source: str
+    # The section, equation or table.
+    section: str = ""
+    # The sentence in its own language.
+    quote: str = ""
+    # A translation of the quotation, or what is said there in our words.
     english: str = ""
-    # in `what` of the findings that decide this sentence; empty: all of the claim
+    # Words in `what` of the findings that decide this sentence. Empty text is in every
+    # `what`, so that all findings of the claim decide.
     by: str = ""
 
 
@@ -289,23 +376,29 @@ class Claim:
     """A statement, the places that make it, and the computation that decides it."""
 
     id: str
-    statement: str  # in one sentence of ours
-    passages: tuple[Passage, ...]  # the first is cited where there is room for one
-    family: str  # the module of its check, and the TOML file beside it
-    # The result if it were true, with inputs and the bound of the check in braces.
+    # One sentence in our words.
+    statement: str
+    # The places that say it. The first is cited where there is room for one.
+    passages: tuple[Passage, ...]
+    # The name of the module of the check, and of the TOML file beside it.
+    family: str
+    # The result if the claim were true, with inputs and the bound of the check in
+    # braces.
     expected: str = ""
-    # of the check, besides its defaults
+    # The arguments of the check that are not its defaults.
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    reads: str = ""  # the experiment whose stored runs the check takes as `runs`
-    # The config that comes with ropelab whose run decides the claim.
+    # The experiment whose stored runs the check takes as `runs`; empty if it needs none.
+    reads: str = ""
+    # The config that comes with ropelab whose run decides the claim; empty without runs.
     config: str = ""
-    command: str = ""  # shows more, or makes the claim decidable
+    # The command that shows more, or makes the run that decides.
+    command: str = ""
     needs_torch: bool = False
 
     @property
     def decision(self) -> Decision:
-        # Imported on demand, so that the ledger can be read without the libraries of
-        # the checks.
+        # The module is imported here, so that the ledger can be read without the
+        # libraries of the checks.
         import_module(f"ropelab.claims.{self.family}")
         return DECISIONS[self.id]
 
@@ -332,4 +425,5 @@ class Claim:
         return findings
 
     def verdict(self, **changes: Any) -> Verdict:
+        """Return the verdict of the same findings."""
         return self.evidence(**changes).verdict(self.kind)

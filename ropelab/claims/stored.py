@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from ropelab.claims.margins import Number, margin_of_interval
 from ropelab.claims.record import Findings, Role
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
@@ -41,22 +42,41 @@ class Tally:
     better: int
     worse: int
     ties: int
+    # The interval of the difference, where it is known and a single place was compared.
+    interval: Interval | None = None
+    # The least margin by which the row is better at a place; None if it nowhere is.
+    margin: Number = None
+
+    @property
+    def places(self) -> int:
+        return self.better + self.worse + self.ties
 
     @property
     def text(self) -> str:
-        total = self.better + self.worse + self.ties
-        if total == 0:
+        if self.places == 0:
             return "not compared"
-        if total == 1:
+        if self.places == 1:
             if self.better:
                 return "better"
             return "worse" if self.worse else "within the noise"
-        return f"better at {self.better}, worse at {self.worse} of {total} distances"
+        counts = f"better at {self.better}, worse at {self.worse}"
+        return f"{counts} of {self.places} distances"
+
+    @property
+    def reason(self) -> str:
+        """The reason why neither row is better, where no place shows a difference."""
+        if self.interval is None:
+            return "no difference is shown"
+        return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
 
     def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
         """Add the answer to a question about the places; open where nothing was
         compared.
         """
+        if self.places == 0:
+            findings.missing(what, self.text)
+            return
+
         # Differences within the noise refute nothing.
         better: bool | None = None
         if self.better or self.worse:
@@ -64,14 +84,14 @@ class Tally:
         answers: dict[str, tuple[Role, bool | None, int | None]] = {
             "better": ("part", better, self.better - self.worse),
             "nowhere worse": ("limit", self.worse == 0, self.worse),
-            "no cost": ("part", self.worse == 0, None),  # it need not help either
+            # A method without cost need not help either.
+            "no cost": ("part", self.worse == 0, None),
             "gains": ("limit", self.better > 0, None),
         }
         role, agrees, value = answers[asks]
-        if self == Tally(0, 0, 0):
-            findings.missing(what, self.text)
-        else:
-            findings.add(role, what, self.text, agrees, value)
+        findings.add(role, what, self.text, agrees, value, self.margin)
+        if agrees is None:
+            findings.leave_open(self.reason)
 
 
 def count_of_seeds(learned: Sequence[bool]) -> str:
@@ -79,11 +99,30 @@ def count_of_seeds(learned: Sequence[bool]) -> str:
     return f"{sum(learned)} of {len(learned)}"
 
 
-def tally(winners: pd.Series, name: str) -> Tally:
-    """Count a column that names the better one of each pair, or `~`."""
+def tally(rows: pd.DataFrame, name: str) -> Tally:
+    """Count comparisons by their verdict: `name`, the other row, or `~` for neither."""
+    winners = rows["verdict"]
     better = int((winners == name).sum())
     ties = int((winners == "~").sum())
-    return Tally(better, len(winners) - better - ties, ties)
+    worse = len(winners) - better - ties
+    if not {"difference", "ci_low", "ci_high"} <= {*rows}:
+        return Tally(better, worse, ties)
+
+    margins = []
+    for low, high in rows.loc[winners == name, ["ci_low", "ci_high"]].to_numpy():
+        margins.append(margin_of_interval(low, high, 0))
+    known = [margin for margin in margins if margin is not None]
+
+    interval = None
+    row = rows.iloc[0]
+    if len(rows) == 1 and not math.isnan(row["ci_low"]):
+        interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+    return Tally(better, worse, ties, interval, min(known, default=None))
+
+
+def write_interval(interval: Interval) -> str:
+    """Write `-0.018 [-0.050, +0.014]`."""
+    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def at_least(value: float, least: float) -> bool | None:
@@ -106,6 +145,43 @@ def reaches(interval: Interval, least: float) -> bool | None:
     if interval.high < least:
         return False
     return None
+
+
+def add_interval(
+    findings: Findings,
+    role: Role,
+    what: str,
+    interval: Interval,
+    least: float,
+    form: str = ".2f",
+    unit: str = "",
+    fails: bool = False,
+) -> None:
+    """Add a value that reaches a threshold with its whole interval, or fails to.
+
+    Args:
+        findings: the findings so far.
+        role: the role of the new finding.
+        what: the words for the value.
+        interval: the value with its interval.
+        least: the threshold.
+        form: the format of the numbers.
+        unit: the end of the measurement in words, with a space before it.
+        fails: True if the claim is that the value stays below the threshold.
+    """
+    agrees = reaches(interval, least)
+    if fails:
+        agrees = opposite(agrees)
+    margin = margin_of_interval(interval.low, interval.high, least)
+    low = format(interval.low, form)
+    high = format(interval.high, form)
+    measured = f"{interval.value:{form}} [{low}, {high}]{unit}"
+    findings.add(role, what, measured, agrees, interval.value, margin)
+    if agrees is None:
+        reason = f"the interval contains {least:g}"
+        if math.isnan(interval.low):
+            reason = "there is no interval"
+        findings.leave_open(reason)
 
 
 def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
@@ -240,7 +316,7 @@ class Methods(Trained):
             return Tally(0, 0, 0)
         if metric == "copy_accuracy":
             rows = rows[rows["at_tokens"] > self.train_len]
-        return tally(in_context(rows, "at_tokens")["verdict"], a)
+        return tally(in_context(rows, "at_tokens"), a)
 
     def equal(self, a: str, b: str, metric: str) -> bool:
         """Return whether the whole interval of their difference is within CLOSE of
@@ -377,7 +453,7 @@ class Encodings(Trained):
         row = self.end("comparisons", True, encoding_a=encoding, metric=metric)
         if row is None:
             return self.plain, Tally(0, 0, 0)
-        return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
+        return str(row["encoding_b"]), tally(row.to_frame().T, encoding)
 
     def copies_within(self, name: str = "") -> float:
         return self.at(name or self.plain, COPYING, False, "worst_seed_value")
@@ -497,7 +573,7 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
                         measured = "not measured"
                     answer.missing(what, measured)
                 answers.append(answer)
-            findings.best_of(
+            findings.take_best(
                 answers, "a stored run that tests beyond its trained length"
             )
 

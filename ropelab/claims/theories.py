@@ -55,18 +55,28 @@ def listed(values: Sequence[float], form: str = ",.0f") -> str:
 
 @claim("liu-aliasing", "liu-stability")
 def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
+    """Test a lower bound on the base: as necessary, and as enough.
+
+    The summaries print the bound for a slowest frequency of 1/base. That of a head is
+    base^(-(d-2)/d), which is faster: narrower heads need a larger base.
+    """
     base = rules.aliasing_base(CONTEXT)
     allowed = 2 * math.pi
     if bound == "stability":
         base = rules.stability_base(CONTEXT, 0.9, 1)
         allowed = math.acos(0.9)
-    phase = CONTEXT * float(frequencies(head_dim, base)[-1])
-    what = (
-        f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base"
-        f" {base:,.0f}"
-    )
-    text = f"{phase / allowed:.3f} times {allowed:.3f} rad (heads of {head_dim})"
-    findings.part(what, text, phase <= 1.01 * allowed, phase)
+
+    slowest = float(frequencies(head_dim, base)[-1])
+    share = CONTEXT * slowest / allowed
+    sufficient = (CONTEXT / allowed) ** (head_dim / (head_dim - 2))
+
+    angle = f"angle of the slowest pair after {CONTEXT:,} tokens at the bound"
+    what = f"{angle}, base {base:,.0f}, which a smaller base exceeds"
+    shown = f"{share:.3f} times {allowed:.3f} rad (heads of {head_dim})"
+    findings.part(what, shown, share >= 1, share)
+    what = "the same, if the bound is to be enough"
+    shown = f"{share:.3f} times; heads of {head_dim} need a base of {sufficient:,.0f}"
+    findings.limit(what, shown, share <= 1.01, share)
 
 
 @claim("liu-ambiguous")

@@ -15,11 +15,12 @@ from itertools import combinations, pairwise, product
 import pandas as pd
 
 from ropelab.claims import stored
+from ropelab.claims.margins import margin_below, margin_of_interval
 from ropelab.claims.record import ClaimFinding, Findings, Role, claim
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, select_pair
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import (
     CLOSE,
     FAILS,
@@ -111,14 +112,11 @@ def places_are_lost(
             if not within.value >= LEARNED:
                 answer.missing(f"models that learned {task}", inside)
                 continue
-            agrees = stored.reaches(beyond, FAILS)
-            if asks == "fails":
-                agrees = stored.opposite(agrees)
             what = f"{task}, {method}, right in {run.test_len} tokens ({inside})"
-            shown = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
-            answer.add(role, what, shown, agrees, beyond.value)
+            fails = asks == "fails"
+            stored.add_interval(answer, role, what, beyond, FAILS, fails=fails)
         answers.append(answer)
-    findings.best_of(answers, "a stored run of the tasks indexing and keyed")
+    findings.take_best(answers, "a stored run of the tasks indexing and keyed")
 
 
 @claim("kvquant-before-rope")
@@ -143,13 +141,11 @@ def before_rope(
                 answer.missing(what, "not measured")
                 continue
             more = mean_interval(losses[labels[0]] - losses[labels[1]])
-            shown = (
-                f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}] nats per byte"
-            )
             counted = f"{what}, {len(losses)} documents"
-            answer.add(role, counted, shown, stored.reaches(more, 0), more.value)
+            unit = " nats per byte"
+            stored.add_interval(answer, role, counted, more, 0, "+.4f", unit)
         answers.append(answer)
-    findings.best_of(answers, "a stored run of a released model")
+    findings.take_best(answers, "a stored run of a released model")
 
 
 def _losses_by_document(run: Stored) -> pd.DataFrame:
@@ -227,14 +223,10 @@ def _copies(
     asks: str = "works",
 ) -> None:
     copied = run.level_at(run.label(a), at)
-    if asks == "fails":
-        agrees = stored.opposite(stored.reaches(copied, FAILS))
-    else:
-        agrees = stored.reaches(copied, WORKS)
-
-    shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     what = what.format(a=run.label(a), twice=2 * run.train_len)
-    findings.add(ROLES[asks], what, shown, agrees, copied.value)
+    fails = asks == "fails"
+    least = FAILS if fails else WORKS
+    stored.add_interval(findings, ROLES[asks], what, copied, least, fails=fails)
 
 
 @claim("low-perplexity-enough")
@@ -302,26 +294,6 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     findings.limit(what, f"{correlation:.2f}", agrees, correlation)
 
 
-@claim("extension-beats-window")
-@stored.asked_of(stored.Methods)
-def finetuned_beats_window(findings: Findings, run: stored.Methods) -> None:
-    yarn = run.label("yarn", arm="finetuned")
-    steps = run.config.get("finetune_steps", "unknown")
-    # The window of a model that was trained on as long, where the run has it.
-    window = method_label(WINDOW, 1, "finetuned")
-    arm = "finetuned"
-    if math.isnan(run.loss(window, arm)):
-        window = WINDOW
-        arm = "zero_shot"
-
-    tuned_loss = run.loss(yarn, "finetuned")
-    window_loss = run.loss(window, arm)
-    losses = f"{tuned_loss:.3f} and {window_loss:.3f} nats per byte"
-    where = f"on text after {run.test_len} tokens ({losses})"
-    what = f"{yarn} ({steps} steps) against {window} {where}"
-    run.against(yarn, window, TEXT).add_to(findings, what)
-
-
 @claim(
     "order-zero-shot-2x",
     "order-zero-shot-4x",
@@ -354,7 +326,7 @@ def reappears(
     these runs can decide a pair differently. Such a pair is left open.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
-    equals = " ~ " if equal else ", "
+    equals = " = " if equal else ", "
     findings.expected = " > ".join(equals.join(group) for group in names)
     answers: list[tuple[tuple[int, ...], Findings]] = []
     for run in stored.largest_first(stored.Methods, runs):
@@ -416,9 +388,10 @@ def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
     first = alike[0]
     if all(other.agrees == first.agrees for other in alike):
         return first
-    shown = " and ".join(dict.fromkeys(one.measured for one in alike))
-    measured = f"{shown}, by the comparisons beside it"
-    return replace(first, agrees=None, measured=measured)
+    results = dict.fromkeys(finding.measured for finding in alike)
+    listed = ", in another ".join(results)
+    reason = "runs of the same models do not decide alike"
+    return replace(first, agrees=None, measured=f"in one run {listed}; {reason}")
 
 
 def _label(name: str, factor: float, arm: str) -> str:
@@ -432,32 +405,58 @@ def _label(name: str, factor: float, arm: str) -> str:
 def _compare(
     findings: Findings, rows: pd.DataFrame, a: str, b: str, same: bool
 ) -> None:
-    """Add a pair, published as equal or as a better than b."""
+    """Add a pair, published as equal (`=`) or as a better than b (`>`).
+
+    The measured sign is `=` if the whole interval of the difference is near 0, `>` or
+    `<` if the difference is significant, and else `~`: no difference is shown.
+    """
     # Only orders can be reproduced: published numbers belong to other models, texts and
     # lengths.
     row = select_pair(rows, a, b).iloc[0]
-    difference = float(row["difference"])
+    interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
     better = str(row["verdict"])
-    # A difference must be significant, and not so small that it is called equal.
-    apart = better != "~" and abs(difference) >= CLOSE
-    agrees: bool | None = None
-    if same:
-        # No significant difference is not equality: the whole interval must be near 0.
-        furthest = max(abs(row["ci_low"]), abs(row["ci_high"]))
-        if furthest < CLOSE:
-            agrees = True
-        elif apart:
-            agrees = False
-    elif apart:
-        agrees = better == a
+    is_significant = better != "~"
+    is_small = abs(interval.value) < CLOSE
+    # No significant difference is not equality: the whole interval must be near 0.
+    furthest = max(abs(interval.low), abs(interval.high))
+    is_equal = furthest < CLOSE
 
-    sign = {a: ">", b: "<", "~": "~"}[better]
-    shown = f"{sign} ({difference:+.3f})"
+    agrees: bool | None = None
+    margin = None
+    reason = f"the interval contains 0 and reaches {CLOSE:g}"
+    if same:
+        sign = {a: ">", b: "<", "~": "~"}[better]
+        margin = margin_below(furthest, CLOSE)
+        if is_equal:
+            sign = "="
+            agrees = True
+        elif is_significant and not is_small:
+            agrees = False
+        elif is_significant:
+            reason = (
+                f"the interval reaches {CLOSE:g}, up to which two results are equal"
+            )
+    else:
+        sign = {a: ">", b: "<", "~": "~"}[better]
+        margin = margin_of_interval(interval.low, interval.high, 0)
+        if is_significant and not is_small:
+            agrees = better == a
+        elif is_significant:
+            reason = (
+                f"the difference is below {CLOSE:g}, up to which two results are equal"
+            )
+        else:
+            reason = "the interval contains 0"
     # What fails here after minutes of training refutes no published order.
     if agrees is False and row.get("status") == FAILING:
         agrees = None
-        shown = f"{shown}, one of them fails"
-    findings.part(f"{a} {'~' if same else '>'} {b}", shown, agrees, difference)
+        reason = "one of the two fails here, which refutes no published order"
+
+    claimed = "=" if same else ">"
+    measured = f"{sign} ({stored.write_interval(interval)})"
+    findings.part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
+    if agrees is None:
+        findings.leave_open(reason)
 
 
 @claim(
@@ -490,6 +489,7 @@ def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> No
     else:
         rise = float(row["difference"])
         findings.add(text_role, what, _loss_change(row), _harmless(row), rise)
+        _explain_harmless(findings, row)
     stored.guard(findings, run, encoding)
 
     plain_near = run.at(run.plain, stored.COPYING, False)
@@ -556,7 +556,11 @@ def lower_loss(
             agrees = True
         elif low > 0:
             agrees = False
-        findings.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
+        measured = f"[{low:+.3f}, {high:+.3f}] nats per byte"
+        margin = margin_of_interval(low, high, 0)
+        findings.add(role, what, measured, agrees, None, margin)
+        if agrees is None:
+            findings.leave_open("the interval contains 0")
         stored.guard(findings, run, a, b)
 
 
@@ -574,22 +578,31 @@ def costs_more(
     if row is None:
         findings.missing(what, "not compared")
         return
-    higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
-    agrees = _harmless(row) if hardly else higher
-    findings.part(what, _loss_change(row), agrees, row["difference"])
-    # A text loss does not ask for copying. An encoding that learns it with some seeds
-    # only is judged, and the seeds are told; with none, it has not learned to read.
-    learned = run.seeds_that_copy(pair[0])
-    if not any(learned):
-        stored.guard(findings, run, pair[0])
-    elif not all(learned):
+    if hardly:
+        findings.part(what, _loss_change(row), _harmless(row), row["difference"])
+        _explain_harmless(findings, row)
+    else:
+        higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
+        findings.part(what, _loss_change(row), higher, row["difference"])
+        if higher is None:
+            findings.leave_open("the interval contains 0")
+
+    # The claims are about text, so that copying decides nothing here. It is told, since
+    # a model that copies reads its context better.
+    for encoding in pair:
+        learned = run.seeds_that_copy(encoding)
         counted = stored.count_of_seeds(learned)
-        findings.limit(f"seeds with which {pair[0]} learned to copy", counted, False)
-    stored.guard(findings, run, pair[1])
-    shortest = int(run.config.get("first_window") or run.train_len)
-    if evenly and shortest < run.train_len:
-        shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
-        findings.limit("every position trained as often", shown, False)
+        findings.limit(f"seeds with which {encoding} learned to copy", counted, None)
+
+    if evenly:
+        shortest = int(run.config.get("first_window") or run.train_len)
+        what = "every position trained as often"
+        if shortest < run.train_len:
+            shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
+            findings.unmet(what, shown, False)
+        else:
+            shown = f"yes, windows of {run.train_len} tokens from the first step"
+            findings.limit(what, shown, True)
 
 
 def _loss_change(row: pd.Series) -> str:
@@ -606,6 +619,12 @@ def _harmless(row: pd.Series) -> bool | None:
     if row["ci_high"] <= HARMLESS:
         return True
     return False if row["ci_low"] > HARMLESS else None
+
+
+def _explain_harmless(findings: Findings, row: pd.Series) -> None:
+    """Give the reason if the last finding, a rise of a loss, is open."""
+    if _harmless(row) is None:
+        findings.leave_open(f"the interval contains {HARMLESS:g}, a rise without harm")
 
 
 @claim("one-frequency-learned")
@@ -626,7 +645,7 @@ def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) 
         if rows.empty or math.isnan(copied):
             findings.missing(what)
             return
-        result = stored.tally(rows["verdict"], name)
+        result = stored.tally(rows, name)
         agrees = True if result.worse == len(rows) else None
         if copied >= WORKS * many:
             agrees = False
@@ -635,10 +654,12 @@ def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) 
         )
         worse = f"lower at {result.worse} of {len(rows)} distances"
         findings.part(what, f"{shares}; {worse}", agrees, copied)
+        if agrees is None:
+            findings.leave_open("a lower one is not shown at all distances")
     if not any(run.rests(name) for name in asked):
-        # A run that has the control is preferred to one that leaves this open.
+        # A run that has the control is preferred.
         what = "the same beside pairs that do not rotate"
-        findings.limit(what, "not in this run", None, math.nan)
+        findings.unmet(what, "not in this run", None)
     best = max(singles, key=run.copies_within)
     most = run.copies_within(best)
 
@@ -714,14 +735,17 @@ def _falls(
     none.
     """
     row = rows.iloc[0]
-    result = stored.tally(rows["verdict"], who)
+    result = stored.tally(rows, who)
 
     fell: bool | None = None
+    reason = f"the interval contains no change and a fall by {MISSED:g}"
     if row["ci_low"] > -MISSED:
         # The whole interval excludes a fall by MISSED.
         fell = False
     elif result.worse and row["difference"] <= -MISSED:
         fell = True
+    elif result.worse:
+        reason = f"a fall that may be smaller than {MISSED:g}"
 
     # A part agrees where copying fell, a limit where it did not.
     if role == "part":
@@ -734,3 +758,5 @@ def _falls(
 
     shown = f"{row['difference']:+.2f} {ends} ({result.text})"
     findings.add(role, where, shown, agrees)
+    if fell is None:
+        findings.leave_open(reason)

@@ -22,6 +22,7 @@ from ropelab.claims.ledger import (
     cite,
     find,
 )
+from ropelab.claims.margins import Number
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role
 from ropelab.runs.cell import Cell, Computation, Resources, Values
 from ropelab.runs.errors import is_installed
@@ -38,7 +39,7 @@ HERE, COMMITTED, CLOSED = (
 )
 # Findings of the committed results on the claims that read runs; tools/notes.py writes
 # the file.
-FINDINGS = ["id", "role", "what", "measured", "value", "agrees"]
+FINDINGS = ["id", "role", "what", "measured", "value", "agrees", "margin"]
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # All checks together take 5 s, and 0.6 GB for the libraries.
 NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
@@ -172,9 +173,14 @@ def committed() -> dict[str, Findings]:
 
         role = cast(Role, row["role"])
         agrees = answers[row["agrees"]]
-        value = float(row["value"]) if row["value"] else None
-        findings.add(role, row["what"], row["measured"], agrees, value)
+        value = _read_number(row["value"])
+        margin = _read_number(row["margin"])
+        findings.add(role, row["what"], row["measured"], agrees, value, margin)
     return evidence
+
+
+def _read_number(text: str) -> Number:
+    return float(text) if text else None
 
 
 def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 mixed.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ropelab.claims.arrays import write_hits
+from ropelab.claims.margins import margin_above, margin_below, margin_of_interval
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 
 PART = ("part", "a", "1", True)
@@ -67,6 +69,56 @@ def test_evidence_without_a_part_decides_nothing_and_says_so():
 )
 def test_the_deciding_finding_is_the_one_the_verdict_rests_on(rows, deciding):
     assert findings(*rows).deciding.what == deciding
+
+
+def test_where_a_claim_holds_the_part_closest_to_failing_decides():
+    found = Findings("")
+    found.part("no threshold", "all", True)
+    found.within("far", 0.1, 1.0)
+    found.within("close", 0.9, 1.0)
+    found.beyond("farther", 100.0, 1.0)
+    found.limit("a limit", "1", True)
+    assert found.deciding.what == "close"
+    assert found.about("far").deciding.what == "far"
+    # A count that is complete is decided by no threshold.
+    assert findings(PART, ("part", "b", "2", True)).deciding.what == "a"
+
+
+@pytest.mark.parametrize(
+    ("margin", "expected"),
+    [
+        (margin_below(0.5, 2.0), 0.75),
+        (margin_below(2.0, 2.0), 0.0),
+        (margin_below(0.0, 0.0), None),
+        (margin_above(8.0, 2.0), 0.75),
+        (margin_above(0.0, 2.0), None),
+        (margin_of_interval(1.0, 3.0, 0.0), 0.5),
+        (margin_of_interval(-3.0, -1.0, 0.0), 0.5),
+        (margin_of_interval(-1.0, 3.0, 0.0), -1.0),
+        (margin_of_interval(-1.0, 1.0, 0.0), None),
+        (margin_of_interval(math.nan, math.nan, 0.0), None),
+    ],
+)
+def test_a_margin_is_0_at_the_threshold_and_nears_1_far_from_it(margin, expected):
+    assert margin == expected
+
+
+def test_a_reason_takes_an_answer_back():
+    found = findings(PART, ("part", "b", "2", True))
+    found.leave_open("it was not asked")
+    first, second = found.findings
+    assert (first.agrees, second.agrees) == (True, None)
+    assert second.measured == "2; it was not asked"
+
+
+def test_a_run_that_meets_the_conditions_of_a_claim_is_preferred():
+    unmet = findings(PART)
+    unmet.unmet("windows of one length", "no", False)
+    met = findings(("part", "a", "2", True), ("limit", "windows", "yes", True))
+    best = Findings("")
+    best.take_best([unmet, met], "a run")
+    assert best.deciding.measured == "2"
+    assert unmet.verdict(Kind.TRAINED) == Verdict.PARTLY
 
 
 def test_a_sentence_has_the_verdict_of_its_own_findings() -> None:

@@ -1,0 +1,40 @@
+"""How far a measurement is from the other answer.
+
+A margin is 0 at the threshold and nears 1 far from it, in every unit: among the parts
+of a claim that holds, the least margin shows the one closest to failing.
+"""
+
+import math
+
+Number = float | None
+
+
+def margin_below(value: float, bound: float) -> Number:
+    """Return the margin of a number that must not exceed a bound.
+
+    A bound of 0 allows exactly 0, which is not close to anything: None.
+    """
+    if bound == 0:
+        return None
+    return 1 - value / bound
+
+
+def margin_above(value: float, bound: float) -> Number:
+    """Return the margin of a number that must exceed a bound; None for 0."""
+    if value == 0:
+        return None
+    return 1 - bound / value
+
+
+def margin_of_interval(low: float, high: float, threshold: float) -> Number:
+    """Return how much of the way from the threshold to an interval's middle is outside
+    the interval; negative if the interval contains the threshold.
+
+    None if the interval is not known (nan), or if its middle is the threshold.
+    """
+    middle = (low + high) / 2
+    to_middle = abs(middle - threshold)
+    half_width = (high - low) / 2
+    if math.isnan(half_width) or to_middle == 0:
+        return None
+    return 1 - half_width / to_middle
