@@ -25,7 +25,7 @@ from ropelab.runs.cell import Context, Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
-from ropelab.show.figures.encodings import draw
+from ropelab.show.figures.encodings import draw, draw_against_methods
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
 from tests.texts import mentions
@@ -478,7 +478,7 @@ def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
     assert quality.summary(only)["text 4x"].isna().all()
     with use_style():
         title = draw(only)["copy_heatmap"].axes[0].get_title(loc="left")
-    assert title.startswith("From 48 tokens back ")
+    assert mentions(title, "256 tokens")
 
 
 def test_the_summary_has_a_row_per_encoding(found: dict[str, pd.DataFrame]) -> None:
@@ -654,4 +654,61 @@ def test_figures_show_methods_beside_encodings(
 ) -> None:
     with use_style():
         figures = draw(under_methods)
-    assert set(figures) == {"cost_and_quality", "loss_by_position", "copy_heatmap"}
+    assert set(figures) == {
+        "cost_and_quality", "loss_by_position", "copy_heatmap", "designs_and_methods",
+        "designs_and_text",
+    }  # fmt: skip
+
+
+def plant_designs(verdict: str) -> dict[str, pd.DataFrame]:
+    """Tables of a run with two designs and two methods, the first of each the best."""
+    copies = {
+        "rope": (0.95, 0.1),
+        "rope(fast=0.375)": (0.95, 0.8),
+        "layers(rope,nope)": (0.9, 0.5),
+        "rope + ntk ×4": (0.95, 0.2),
+        "rope + yarn ×4": (0.95, 0.6),
+    }
+    quality_rows = []
+    for name, values in copies.items():
+        for times, value in zip((1, 4), values, strict=True):
+            quality_rows.append((quality.COPY, name, times, value, value - 0.05, value))
+    columns = ["metric", "encoding", "times_trained_len", "value", "ci_low", "ci_high"]
+    compared = []
+    for design in ("layers(rope,nope)", "rope(fast=0.375)"):
+        for method in ("rope + ntk ×4", "rope + yarn ×4"):
+            compared.append((quality.COPY, 4, design, method, verdict, "ok"))
+    names = ["metric", "times_trained_len", "encoding_a", "encoding_b", "verdict"]
+    cost = pd.DataFrame({"encoding": list(copies), "label": list(copies)})
+    return {
+        "quality": pd.DataFrame(quality_rows, columns=columns),
+        "against_methods": pd.DataFrame(compared, columns=[*names, "status"]),
+        "cost": cost,
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (
+            "rope(fast=0.375)",
+            "At 4x the trained length designs copy up to 80%, methods 60%",
+        ),
+        ("~", "not shown to differ"),
+    ],
+)
+def test_designs_are_drawn_above_methods_the_best_of_each_first(
+    verdict: str, said: str
+) -> None:
+    tables = plant_designs(verdict)
+    with use_style():
+        figure = draw_against_methods(tables, tables["cost"], quality.COPY)
+    (ax,) = figure.axes
+    rows = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert rows == [
+        "rope(fast=0.375)", "layers(rope,nope)", "rope + yarn ×4", "rope + ntk ×4",
+    ]  # fmt: skip
+    assert said in figure.get_suptitle()
+    drawn = [np.asarray(line.get_xdata()) for line in ax.lines]
+    values = [x.tolist() for x in drawn if len(x) == len(rows)]
+    assert values == [[0.95, 0.9, 0.95, 0.95], [0.8, 0.5, 0.6, 0.2]]

@@ -269,7 +269,7 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     ("costly", "title"),
     [
         ((), "At 2k tokens no rounding has a cost that can be distinguished"),
-        ((0.3,), "At 2k tokens a model notices score errors from 0.3 on"),
+        ((0.3,), "Score errors up to 0.1 cost nothing shown, from 0.3 on they do"),
         ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
         ((0.0, 0.1, 0.3), "At 2k tokens 3 of 3 roundings cost up to 0.2 nats per byte"),
     ],

@@ -300,7 +300,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(
 ) -> None:
     with use_style():
         figures = draw(found)
-    assert list(figures) == ["one_or_many", "bands"]
+    assert list(figures) == ["one_or_many", "representable", "bands"]
     rows = [
         tick.get_text() for tick in figures["one_or_many"].axes[0].get_yticklabels()
     ]
@@ -311,16 +311,17 @@ def test_figures_name_every_scheme_but_those_without_a_band(
         "4, equal steps",
         "4, RoPE",
     ]
-    titles = [ax.get_title(loc="left") for ax in figures["one_or_many"].axes]
-    assert titles[0].startswith("Arithmetic")
-    assert titles[1].startswith("Trained")
+    assert len(figures["one_or_many"].axes) == 1
+    lines = figures["representable"].axes[0].texts
+    named = " ".join(text.get_text() for text in lines)
+    assert mentions(named, "float32", "bfloat16", "softmax")
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.95, 0.9), "models copy 0.05 from 48 back with it, 0.90 with unscaled"),
-        ((0.1, 0.1), "One frequency or many"),
+        ((0.95, 0.9), "From 48 tokens back 4 frequencies copy 90%, one at most 5%"),
+        ((0.1, 0.1), "by the number of frequencies"),
     ],
 )
 def test_the_title_is_a_finding_only_where_it_is_one(
@@ -331,7 +332,21 @@ def test_the_title_is_a_finding_only_where_it_is_one(
     )
     with use_style():
         figure = draw({**found, "learned": made})["one_or_many"]
-    assert said in figure.get_suptitle()
+    assert said in figure.axes[0].get_title(loc="left")
+
+
+def test_schemes_with_pairs_at_rest_stand_above_those_that_rotate_all(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    schemes = found["schemes"]
+    is_single = schemes["frequencies"] == 1
+    rotating = schemes["rotating_pairs"].mask(is_single, 2)
+    with use_style():
+        figures = draw({**found, "schemes": schemes.assign(rotating_pairs=rotating)})
+    (ax,) = figures["one_or_many"].axes
+    notes = [text.get_text() for text in ax.texts]
+    assert notes[-1] == "all pairs rotate"
+    assert notes[0].endswith(" pairs rotate")
 
 
 @pytest.mark.parametrize(

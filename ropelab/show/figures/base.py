@@ -2,6 +2,8 @@
 advise.
 """
 
+from typing import Literal
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -24,6 +26,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
     figures = {}
     if len(bound) > 1:
         figures["bound"] = _draw_bound(tables)
+        if len(tables["fits"]):
+            figures["growth"] = _draw_growth(bound, tables["fits"])
     figures["theories"] = _draw_theories(tables)
 
     is_complete = bound["status"] == "all windows"
@@ -34,6 +38,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_bound(tables: Tables) -> Figure:
+    """Draw the recommended and the smallest bases, and those that a paper prints: filled
+    where they fail inside their context.
+    """
     bound = tables["bound"]
     published = tables["published"]
     figure, ax = shapes.make_axes()
@@ -46,31 +53,16 @@ def _draw_bound(tables: Tables) -> Figure:
         *CURVES["recommended"],
         linewidth=2,
     )
-    context = bound["context_tokens"]
-    shapes.draw_line(
-        ax,
-        context,
-        bound["smallest_admissible_base"],
-        *CURVES["smallest"],
-        markersize=4,
-        linewidth=1,
-    )
+    _draw_smallest(ax, bound)
     head = f"heads of {bound['head_dim'].iloc[0]}"
     title = f"Which bases keep the sum of cosines at or above 0? ({head})"
     if len(published):
-        shapes.draw_line(
-            ax,
-            published["context_tokens"],
-            published["paper_base"],
-            *CURVES["paper"],
-            markerfacecolor="none",
-            markersize=8,
-        )
-        loose = (published["verdict"] == "loose").sum()
-        title = f"{loose} of {len(published)} published lower bounds are loose ({head})"
+        fails = published["paper_fails_at_tokens"].notna()
+        _draw_printed(ax, published[fails], "printed, fails", "full")
+        _draw_printed(ax, published[~fails], "printed, holds", "none")
+        count = f"{fails.sum()} of {len(published)}"
+        title = f"{count} printed bases fail inside their context ({head})"
 
-    _draw_fits(ax, tables["fits"], context)
-    shapes.draw_line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
     shapes.set_token_axis(ax)
     ax.set(yscale="log", xlabel="context length, tokens", ylabel="base", title=title)
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
@@ -78,9 +70,37 @@ def _draw_bound(tables: Tables) -> Figure:
     return figure
 
 
-def _draw_fits(ax: Axes, fits: pd.DataFrame, context: pd.Series) -> None:
+def _draw_smallest(ax: Axes, bound: pd.DataFrame) -> None:
+    smallest = bound["smallest_admissible_base"]
+    look, label = CURVES["smallest"]
+    shapes.draw_line(
+        ax, bound["context_tokens"], smallest, look, label, markersize=4, linewidth=1
+    )
+
+
+def _draw_printed(
+    ax: Axes, rows: pd.DataFrame, curve: str, fill: Literal["full", "none"]
+) -> None:
+    if len(rows):
+        look, label = CURVES[curve]
+        shapes.draw_line(
+            ax,
+            rows["context_tokens"],
+            rows["paper_base"],
+            look,
+            label,
+            fillstyle=fill,
+            markersize=8,
+        )
+
+
+def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     """Draw the power laws that were fitted to the exact bases, and that of the paper."""
+    context = bound["context_tokens"]
     grid = np.geomspace(context.min(), context.max(), 50)
+    figure, ax = shapes.make_axes()
+    _draw_smallest(ax, bound)
+    growth = {}
     for values in ("exact values", "printed fit"):
         look, name = CURVES[values]
         first = fits[fits["values"] == values].head(1)
@@ -89,6 +109,18 @@ def _draw_fits(ax: Axes, fits: pd.DataFrame, context: pd.Series) -> None:
             shapes.draw_line(
                 ax, grid, fit.coefficient * grid**fit.exponent, look, label
             )
+            growth[values] = f"L^{fit.exponent:.2f}"
+    shapes.draw_line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
+
+    title = "The smallest base by context, and power laws"
+    if len(growth) > 1:
+        exact, printed = growth.values()
+        title = f"The smallest base grows as {exact}; the paper says {printed}"
+    shapes.set_token_axis(ax)
+    ax.set(yscale="log", xlabel="context length L, tokens", ylabel="base", title=title)
+    shapes.set_base_axis(ax.yaxis, ax.get_ylim())
+    shapes.put_legend_outside(ax)
+    return figure
 
 
 def _draw_theories(tables: Tables) -> Figure:
@@ -123,8 +155,8 @@ def _draw_theories(tables: Tables) -> Figure:
     head = f"heads of {bound['head_dim'].iloc[-1]}"
     shapes.set_headline(
         figure,
-        f"Bases for {tokens} tokens, {head}: theories differ {spread:,.0f}-fold\n"
-        "(dashed: from here on the sum of cosines stays ≥ 0)",
+        f"Theories of the base for {tokens} tokens differ {_write_times(spread)}-fold\n"
+        f"({head}; dashed: from here on the sum of cosines stays ≥ 0)",
     )
     # Room on the right for the numbers beside the points.
     ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
@@ -132,6 +164,10 @@ def _draw_theories(tables: Tables) -> Figure:
     ax.grid(axis="y", visible=False)
     shapes.put_legend_below(figure, [ax], len(KINDS))
     return figure
+
+
+def _write_times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.0e}".replace("e+", "e")
 
 
 def _select_theories(table: pd.DataFrame, context: int) -> pd.DataFrame:

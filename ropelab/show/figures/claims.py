@@ -230,7 +230,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     full = _percent(shares["one", "cos and sin", "float32"])
     half = _percent(shares["one", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"One slow frequency: {full} of neighbours lost in float32, {half} in bfloat16"
+        f"One slow frequency: bfloat16 loses {half} of neighbours, float32 {full}"
     )
     ax.legend(loc="upper right")
     return figure
@@ -329,9 +329,7 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     right.set(xlabel="position, tokens", ylabel="value", ylim=(-1.1, 1.1))
     shapes.put_legend_outside(right)
 
-    title = (
-        "The sinusoidal code: fast waves in the first features, slow ones in the last"
-    )
+    title = "The sinusoidal code: fast waves in the first features, slow ones last"
     shapes.set_headline(figure, title)
     return figure
 
@@ -397,10 +395,7 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
     axes[0, 0].set(ylabel="sum of the features, per pair")
     title = "The sum of the waves, and the sum one period of the slowest wave later"
     if repeats["harmonic"] and not repeats["exponential"]:
-        title = (
-            "One slowest period later even spacing is back, the Transformer's code is"
-            " not"
-        )
+        title = "A period later even spacing repeats, the Transformer's code does not"
     shapes.set_headline(figure, title)
     return figure
 
@@ -422,9 +417,6 @@ def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
 
     title = "Similarity of the codes of two positions"
     if highest_far_off["harmonic"] > 0.9 > highest_far_off["exponential"]:
-        title = (
-            "The Transformer's code falls with the distance; an evenly spaced one comes"
-            " back"
-        )
+        title = "Similarity falls with the distance; with even spacing it comes back"
     ax.set_title(title)
     return figure

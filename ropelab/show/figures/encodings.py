@@ -11,11 +11,26 @@ from matplotlib.ticker import MaxNLocator
 from ropelab.runs.leading import UNIFORM
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, FIGURES, GREY, Look, find_look, pick_look
+from ropelab.show.looks import (
+    BLACK,
+    BLUE,
+    FIGURES,
+    GREY,
+    SKY,
+    Look,
+    find_look,
+    pick_look,
+)
 
 TEXT = "text loss"
 COPY = "copy accuracy"
 NLL = "nll_nats_per_byte"
+# The table that compares designs with methods that need no training.
+AGAINST_METHODS = "against_methods"
+# Rows of the heat map that are read at a glance.
+MOST_ROWS = 8
+# The looks of lengths, the trained one first and the longest last.
+LENGTHS = (Look(GREY, "o"), Look(SKY, "s"), Look(BLUE, "D"))
 AXES = FIGURES["encodings"]["axes"]
 FAMILIES = FIGURES["encodings"]["families"]
 # The words for an encoding that comparisons show to be better, by what is compared.
@@ -29,8 +44,25 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if "text_nll" in tables:
         figures["loss_by_position"] = _draw_loss_by_position(tables, cost)
     if "copy_accuracy" in tables:
-        figures["copy_heatmap"] = _draw_copy_heatmap(tables, cost)
+        figures |= _draw_copies(tables, cost)
+    if AGAINST_METHODS in tables:
+        for metric, name in ((COPY, "designs_and_methods"), (TEXT, "designs_and_text")):
+            if (tables[AGAINST_METHODS]["metric"] == metric).any():
+                figures[name] = draw_against_methods(tables, cost, metric)
     return figures
+
+
+def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the best encodings by distance, and all of them if they are more.
+
+    RoPE under methods is left out of the first: it is drawn beside the designs.
+    """
+    is_method = cost["encoding"].str.contains(" + ", regex=False)
+    trained = cost[~is_method]
+    few = _draw_copy_heatmap(tables, trained, MOST_ROWS)
+    if len(cost) <= MOST_ROWS:
+        return {"copy_heatmap": few}
+    return {"copy_heatmap": few, "copy_heatmap_all": _draw_copy_heatmap(tables, cost)}
 
 
 def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
@@ -244,18 +276,23 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
     return f"{len(better)} of {len(rows)} encodings have {than_baseline}"
 
 
-def _draw_copy_heatmap(tables: Tables, cost: pd.DataFrame) -> Figure:
+def _draw_copy_heatmap(
+    tables: Tables, cost: pd.DataFrame, most: int | None = None
+) -> Figure:
+    """Draw a row per encoding, `most` of them, in percent by context and distance."""
     table = tables["copy_accuracy"]
     trained = int(table["train_len_tokens"].iloc[0])
     longest = table["context_tokens"].max()
     shown = table[table["context_tokens"].isin([trained, longest])]
     shares = _average_copies(shown, cost)
+    if most:
+        shares = _select_rows(shares, tables["comparisons"], cost, most)
     contexts = shares.columns.get_level_values("context_tokens")
     shares.columns = shares.columns.get_level_values("distance_tokens").astype(str)
 
-    figure, ax = shapes.make_axes((8, max(2.8, 1.6 + 0.3 * len(shares))))
-    texts = shapes.format_shares(shares, missing="–")
-    shapes.draw_heat_map(ax, shares, texts, size=8)
+    figure, ax = shapes.make_axes((8, max(2.8, 1.6 + 0.34 * len(shares))))
+    texts = shapes.format_shares(100 * shares, ".0f", missing="–")
+    shapes.draw_heat_map(ax, shares, texts, size=9)
     # A line parts the two contexts, which are named above it.
     edge = int((contexts <= trained).sum()) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
@@ -265,13 +302,126 @@ def _draw_copy_heatmap(tables: Tables, cost: pd.DataFrame) -> Figure:
     right = (edge + 0.1, 1)
     shapes.write_note(ax, f"in {longest} tokens", right, (0, 4), ha="left", **above)
 
-    # The farthest place at which an encoding is defined; one with a table ends with it.
-    last = shares.dropna(axis=1, how="all").iloc[:, -1].dropna()
-    better = _name_better(tables["comparisons"], COPY, cost)
-    title = f"From {last.name} tokens back up to {last.max():.2f} is copied; {better}"
-    ax.set_title(title, pad=22)
-    ax.set_xlabel("distance of the copied segment (tokens); –: not defined there")
+    ax.set_title(_write_title_of_copies(tables["comparisons"], cost, longest), pad=22)
+    ax.set_xlabel("tokens back; numbers: % of the tokens copied; –: not defined there")
     return figure
+
+
+def _select_rows(
+    shares: pd.DataFrame, comparisons: pd.DataFrame, cost: pd.DataFrame, most: int
+) -> pd.DataFrame:
+    """Return the first rows, in their order; the baseline is always among them."""
+    labels = cost.set_index("encoding")["label"]
+    baselines = comparisons["encoding_b"].unique()[:1]
+    chosen = list(shares.index[:most])
+    baseline = labels.get(baselines[0]) if len(baselines) else None
+    if baseline in shares.index and baseline not in chosen:
+        chosen[-1] = baseline
+    return shares.loc[chosen]
+
+
+def _write_title_of_copies(
+    comparisons: pd.DataFrame, cost: pd.DataFrame, longest: int
+) -> str:
+    """Say how many encodings are shown to copy more than the baseline."""
+    rows = comparisons[comparisons["metric"] == COPY]
+    where = f"in {longest} tokens"
+    if rows.empty:
+        return f"Which encodings copy {where}?"
+    rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
+    labels = cost.set_index("encoding")["label"]
+    than_baseline = f"more than {labels[rows['encoding_b'].iloc[0]]} {where}"
+    better = rows[rows["verdict"] == rows["encoding_a"]]
+    if better.empty:
+        return f"No encoding is shown to copy {than_baseline}"
+    if len(better) == 1:
+        return f"One of {len(rows)} encodings copies {than_baseline}"
+    return f"{len(better)} of {len(rows)} encodings copy {than_baseline}"
+
+
+def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Figure:
+    """Draw designs above changes of RoPE when tested, the best of each first, by length.
+
+    The title compares the best of both at the longest text, as `against_methods` does.
+    """
+    compared = tables[AGAINST_METHODS]
+    quality = tables["quality"].query("metric == @metric")
+    lengths = sorted(quality["times_trained_len"].unique())
+    measured = quality[quality["times_trained_len"] == lengths[-1]]
+    means = measured.set_index("encoding")["value"]
+    is_loss = metric == TEXT
+
+    rows: list[str] = []
+    counts = []
+    for column in ("encoding_a", "encoding_b"):
+        names = compared[column].unique()
+        ordered = means.reindex(names).sort_values(ascending=is_loss)
+        rows += [str(name) for name in ordered.index]
+        counts.append(len(names))
+
+    figure, ax = shapes.make_axes((8.5, 1.8 + 0.36 * len(rows)))
+    for number, times in enumerate(lengths):
+        at = quality[quality["times_trained_len"] == times].set_index("encoding")
+        at = at.reindex(rows)
+        # Counted from the longest: its look is the last one, whatever comes before.
+        look = LENGTHS[max(0, len(LENGTHS) - len(lengths) + number)]
+        places = np.arange(len(rows)) + 0.2 * (number - (len(lengths) - 1) / 2)
+        interval = (at["ci_low"], at["ci_high"])
+        label = f"at {times}x the trained length"
+        is_last = times == lengths[-1]
+        shapes.draw_dots(
+            ax, at["value"], places, look, label, interval, hollow=not is_last
+        )
+
+    edge = counts[0] - 0.5
+    ax.axhline(edge, color=BLACK, linewidth=1)
+    beside = {
+        "xycoords": ("axes fraction", "data"),
+        "ha": "left",
+        "color": shapes.FAINT,
+    }
+    for words, offset in (("designs", 4), ("methods", -11)):
+        shapes.write_note(ax, words, (1.01, edge), (0, offset), **beside)
+    labels = cost.set_index("encoding")["label"]
+    shapes.name_rows(ax, [str(labels.get(name, name)) for name in rows])
+    unit = "text loss (nats per byte)" if is_loss else "tokens copied correctly (share)"
+    ax.set_xlabel(unit)
+    if not is_loss:
+        ax.set_xlim(-0.03, 1.03)
+    best = (rows[0], rows[counts[0]])
+    title = _write_title_against(compared, means, metric, lengths[-1], best)
+    # Names of designs are long: a title above the panel alone would break into lines.
+    shapes.set_headline(figure, title)
+    shapes.put_legend_below(figure, [ax], len(lengths))
+    return figure
+
+
+def _write_title_against(
+    compared: pd.DataFrame,
+    means: pd.Series,
+    metric: str,
+    times: int,
+    best: tuple[str, str],
+) -> str:
+    """Compare the best design with the best method at a multiple of the trained
+    length.
+    """
+    design, method = best
+    where = f"At {times}x the trained length"
+    row = compared[
+        (compared["metric"] == metric)
+        & (compared["times_trained_len"] == times)
+        & (compared["encoding_a"] == design)
+        & (compared["encoding_b"] == method)
+    ]
+    verdict = row["verdict"].iloc[0] if len(row) else None
+    if verdict not in best:
+        return f"{where} the best design and method are not shown to differ"
+    if metric == TEXT:
+        shown = f"have a loss of {means[design]:.2f}, methods {means[method]:.2f}"
+    else:
+        shown = f"copy up to {means[design]:.0%}, methods {means[method]:.0%}"
+    return f"{where} designs {shown}"
 
 
 def _average_copies(table: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:

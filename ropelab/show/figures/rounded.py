@@ -2,6 +2,10 @@
 scores.
 """
 
+import math
+from collections.abc import Hashable
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,7 +13,7 @@ from matplotlib.figure import Figure
 from ropelab.runs.labels import method_label
 from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures import shapes
-from ropelab.show.looks import FIGURES, read_looks
+from ropelab.show.looks import FIGURES, Look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
 # Errors of scores below this are drawn at it.
@@ -17,6 +21,8 @@ LEAST = 1e-4
 # Costs up to this are drawn on a linear scale, larger ones on a logarithmic one.
 LINEAR = 1e-3
 COSTS = "costs"
+# The shade of the errors that no rounding has.
+GAP = "#eeeeee"
 
 
 def draw(casts: pd.DataFrame) -> dict[str, Figure]:
@@ -38,51 +44,47 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _draw_cost(rows: pd.DataFrame, unit: str) -> Figure:
-    figure, ax = shapes.make_axes((8.5, 5))
+    """Draw the cost of every rounding with its number, and a list of the numbers."""
+    figure, ax = shapes.make_axes((10, 5))
     rows = rows[rows["score_error"].notna()]
-    shown = rows.assign(x=rows["score_error"].clip(lower=LEAST))
-    for kind, group in shapes.split_by(shown, "rounds"):
-        _draw_kind(ax, kind, group)
+    shown = rows.assign(x=rows["score_error"].clip(lower=LEAST)).sort_values("x")
+    names = _name_points(shown)
+    for kind in shown["rounds"].unique():
+        look, label = LOOKS[kind]
+        shapes.draw_dots(ax, [], [], look, f"{label}:")
+        of_kind = shown[shown["rounds"] == kind]
+        for point in shapes.iterate_rows(of_kind):
+            _draw_point(ax, point, look, names.get(point.Index, ""))
 
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=LINEAR)
     low = min(3 * rows["ci_low"].min(), -LINEAR)
     high = max(3 * rows["ci_high"].max(), LINEAR)
-    ax.set(xlim=(LEAST / 2, 2), ylim=(low, high))
+    ax.set(xlim=(LEAST / 2, 1), ylim=(low, high))
     shapes.mark_value(ax, 0, "")
     ax.set(
         xlabel=f"predicted error of a score (deviation 1; below {LEAST:g}: drawn there)"
     )
-    ax.set(ylabel=f"cost, {unit}")
+    ax.set(ylabel=f"cost, {unit}\n(hollow: none is shown)")
 
     _set_title(ax, shown, unit.partition(",")[0])
-    shapes.put_legend_below(figure, [ax], 2)
-    shapes.label_points(ax, _name_points(shown))
+    shapes.put_legend_outside(ax)
+    points = []
+    for row in shapes.iterate_rows(shown):
+        number, _, _ = names.get(row.Index, "").partition(" ")
+        if number:
+            points.append((row.x, row.cost, number))
+    shapes.label_points(ax, points)
     return figure
 
 
-def _draw_kind(ax: Axes, kind: str, group: pd.DataFrame) -> None:
-    """Draw what is rounded in one way: filled where it costs, else hollow."""
-    look, label = LOOKS[kind]
-    ax.vlines(
-        group["x"], group["ci_low"], group["ci_high"], color=look.color, alpha=0.35
+def _draw_point(ax: Axes, point: Any, look: Look, label: str) -> None:
+    """Draw a rounding with its interval: filled where it costs, else hollow."""
+    ax.vlines(point.x, point.ci_low, point.ci_high, color=look.color, alpha=0.35)
+    is_hollow = point.verdict != COSTS
+    shapes.draw_dots(
+        ax, [point.x], [point.cost], look, label, hollow=is_hollow, linestyle="none"
     )
-    costs = group["verdict"] == COSTS
-    for chosen, hollow in ((costs, False), (~costs, True)):
-        if not chosen.any():
-            continue
-        points = group[chosen]
-        shapes.draw_dots(
-            ax,
-            points["x"],
-            points["cost"],
-            look,
-            label,
-            hollow=hollow,
-            linestyle="none",
-        )
-        # The legend names the kind once.
-        label = ""
 
 
 def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
@@ -106,24 +108,36 @@ def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
         ax.set_title(f"At {context} tokens {count} roundings cost up to {most}")
         return
 
+    largest_free = free["x"].max()
     ax.set_title(
-        f"At {context} tokens a model notices score errors from {first:.2g} on"
+        f"Score errors up to {largest_free:.2g} cost nothing shown, from {first:.2g} on"
+        " they do"
     )
-    shapes.mark_value(ax, first, "costs from here", which="x")
+    ax.axvspan(largest_free, first, color=GAP, linewidth=0, zorder=0)
+    middle = math.sqrt(largest_free * first)
+    words = {"xycoords": shapes.ABOVE, "va": "top", "ha": "center"}
+    shapes.write_note(
+        ax,
+        "nothing tried\nin between",
+        (middle, 1),
+        (0, -4),
+        color=shapes.FAINT,
+        **words,
+    )
 
 
-def _name_points(shown: pd.DataFrame) -> list[tuple[float, float, str]]:
-    """Return the points with their names.
+def _name_points(shown: pd.DataFrame) -> dict[Hashable, str]:
+    """Return the numbers and names of the roundings by the index of their rows.
 
     Casts that begin at a later position (`position=bfloat16 from 1024`) are many, and
     stay without.
     """
     methods = shown.groupby(["method", "factor"]).ngroups
-    points = []
+    names: dict[Hashable, str] = {}
     for row in shapes.iterate_rows(shown):
         name = row.rounding
         if methods > 1:
             name = f"{method_label(row.method, row.factor)}, {row.rounding}"
         if " from " not in name:
-            points.append((row.x, row.cost, name))
-    return points
+            names[row.Index] = f"{len(names) + 1} {name}"
+    return names

@@ -50,6 +50,14 @@ def _list_places() -> list[tuple[tuple[int, int], str]]:
 
 
 PLACES = _list_places()
+# Places of a name of one or two letters, which needs no more room than a point.
+SHORTEST = 2
+TIGHT = [
+    ((0, 6), "center"),
+    ((0, -12), "center"),
+    ((6, -3), "left"),
+    ((-6, -3), "right"),
+]
 
 
 def make_figure(size: tuple[float, float] | None = None) -> Figure:
@@ -455,7 +463,10 @@ def place_names(ax: Axes) -> None:
 
 def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
     """Move a name to the first place that is free, or to the last of all."""
-    for offset, side in PLACES:
+    places = PLACES
+    if len(name.get_text()) <= SHORTEST:
+        places = [*TIGHT, *PLACES]
+    for offset, side in places:
         name.set(position=offset, ha=side)
         extent = Text.get_window_extent(name)  # without its line
         if not any(extent.overlaps(other) for other in taken):

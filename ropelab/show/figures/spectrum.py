@@ -1,13 +1,16 @@
 """One frequency or many: arithmetic beside trained models, and the use of each band."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, FIGURES, GREY, Look, read_looks
+from ropelab.show.looks import BLACK, FIGURES, GREY, ORANGE, SKY, Look, read_looks
 
 COPY = "copy accuracy"
 KEPT = "none"
@@ -15,42 +18,127 @@ VECTORS = read_looks(FIGURES["spectrum"]["vectors"])
 BANDS = read_looks(FIGURES["spectrum"]["bands"])
 # Where a change of nothing is drawn on a logarithmic axis, in nats.
 SMALLEST = 1e-12
-# Rows from the place of a scheme to each of its two dots.
-BESIDE = 0.13
+# Rows between the dots of a scheme.
+BESIDE = 0.22
+# The looks of the distances, the nearest first, and whether they are hollow.
+DISTANCES = (
+    (Look(SKY, "v"), False),
+    (Look(BLACK, "o"), False),
+    (Look(ORANGE, "D"), True),
+)
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw what is representable beside what is learned, then the bands if any was
-    removed.
-    """
+    """Draw what is learned, what is representable, and the bands if any was removed."""
     learned = tables["learned"][tables["learned"]["metric"] == COPY]
     figures = {}
     if len(learned):
         figures["one_or_many"] = _draw_one_or_many(tables, learned)
+        figures["representable"] = _draw_steps(tables)
         if (learned["removed"] != KEPT).any():
             figures["bands"] = _draw_bands(learned)
     return figures
 
 
-def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
-    schemes = _order_schemes(tables["schemes"])
-    names = list(schemes["scheme"])
+def _select_inside(learned: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Select the copies of whole schemes in the trained length, and return that."""
     trained = int(learned["train_len_tokens"].iloc[0])
     is_inside = learned["context_tokens"] == trained
-    inside = learned[is_inside & (learned["removed"] == KEPT)]
+    return learned[is_inside & (learned["removed"] == KEPT)], trained
 
-    size = (10, 2.2 + 0.32 * len(schemes))
-    figure, axes = shapes.make_panels(1, 2, size, sharey=True, width_ratios=(1.25, 1))
-    left, right = axes[0]
-    _draw_representable(left, tables["representable"], names)
-    _draw_learnable(right, inside, names, trained)
-    left.set_ylabel("frequencies of a head")
-    shapes.name_rows(left, [name_scheme(row) for _, row in schemes.iterrows()])
-    bottom, top = left.get_ylim()
-    left.set_ylim(bottom, top - 0.7)  # room for the note on softmax
-    title = _write_title(tables["representable"], inside, schemes)
-    shapes.set_headline(figure, title)
+
+def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
+    """Draw how much each scheme copies from three distances, one frequency first.
+
+    Schemes whose pairs all rotate stand apart if the others have pairs at rest.
+    """
+    inside, trained = _select_inside(learned)
+    half = _find_half(inside, trained)
+    schemes = _order_schemes(tables["schemes"]).assign(
+        rotates=lambda table: table["rotating_pairs"] == table["pairs"]
+    )
+    schemes = schemes.sort_values("rotates", kind="stable")
+    names = list(schemes["scheme"])
+
+    figure, ax = shapes.make_axes((8.5, 2.0 + 0.4 * len(schemes)))
+    far = int(inside["distance_tokens"].max())
+    distances = sorted({trained // 8, half, far})
+    for number, distance in enumerate(distances):
+        shift = BESIDE * (number - (len(distances) - 1) / 2)
+        look, is_hollow = DISTANCES[number]
+        _draw_copies(ax, inside, names, distance, shift, look, is_hollow)
+
+    labels = [name_scheme(row) for _, row in schemes.iterrows()]
+    shapes.name_rows(ax, [label.partition(", in ")[0] for label in labels])
+    _name_groups(ax, schemes)
+    seeds = int(inside["seeds"].max())
+    plural = "s" if seeds > 1 else ""
+    how = f"trained at {trained} tokens, {seeds} seed{plural}"
+    ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head")
+    ax.set_xlabel(f"tokens copied correctly (share)\n{how}")
+    ax.set_title(_write_title(inside, schemes, half))
+    shapes.put_legend_below(figure, [ax], len(distances))
     return figure
+
+
+def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
+    """Part the schemes with pairs at rest from those whose pairs all rotate."""
+    resting = schemes[~schemes["rotates"]]
+    if resting.empty:
+        return
+    counts = [str(count) for count in sorted(resting["rotating_pairs"].unique())]
+    text = f"{join_names(counts, 'or')} of {resting['pairs'].iloc[0]} pairs rotate"
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top"}
+    shapes.write_note(ax, text, (0.99, -0.5), (0, -3), ha="right", **place)
+    if len(resting) < len(schemes):
+        edge = len(resting) - 0.5
+        ax.axhline(edge, color=GREY, linewidth=1)
+        shapes.write_note(ax, "all pairs rotate", (0.01, edge), (0, -3), **place)
+
+
+def _find_half(inside: pd.DataFrame, trained: int) -> int:
+    """Return the distance nearest to half of the trained length."""
+    distances = inside["distance_tokens"].unique().tolist()
+    return int(min(distances, key=lambda distance: abs(distance - trained / 2)))
+
+
+def _select_distance(inside: pd.DataFrame, distance: int) -> pd.DataFrame:
+    return inside[inside["distance_tokens"] == distance].set_index("scheme")
+
+
+def _draw_steps(tables: Tables) -> Figure:
+    """Draw the change of a score from one token to the next beside the roundings."""
+    schemes = _order_schemes(tables["schemes"])
+    margins = tables["representable"]
+    figure, ax = shapes.make_axes((8.5, 2.4 + 0.3 * len(schemes)))
+    _draw_representable(ax, margins, list(schemes["scheme"]))
+    ax.set_ylabel("frequencies of a head")
+    shapes.name_rows(ax, [name_scheme(row) for _, row in schemes.iterrows()])
+    shapes.put_legend_below(figure, [ax], len(VECTORS))
+    # Room above the panel for the words of the vertical lines.
+    ax.set_title(_write_title_of_steps(margins, schemes), pad=32)
+    return figure
+
+
+def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
+    """Say which formats hold the slowest single frequency."""
+    single = schemes[schemes["frequencies"] == 1]
+    if single.empty:
+        return "How far does one token move a score?"
+    slowest = single.sort_values("longest_period_tokens").iloc[-1]
+    is_random = margins["vectors"] == "random"
+    rows = margins[is_random & (margins["scheme"] == slowest["scheme"])]
+    ratios = rows.set_index("format")["step_to_rounding"].drop(
+        "float64", errors="ignore"
+    )
+    held = [str(name) for name in ratios.index[ratios > 1]]
+    lost = [str(name) for name in ratios.index[ratios <= 1]]
+    if not held or not lost:
+        return "How far does one token move a score?"
+    period = f"{slowest['longest_period_tokens']:,.4g}".replace("e+0", "e")
+    holds = f"{join_names(held)} {'holds' if len(held) == 1 else 'hold'} it"
+    lose = f"{join_names(lost)} {'does' if len(lost) == 1 else 'do'} not"
+    return f"A period of {period} tokens: {holds}, {lose}"
 
 
 def _order_schemes(schemes: pd.DataFrame) -> pd.DataFrame:
@@ -95,22 +183,22 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
         steps = steps.where(steps > 0, SMALLEST)
         shapes.draw_dots(ax, steps, places, look, label)
 
-    small = {
+    above: dict[str, Any] = {
         "xycoords": shapes.ABOVE,
-        "fontsize": 7,
         "color": shapes.FAINT,
-        "ha": "right",
+        "va": "bottom",
     }
     random = margins[margins["vectors"] == "random"]
     roundings = random.groupby("format", sort=False)["rounding"].median()
     for fmt, rounding in roundings.items():
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
-        text = f"rounding in {fmt}"
-        style = {"rotation": 90, "va": "bottom", **small}
-        shapes.write_note(ax, text, (rounding, 0), (-2, 3), **style)
+        # Two formats of 16 bits lie close together: the finer one is named to the left.
+        side = "right" if fmt == "float16" else "left"
+        text = f"rounding\nin {fmt}"
+        shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **above)
     ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
-    text = "softmax gives\ne times\nthe weight"
-    shapes.write_note(ax, text, (1, 1), (-3, -3), va="top", **small)
+    text = "softmax: e times\nthe weight"
+    shapes.write_note(ax, text, (1, 1), (0, 2), ha="left", **above)
 
     ax.set(xscale="log", xlabel="change of a score, one token on (nats)")
     ax.set_xlim(SMALLEST / 3, 20)
@@ -118,24 +206,6 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
     ticks = [10.0**exponent for exponent in exponents]
     labels = [f"$10^{{{exponent}}}$" for exponent in exponents]
     ax.set_xticks([SMALLEST, *ticks], ["0", *labels])
-    ax.set_title("Arithmetic: representable steps", pad=44, fontsize=10)
-    shapes.put_legend_above(ax)
-
-
-def _draw_learnable(
-    ax: Axes, inside: pd.DataFrame, schemes: list[str], trained: int
-) -> None:
-    near = trained // 8
-    far = trained // 2
-    _draw_copies(ax, inside, schemes, near, -BESIDE, Look(BLACK, "o"))
-    _draw_copies(ax, inside, schemes, far, BESIDE, Look(BLACK, "D"), hollow=True)
-
-    seeds = int(inside["seeds"].max())
-    plural = "s" if seeds > 1 else ""
-    how = f"trained at {trained} tokens, {seeds} seed{plural}"
-    ax.set(xlim=(-0.03, 1.03), xlabel=f"tokens copied correctly (share)\n{how}")
-    ax.set_title("Trained models: learned copying", pad=44, fontsize=10)
-    shapes.put_legend_above(ax)
 
 
 def _draw_copies(
@@ -163,31 +233,28 @@ def _draw_copies(
     )
 
 
-def _write_title(
-    margins: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame
-) -> str:
-    """Say how much is copied with the slowest single frequency that float32 holds, else
-    ask.
+def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> str:
+    """Compare the most frequencies with one, in as many pairs, if those copy more than
+    twice as much and the intervals are apart.
     """
-    single = schemes[schemes["frequencies"] == 1]
-    if single.empty:
-        return "The use of many frequencies"
-    slowest = single.sort_values("longest_period_tokens").iloc[-1]
-    name = slowest["scheme"]
-    steps = margins.set_index(["scheme", "format", "vectors"])["step_to_rounding"]
-    is_held = steps[name, "float32", "random"] > 1
-
-    half = inside["train_len_tokens"].iloc[0] / 2
-    distances = inside["distance_tokens"].unique()
-    place = min(distances, key=lambda distance: abs(distance - half))
-    copies = inside[inside["distance_tokens"] == place].set_index("scheme")["value"]
-    copies = copies.reindex(schemes["scheme"])
-    if is_held and copies[name] < copies.max() / 2:
-        period = f"{slowest['longest_period_tokens']:,.0f} tokens"
-        copied = f"{copies[name]:.2f} from {place:.0f} back with it"
-        best = f"{copies.max():.2f} with {copies.idxmax()}"
-        return f"float32 holds a period of {period}; models copy {copied}, {best}"
-    return "One frequency or many: representable and learned"
+    rows = _select_distance(inside, distance)
+    rows = rows.reindex(schemes["scheme"]).assign(
+        frequencies=schemes["frequencies"].to_numpy(),
+        rotating=schemes["rotating_pairs"].to_numpy(),
+    )
+    rows = rows.dropna(subset="value")
+    single = rows[rows["frequencies"] == 1]
+    if len(single):
+        as_many_pairs = rows[rows["rotating"] == single["rotating"].iloc[0]]
+        most = as_many_pairs["frequencies"].max()
+        several = as_many_pairs[as_many_pairs["frequencies"] == most]
+        best = several.sort_values("value").iloc[-1]
+        best_single = single.sort_values("value").iloc[-1]
+        is_apart = best["ci_low"] > best_single["ci_high"]
+        if is_apart and best_single["value"] < best["value"] / 2:
+            shares = f"{best['value']:.0%}, one at most {best_single['value']:.0%}"
+            return f"From {distance} tokens back {most:.0f} frequencies copy {shares}"
+    return f"Copying from {distance} tokens back by the number of frequencies"
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:

@@ -4,7 +4,7 @@ column.
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
@@ -22,6 +23,8 @@ COLUMN = 3.3
 PAGE = 6.9
 # The least height of a printed figure, in inches.
 LOWEST = 2.1
+# The size in inches of a panel that is shown alone.
+PANEL = (8.0, 4.5)
 # The height of a line of text that a printed figure has more than the screen, in inches.
 LINE_HEIGHT = 0.16
 # The largest letters of a printed figure, and the largest among its data, in points.
@@ -64,6 +67,45 @@ def take_title(figure: Figure) -> str:
         title = panels[0].get_title(loc="left")
         panels[0].set_title("", loc="left")
     return " ".join(title.split())
+
+
+def list_small_panels(figure: Figure) -> list[Axes]:
+    """Return the panels of a figure that has three or more of them, some side by side;
+    else none.
+    """
+    panels = _list_panels(figure)
+    places = [panel.get_subplotspec() for panel in panels]
+    is_row = any(place and place.get_gridspec().ncols > 1 for place in places)
+    return panels if len(panels) > 2 and is_row else []
+
+
+def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
+    """Show one of the panels of a figure, as large as a figure of one panel.
+
+    It gets the labels and the legend that it shares with the others.
+    """
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    for other in panels:
+        other.set_visible(other is panel)
+    first = panels[0]
+    shares_rows = panel.get_shared_y_axes().joined(panel, first)
+    if shares_rows and not panel.get_ylabel():
+        panel.set_ylabel(first.get_ylabel())
+    panel.tick_params(labelleft=True, labelbottom=True)
+
+    with_legend = [other for other in panels if other.get_legend() is not None]
+    if with_legend and panel.get_legend() is None and not figure.legends:
+        handles, labels = with_legend[0].get_legend_handles_labels()
+        if set(labels) & set(panel.get_legend_handles_labels()[1]):
+            panel.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+
+    rows = panel.get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
+    height = max(PANEL[1], figure.get_figheight() / rows)
+    figure.set_size_inches(PANEL[0], height)
+    panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
+    # It is taken away when a picture is encoded.
+    figure.set_layout_engine("constrained")
 
 
 def fit_paper(figure: Figure) -> None:

@@ -187,6 +187,8 @@ RECORDS = [Published(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
+ORDER: Sequence[str] = ROWS["order"]
+QUOTED: Sequence[str] = ROWS["quoted"]
 PROVENANCE: Mapping[str, str] = ROWS["provenance"]
 WORDS: Mapping[str, str] = ROWS["words"]
 # Tables of ranges, of vectors and of single cases, which no point stands for.
@@ -226,6 +228,13 @@ def find_headline(run: Shown) -> Number | None:
             if number:
                 return number
     return None
+
+
+def is_quoted(run: Shown) -> bool:
+    """Return True for a run that README or the findings quote for its question."""
+    folder = run.folder.name
+    config, _, _ = folder.rpartition("-")
+    return folder in QUOTED or config in QUOTED
 
 
 def find_caption(figure: str) -> str:

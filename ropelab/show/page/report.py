@@ -4,7 +4,7 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
@@ -13,12 +13,15 @@ from ropelab.runs.cell import Progress, silent
 from ropelab.runs.errors import say
 from ropelab.runs.stats import CONFIDENCE, student_quantile
 from ropelab.show.drawn import draw_figures, encode_figures, find_draw
-from ropelab.show.figures.style import take_title
+from ropelab.show.figures.style import list_small_panels, show_alone, take_title
 from ropelab.show.looks import looks_for_script
 from ropelab.show.page import joins, shown
 from ropelab.show.page.document import write_page
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import describe_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCRIPTS = (
     "common.js",
@@ -46,6 +49,8 @@ class Picture(NamedTuple):
     name: str
     title: str
     content: str
+    # The name of the figure that it is, or that it is a panel of.
+    figure: str
 
 
 def write_report(
@@ -58,7 +63,8 @@ def write_report(
     """Write the page of these runs, whole or not at all; without `draw` only stored
     figures.
     """
-    ordered = sorted(runs, key=_rank)
+    numbers = {run.key: joins.find_headline(run) for run in runs}
+    ordered = sorted(runs, key=lambda run: _rank(run, numbers[run.key] is not None))
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
@@ -75,7 +81,7 @@ def write_report(
         disagreements=joins.find_disagreements(ordered),
         ledger=joins.find_ledger(ordered),
         pictures=pictures,
-        numbers={run.key: joins.find_headline(run) for run in ordered},
+        numbers=numbers,
         joins=joins,
         shown=shown,
         newest=shown.write_day(newest),
@@ -87,10 +93,25 @@ def write_report(
     )
 
 
-def _rank(run: Shown) -> tuple[str, int, int, str]:
-    # By the distance from the defaults: the plain run of an experiment comes first.
+def _rank(run: Shown, has_number: bool) -> tuple[Any, ...]:
+    """Return the rank of a run: of its experiment, then of the run in its question.
+
+    A quoted run leads. Runs without a number, in which no comparison shows what leads,
+    come last. The others are in the order of their distance from the defaults.
+    """
     experiment = run.manifest["experiment"]
-    return experiment, len(run.settings), len(run.label), run.label
+    place = len(joins.ORDER)
+    if experiment in joins.ORDER:
+        place = joins.ORDER.index(experiment)
+    return (
+        place,
+        experiment,
+        not joins.is_quoted(run),
+        not has_number,
+        len(run.settings),
+        len(run.label),
+        run.label,
+    )
 
 
 def _describe_run(run: Shown) -> dict[str, Any]:
@@ -158,22 +179,45 @@ def _draw_pictures(run: Shown) -> list[Picture] | None:
         return None
     try:
         figures = draw_figures(find_draw(run.manifest["experiment"]), run.stored)
-        titles = [take_title(figure) for figure in figures.values()]
-        # Letters stay letters: a picture of lines is a tenth of one of pixels, and
-        # sharp.
-        drawings = encode_figures(figures, ["svg"], letters=True).values()
+        pictures = []
+        for name, figure in figures.items():
+            pictures += _draw_panels(name, figure)
     except CANNOT_DRAW as error:
         say(
             f"left out: figures of {run.folder}: cannot be drawn from its tables"
             f" ({error})"
         )
         return None
+    return pictures
+
+
+def _draw_panels(name: str, figure: "Figure") -> list[Picture]:
+    """Draw a figure as one picture, or each of its panels where they would be too small
+    beside each other.
+    """
+    title = take_title(figure)
+    panels = list_small_panels(figure)
+    if not panels:
+        return [Picture(name, title, _encode_svg(name, figure), name)]
 
     pictures = []
-    for name, title, svg in zip(figures, titles, drawings, strict=True):
-        content = svg.decode().replace(FONT, FONTS)
-        pictures.append(Picture(name, title, content))
+    for number, panel in enumerate(panels):
+        show_alone(panel, panels)
+        about = " ".join(
+            panel.get_title(loc="left").split() or panel.get_title().split()
+        )
+        about = about or panel.get_xlabel().replace("\n", " ")
+        # The first keeps the name of the figure, by which cards and links find it.
+        own = f"{name}-{number + 1}" if number else name
+        words = ": ".join(filter(None, (title, about)))
+        pictures.append(Picture(own, words, _encode_svg(own, figure), name))
     return pictures
+
+
+def _encode_svg(name: str, figure: "Figure") -> str:
+    # Letters stay letters: a picture of lines is a tenth of one of pixels, and sharp.
+    (svg,) = encode_figures({name: figure}, ["svg"], letters=True).values()
+    return svg.decode().replace(FONT, FONTS)
 
 
 def _read_pictures(run: Shown) -> list[Picture]:
@@ -187,7 +231,7 @@ def _read_pictures(run: Shown) -> list[Picture]:
         except OSError as error:
             say(f"left out: {path}: {error.strerror}")
             continue
-        pictures.append(Picture(path.stem, "", content))
+        pictures.append(Picture(path.stem, "", content, path.stem))
     return pictures
 
 
