@@ -67,5 +67,9 @@ LOST_FAR = 0.15
 # All small models lost something if scores change by at least so much.
 NOTICED = 0.025
 
+# Two casts give a token other probabilities if their logarithms are further apart, in
+# nats: a ratio of 1 %, which reinforcement learning already sees in its weights.
+DIVERGED = 0.01
+
 # A code is broken if a shift of all positions changes a score by more than this share.
 BROKEN = 0.1

@@ -54,6 +54,7 @@ class EvaluateConfig(Config):
     factor: config.Factor = None
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
+    against: config.Against = Field("", exclude_if=lambda name: not name)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     documents: OfEvaluation[Count] = Field(
         10, description="documents the text is measured on"
@@ -122,6 +123,7 @@ class EvaluateConfig(Config):
         from ropelab.models.methods.method import FixedMethod
 
         config.roundings(self)
+        config.check_against(self, self.against)
         least = config.SHORTEST
         if self.train_len < least:
             raise ValueError(

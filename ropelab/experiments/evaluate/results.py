@@ -2,9 +2,10 @@
 
 `model` has the facts about positions and the weights' format, `recommendation` the row
 to use at the tested length, for text and for each kind of retrieval; `casts`:
-`ropelab.models.tasks.rounded`; others: `ropelab.models.tasks.tables`. A task that the
-unmodified model does not do inside its trained length is not done beyond it: its status
-is `undecidable`, and no methods are compared.
+`ropelab.models.tasks.rounded`; `divergence`: `ropelab.models.tasks.divergence`; others:
+`ropelab.models.tasks.tables`. A task that the unmodified model does not do inside its
+trained length is not done beyond it: its status is `undecidable`, and no methods are
+compared.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,13 @@ from ropelab.models.tasks.cells import (
     Evaluation,
     collect,
     is_found,
+)
+from ropelab.models.tasks.divergence import (
+    divergence_tables,
+    make_divergence,
+    pair_plans,
+    said_of_divergence,
+    shorten_divergence,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
@@ -73,7 +81,45 @@ def check(config: EvaluateConfig) -> None:
 
 
 def cells(config: EvaluateConfig) -> list[Evaluation]:
-    return [cell for task in config.tasks for cell in evaluations(config, task)]
+    of_tasks = [cell for task in config.tasks for cell in evaluations(config, task)]
+    return [*of_tasks, *divergences(config)]
+
+
+def divergences(config: EvaluateConfig) -> list[Evaluation]:
+    """Return each document under each cast, beside the one they are compared with."""
+    geometry = config.facts.geometry()
+    unmodified = Unmodified()
+    pairs = list(pair_plans(config, AS_SHIPPED, 1.0, unmodified, geometry))
+    for method in config.parsed_methods():
+        if isinstance(method, Scaled):
+            mode = WithMethod(method, geometry)
+            pairs += pair_plans(config, method.label, method.factor, mode, geometry)
+
+    modes = [mode for pair in pairs for mode in (pair.mode, pair.other)]
+    checked = check_model(config, modes)
+    compared = []
+    for pair in pairs:
+        for part in make_divergence(config, pair).parts():
+            cell = Evaluation(
+                subject=config.reference(),
+                task=part,
+                mode=pair.mode,
+                labels=pair.labels,
+                checked=checked,
+            )
+            compared.append(cell)
+    return compared
+
+
+def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> Checked:
+    """Return the check that the model loads and takes these modes."""
+    return Checked(
+        subject=config.reference(),
+        modes=tuple(dict.fromkeys(modes)),
+        train_len=config.grid_len,
+        longest=config.context,
+        limit_memory=config.limit_memory,
+    )
 
 
 def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
@@ -102,13 +148,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
         rows.append((WINDOW, 1.0, SlidingWindow(unmodified, config.window)))
 
     model, task = config.reference(), beyond_training(config, name, config.depths)
-    checked = Checked(
-        subject=model,
-        modes=tuple(dict.fromkeys(mode for _, _, mode in rows)),
-        train_len=config.grid_len,
-        longest=config.context,
-        limit_memory=config.limit_memory,
-    )
+    checked = check_model(config, [mode for _, _, mode in rows])
     evaluation = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
     easy = task.inside(config.grid_len)
@@ -149,6 +189,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     )
     methods, geometry = config.parsed_methods(), config.facts.geometry()
     found |= casts_table(config, methods, geometry, found["comparisons"])
+    found |= divergence_tables(divergences(config), values)
     found["recommendation"] = recommendation(config, found)
     return {"model": model_table(config), **found}
 
@@ -244,6 +285,7 @@ def answer(tables: Tables) -> str:
         # recommended.
         alone = len(tables["casts"]) == len(tables["comparisons"])
         findings = [*said_of_casts(tables["casts"]), *(() if alone else findings)]
+    findings = [*said_of_divergence(dict(tables)), *findings]
     more = []
     costs = tables["comparisons"].query(
         "metric == 'nll_short_context' & method_a == @AS_SHIPPED"
@@ -357,3 +399,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     return (
         pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()
     )
+
+
+def further(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short table of two casts, if they were compared."""
+    return shorten_divergence(dict(tables))

@@ -84,6 +84,7 @@ class ExtrapolateConfig(config.TaskConfig):
     )
     casts: config.Casts = Field((), exclude_if=lambda names: not names)
     cache: config.KeyFormats = Field((), exclude_if=lambda names: not names)
+    against: config.Against = Field("", exclude_if=lambda name: not name)
     offsets: config.Offsets = Field((0,), exclude_if=lambda firsts: firsts == (0,))
     search: OfEvaluation[Natural] = Field(
         0, description=config.TEXTS["extrapolate"]["search"]
@@ -141,6 +142,7 @@ class ExtrapolateConfig(config.TaskConfig):
         from ropelab.models.methods.method import FixedMethod
 
         config.roundings(self, self.head_dim)
+        config.check_against(self, self.against, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and"

@@ -1,7 +1,8 @@
 """Cells, tables, answer and summary.
 
 For most tables see `ropelab.models.tasks.tables`, for `casts`
-`ropelab.models.tasks.rounded`. `searched`: the parameters that a search chose, and the
+`ropelab.models.tasks.rounded`, for `divergence` `ropelab.models.tasks.divergence`.
+`searched`: the parameters that a search chose, and the
 losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before.
 `cost`: of each row in text of the tested length, positions attended to and
 multiplications of the model per token, and the tokens of further training.
@@ -26,6 +27,13 @@ from ropelab.models.methods.search import LongRopeSearch, Searched, has_paramete
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
+from ropelab.models.tasks.divergence import (
+    divergence_tables,
+    make_divergence,
+    pair_plans,
+    said_of_divergence,
+    shorten_divergence,
+)
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training, mixture_of
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
@@ -93,6 +101,33 @@ def describe_pretrained(given: Mapping[str, Any]) -> str:
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
+    """Return every task of every row, and the comparisons of casts."""
+    return [*task_cells(config), *divergences(config)]
+
+
+def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
+    """Return each document under each cast, beside the one they are compared with."""
+    geometry = config.geometry()
+    compared = []
+    for model in trainings(config, geometry):
+        for method in config.parsed_methods():
+            if not isinstance(method, Scaled):
+                continue
+            mode = WithMethod(method, geometry)
+            pairs = pair_plans(config, method.label, method.factor, mode, geometry)
+            for pair in pairs:
+                cell = Evaluation(
+                    subject=model,
+                    task=make_divergence(config, pair),
+                    mode=pair.mode,
+                    labels=(*pair.labels, ("seed", model.seed)),
+                    dtype=config.dtype,
+                )
+                compared.append(cell)
+    return compared
+
+
+def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """Return every task of every row, for every training seed; retrieval without a
     model too.
     """
@@ -321,7 +356,7 @@ def searches(
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    evaluated = collect(cells(config), values)
+    evaluated = collect(task_cells(config), values)
     tables = common.tables_of_tasks(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
@@ -336,6 +371,7 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
 
     methods = config.parsed_methods()
     tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])
+    tables |= divergence_tables(divergences(config), values)
     tables["cost"] = _cost(config)
     return tables
 
@@ -400,7 +436,7 @@ def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of
     long text.
     """
-    findings = []
+    findings = said_of_divergence(dict(tables))
     if "casts" in tables:
         findings += said_of_casts(tables["casts"])
 
@@ -440,6 +476,11 @@ def summary(tables: Tables) -> pd.DataFrame:
             columns[f"{task} @{distance}"] = accuracy[distance]
 
     return pd.concat(columns, axis=1).rename_axis("method").reset_index()
+
+
+def further(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short table of two casts, if they were compared."""
+    return shorten_divergence(dict(tables))
 
 
 def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.spelling import split_list
+from ropelab.runs.spelling import read_format, split_list
 from ropelab.runs.stats import mean_interval
 
 BLOCK = 32
@@ -202,6 +202,12 @@ def _round_as_ggml(
     return np.asarray(code * stored_scale, dtype=np.float32)
 
 
+def is_format_of_keys(text: str) -> bool:
+    """Return True for words that `parse_keys` reads, or finds a mistake in."""
+    number, _, _ = text.partition("(")
+    return number.strip() in SHARED
+
+
 def parse_keys(text: str) -> KeyFormat:
     """Read `q4_0`, `fp8_e4m3(head)` or `int4(channel, before, hadamard)`.
 
@@ -280,7 +286,11 @@ class Rounding(NamedTuple):
 
 
 def parse_rounding(text: str) -> Rounding:
-    """Read a preset, or stages: `angle:tf32`, `position=bfloat16+table=float16`."""
+    """Read a preset, a format of all stages, or stages: `angle:tf32`,
+    `position=bfloat16+table=float16`.
+    """
+    if read_format(text) in FORMATS:
+        return Rounding(text, parse_cast(text))
     is_preset = ":" not in text and "=" not in text
     if is_preset:
         return Rounding(text, preset_named(text).plan)

@@ -140,6 +140,7 @@ def question(trained: int, tested: int) -> str:
 
 Casts = Annotated[Names, Field(description=TEXTS["about"]["casts"])]
 KeyFormats = Annotated[Names, Field(description=TEXTS["about"]["cache"])]
+Against = Annotated[str, Field(description=TEXTS["about"]["against"])]
 Offsets = Annotated[
     OfEvaluation[Naturals],
     Field(description="first positions of the text under each cast"),
@@ -176,6 +177,37 @@ def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
     every += [Rounding(fmt.label, keys=fmt) for fmt in keys]
     # A rounding that was typed twice, perhaps in different words, is returned once.
     return list(dict.fromkeys(every))
+
+
+def read_against(text: str) -> "Rounding":
+    """Return the cast, or the format of keys, that others are compared with.
+
+    InputError: an unknown name.
+    """
+    from ropelab.math.numerics.keys import (
+        Rounding,
+        is_format_of_keys,
+        parse_keys,
+        parse_rounding,
+    )
+
+    if is_format_of_keys(text):
+        fmt = parse_keys(text)
+        return Rounding(fmt.label, keys=fmt)
+    return parse_rounding(text)
+
+
+def check_against(config: Roundable, against: str, head_dim: int = 0) -> None:
+    """Raise ValueError where nothing is compared, InputError for an unknown name."""
+    if not against:
+        return
+    if not (config.casts or config.cache):
+        raise ValueError(
+            "against is what casts are compared with: give casts or cache, too"
+        )
+    keys = read_against(against).keys
+    if keys is not None and head_dim:
+        keys.check(head_dim)
 
 
 def check_depths(depths: tuple[int, ...]) -> None:

@@ -1,0 +1,161 @@
+"""Two casts on the same tokens, compared with plain softmax and KL of torch."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch.nn.functional import kl_div
+
+from ropelab.experiments.evaluate import EvaluateConfig, results
+from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.experiments.extrapolate import results as extrapolate
+from ropelab.math.numerics.keys import parse_keys, parse_rounding
+from ropelab.models.encoding.rounded import RoundedRope
+from ropelab.models.released.model import ReleasedModel
+from ropelab.models.tasks.config import read_against
+from ropelab.runs.cell import Context, name_of
+from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
+from tests.models.released.tiny import reader_of_bytes
+from tests.models.tasks.running import made
+
+CAST = "angle:bfloat16"
+SAME = "float32"
+LARGEST = "largest_difference_nats_per_token"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return reader_of_bytes(tmp_path_factory.mktemp("llama"), bos=True, head_dim=32)
+
+
+@pytest.fixture(scope="module")
+def configured(model, corpora):
+    def make(**changes: object) -> EvaluateConfig:
+        values = {"model": model, "documents": 3, "device": "cpu", "tasks": "text"}
+        values |= {"corpus": corpora[0], "casts": f"{CAST},{SAME}", "against": SAME}
+        return build(EvaluateConfig, {**values, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def tables(configured) -> dict[str, pd.DataFrame]:
+    return made(results, configured(), Context())
+
+
+def compute_plainly(config: EvaluateConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return KL and the differences of log-probabilities, [documents, tokens]."""
+    released = ReleasedModel(Path(config.model))
+    tokens, _ = config.text.documents(config.context + 1, config.documents)
+    base = config.facts.geometry().base
+    all_logits = []
+    for text in (CAST, SAME):
+        own = released.own_rotation(config.context)
+        released.encoding = RoundedRope(own, parse_rounding(text), base)
+        with torch.no_grad():
+            hidden = released.hidden_states(tokens[:, :-1])
+            all_logits.append(released.head(hidden).double())
+
+    p, q = (logits.softmax(-1) for logits in all_logits)
+    divergence = kl_div(q.log(), p, reduction="none").sum(-1)
+    targets = tokens[:, 1:, None]
+    ratios = (p.log() - q.log()).gather(-1, targets)[..., 0]
+    return divergence, ratios
+
+
+def test_plain_softmax_gives_the_same_numbers(configured, tables):
+    divergence, ratios = compute_plainly(configured())
+    table = tables["divergence"]
+    row = table[table["cast"] == "angle=bfloat16"].iloc[0]
+    assert row["kl_nats_per_token"] == pytest.approx(float(divergence.mean()), rel=1e-6)
+    assert row[LARGEST] == pytest.approx(float(ratios.abs().max()), rel=1e-6)
+    share = (ratios.abs() > 0.01).double().mean()
+    assert row["share_beyond"] == pytest.approx(float(share))
+    mean = row["mean_difference_nats_per_token"]
+    assert mean == pytest.approx(float(ratios.abs().mean()), rel=1e-6)
+    assert row["tokens"] == divergence.numel()
+    assert row["documents"] == 3
+    assert row["kl_ci_low"] <= row["kl_nats_per_token"] <= row["kl_ci_high"]
+
+
+def test_buckets_are_parts_of_whole_documents(configured, tables):
+    divergence, _ = compute_plainly(configured())
+    by_place = tables["divergence_by_place"]
+    rows = by_place[by_place["cast"] == "angle=bfloat16"]
+    assert len(rows) > 1
+    for row in rows.to_dict("records"):
+        part = divergence[:, row["bucket_start_tokens"] : row["bucket_end_tokens"]]
+        assert row["kl_nats_per_token"] == pytest.approx(float(part.mean()), rel=1e-6)
+
+
+def test_a_cast_against_itself_changes_no_token(tables):
+    table = tables["divergence"].set_index("cast")
+    numbers = ["kl_nats_per_token", LARGEST, "share_beyond", "kl_ci_high"]
+    assert (table.loc[SAME, numbers] == 0).all()
+
+
+def test_the_answer_and_the_short_table_begin_with_the_comparison(tables):
+    answer = results.answer(tables)
+    assert answer.startswith("Unmodified, angle=bfloat16 against float32, ")
+    short = results.further(tables)["divergence"]
+    assert list(short["cast"]) == ["angle=bfloat16", SAME]
+
+
+def test_configs_without_it_are_what_they_were(configured):
+    plain = configured(against="")
+    assert "against" not in plain.model_dump()
+    cells = {name_of(cell) for cell in results.cells(plain)}
+    more = {name_of(cell) for cell in results.cells(configured())}
+    assert cells < more
+    assert len(more - cells) == 2 * 3
+
+
+def test_every_part_of_the_comparison_is_in_the_key(configured):
+    def name_cells(**changes: object) -> set[str]:
+        cells = results.divergences(configured(**changes))
+        return {name_of(cell) for cell in cells}
+
+    names = [
+        name_cells(casts=CAST),
+        name_cells(casts="angle:float16"),
+        name_cells(casts=CAST, against="float64"),
+        name_cells(casts=CAST, offsets="9"),
+        name_cells(casts=CAST, against="fp8_e4m3"),
+    ]
+    assert len(set.union(*names)) == sum(map(len, names))
+
+
+def test_formats_of_keys_are_compared_too():
+    assert read_against("fp8_e4m3(head)").keys == parse_keys("fp8_e4m3(head)")
+    assert read_against("bf16").cast.label == read_against("all:bfloat16").cast.label
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"against": "float33"}, {"against": "angel:float16"}, {"against": "int4(chanel)"}],
+)
+def test_unknown_casts_are_refused(configured, changes: dict[str, Any]):
+    with pytest.raises(InputError):
+        configured(**changes)
+
+
+def test_nothing_to_compare_is_refused(configured):
+    with pytest.raises(InputError, match="give casts or cache"):
+        configured(casts="")
+
+
+@pytest.mark.slow
+def test_models_trained_here_are_compared_by_seed(corpora, tiny_preset):
+    values: dict[str, object] = {"train_len": 64, "test_len": 128, "head_dim": 32}
+    values |= {"documents": 3, "device": "cpu", "tasks": "text", "seeds": "0,1"}
+    values |= {"corpus": corpora[0], "casts": CAST, "against": SAME}
+    config = build(ExtrapolateConfig, values)
+    tables = made(extrapolate, config, Context())
+    table = tables["divergence"]
+    assert list(table["method"]) == ["unscaled", "yarn"]
+    assert (table["seeds"] == 2).all()
+    assert (table["kl_nats_per_token"] >= 0).all()
+    assert "angle=bfloat16 against float32" in extrapolate.answer(tables)
