@@ -36,6 +36,8 @@ RELEASE: str = CLASSES["release"]
 # them: rope_scalling, ropeScaling; not rope_scaling_factor, a key of its own.
 BLOCKS = ("rope_scaling", "rope_parameters")
 LIKE_A_BLOCK = 0.9
+# Values of position_embedding_type that mean a rotation, the last two in Nemotron-NAS.
+ROTARY_NAMES = ("rope", "rotary", "mistral_yarn", "rope_llama4")
 # Blanks and what has no width.
 UNSEEN = re.compile(r"[\s\u200b-\u200f\ufeff]")
 
@@ -89,6 +91,18 @@ class Family:
     needs_head_dim: bool = False
     needs_lists: bool = False  # of bases and shares
     counts_attention_factor: bool = False
+    sized_by_heads: bool = (
+        False  # hidden_size / heads, whatever transformers' class has
+    )
+    # Keys of the file that SGLang's model file takes the rotated share or width from,
+    # the first that is there; a share inside a block does not count.
+    share_keys: tuple[str, ...] = ()
+    whole_base: bool = False  # int(rope_theta)
+    # Its class in transformers has no block, and drops the base if a file has both.
+    blockless: bool = False
+    needs_keys: tuple[str, ...] = ()  # that the model file stops without
+    # The values of the pairing key that mean adjacent pairs; any true one if empty.
+    interleaved_by: tuple[str, ...] = ()
     sliding_as_full: bool = False
     needs_remote: bool = False
     # The key of the size of heads in layers with a sliding window.
@@ -208,14 +222,29 @@ def unrotated(text: Mapping[str, Any]) -> str:
     kind = str(text.get("model_type"))
     # Most classes pass over this key, which is then no word about what they do.
     given = text.get("position_embedding_type") or _TYPES["asks_for_rope"].get(kind)
-    rotates = not isinstance(given, str) or given in ("rope", "rotary")
+    rotates = not isinstance(given, str) or given in ROTARY_NAMES
     if kind in UNROTATED and (given is None or not rotates):
         return f"the layers of '{kind}' rotate nothing"
     if not rotates and (kind in _TYPES["asks_for_rope"] or kind not in ROTATED):
         return f"position_embedding_type is '{given[:40]}'"
+    if kind == "olmo_hybrid" and has_null_base(text):
+        return "rope_theta is null"
     if kind == "zamba2" and not text.get("use_mem_rope"):
         return "use_mem_rope is not true"
     return "alibi is true" if text.get("alibi") is True else ""
+
+
+def has_null_base(text: Mapping[str, Any]) -> bool:
+    """Return True if the base of a configuration is null, in its block or beside it.
+
+    OLMo Hybrid's layers then rotate nothing (modeling_olmo_hybrid.py:899 in
+    transformers, olmo_hybrid.py:141 in vLLM).
+    """
+    for name in BLOCKS:
+        block = text.get(name)
+        if isinstance(block, Mapping) and "rope_theta" in block:
+            return block["rope_theta"] is None
+    return "rope_theta" in text and text["rope_theta"] is None
 
 
 def concerns_rope(name: str) -> bool:

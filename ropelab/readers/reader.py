@@ -289,6 +289,8 @@ class Reader:
 
         if given is None:
             return family.pairing
+        if family.interleaved_by:
+            given = given in family.interleaved_by
         if given:
             return "interleaved"
         return "half"
@@ -306,7 +308,7 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
         width = whole(given, source)
-    elif family.head_dim is not None and keys != ():
+    elif family.head_dim is not None and keys != () and not family.sized_by_heads:
         source = "class default"
         width = family.head_dim
     else:

@@ -373,7 +373,7 @@ def refuse_unread_class(
 
     if family.known:
         return
-    read = {family.width_key, *family.partial_keys}
+    read = {family.width_key, *family.partial_keys, *family.share_keys}
     for key in sorted({"rotary_dim", "rotary_pct", "rope_pct"} - read):
         if trace.text.get(key) not in (None, 1):
             raise NotModelledError(f"'{name}' has {key}, in code of its own")

@@ -61,6 +61,9 @@ class Server(Transformers5):
             raise RefusedError("the model file stops without rope_scaling")
         if family.needs_head_dim and not trace.get("head_dim"):
             raise RefusedError("the model file needs a head_dim")
+        for key in family.needs_keys:
+            if not trace.has(key):
+                raise RefusedError(f"the model file needs the key {key}")
 
         scaled_types = trace.get("yarn_only_types")
         if family.needs_lists and not isinstance(trace.get("rope_theta"), list):
@@ -208,6 +211,18 @@ def hand_on(settings: Settings) -> None:
 
 
 class Sglang(Server):
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        settings = super().settings(trace)
+        if trace.family.blockless:
+            fill_blockless(settings["all"])
+        return settings
+
+    def spec(self, settings: Settings) -> RopeSpec:
+        if settings.trace.family.whole_base:
+            base = int(settings.number("rope_theta"))
+            settings.put("rope_theta", base, settings.sources["rope_theta"])
+        return super().spec(settings)
+
     def kind(self, settings: Settings) -> Any:
         family = settings.trace.family
         if family.name in UNSCALED:
@@ -228,14 +243,56 @@ class Sglang(Server):
         return int(length * number(factor, "factor")), length
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # SGLang's Llama takes the share from an attribute of the class, not from the
-        # block.
         if settings.trace.get("rope_rotate_half_dims") is True:
             return reader.width_of(head_dim, 0.5)
+        if settings.trace.family.share_keys:
+            return width_by_keys(settings, head_dim)
         proportional = settings.get("rope_type") == "proportional"
         if not settings.trace.family.shares and not proportional:
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
+
+
+def width_by_keys(settings: Settings, head_dim: int) -> int:
+    """Return the rotated width of model files that take the share from the loaded
+    configuration itself (`getattr(config, "partial_rotary_factor", 1)`).
+
+    transformers 5.19, which SGLang 0.5.23 runs, leaves the key of the file there
+    (modeling_rope_utils.py:763), also beside a block that has another share.
+    """
+    trace = settings.trace
+    family = trace.family
+    note = "the model file takes the share from beside the block"
+    settings.mark("partial_rotary_factor", "ignored", note)
+
+    for key in family.share_keys:
+        is_width = key == "rotary_dim"
+        if trace.has(key):
+            value = trace.get(key)
+            trace.mark(key, "used")
+            if is_width:
+                return reader.width_of(head_dim, whole(value, key) / head_dim)
+            return reader.width_of(head_dim, number(value, key))
+        if key == "partial_rotary_factor" and family.partial is not None:
+            return reader.width_of(head_dim, family.partial)
+    return reader.width_of(head_dim, 1.0)
+
+
+def fill_blockless(settings: Settings) -> None:
+    """Set the base of a class without a block of its own (GPT-J).
+
+    transformers 5.19 takes both keys of an older file out of the configuration
+    (configuration_utils.py:345), and a base inside rope_parameters is not looked at.
+    """
+    trace = settings.trace
+    base = trace.get("rope_theta", 10000.0)
+    source = "rope_theta"
+    if trace.block("rope_scaling") and base:
+        note = "dropped with rope_scaling before the model file looks"
+        trace.mark("rope_theta", "ignored", note)
+        base = 10000.0
+        source = "default of the model file"
+    settings.put("rope_theta", base, source)
 
 
 def read_beside(trace: Trace) -> Settings:

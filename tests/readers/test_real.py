@@ -349,6 +349,7 @@ def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
         "num_attention_heads": 32,
         "rope_ratio": 500,
         "seq_length": 131072,
+        "original_rope": True,
     }
     dbrx: dict[str, Any] = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48}
     dbrx |= {"max_seq_len": 32768, "attn_config": {"rope_theta": 500000}}
@@ -486,7 +487,7 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         "param2moe",
         "Param2MoEForCausalLM",
         {"rope_theta": 5e5},
-        (1e4, 128, 128),
+        (5e5, 128, 128),
         {"vllm"},
     ),
     ("llada", "LLaDAModelLM", {"rope_theta": 5e5}, (5e5, 128, 128), {"llama.cpp"}),

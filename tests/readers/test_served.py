@@ -304,7 +304,7 @@ def test_sglangs_falcon_h1_has_a_base_and_a_size_of_its_own() -> None:
     name = "FalconH1ForCausalLM"
     silent = read_sglang("falcon_h1", name, rope_theta=None, partial_rotary_factor=0.5)
     spec = silent.layers["all"]
-    assert (spec.base, spec.rotary_dim) == (1e5, 128)
+    assert (spec.base, spec.rotary_dim) == (1e5, 64)
     assert read("sglang", "falcon_h1", name).outcome == "refused"
 
 
@@ -421,10 +421,12 @@ def test_vllms_mimo_has_its_keys_beside_the_dicts() -> None:
 def test_vllms_chatglm_pairs_features_by_a_key() -> None:
     keys = {"rope_theta": None, "seq_length": 8192}
     pairings = {}
-    for given in (None, True, False):
+    for given in (True, False):
         reading = read("vllm", "chatglm", "ChatGLMModel", original_rope=given, **keys)
         pairings[given] = reading.layers["all"].pairing
-    assert pairings == {None: "interleaved", True: "interleaved", False: "half"}
+    assert pairings == {True: "interleaved", False: "half"}
+    # chatglm.py:107 reads the key without a default.
+    assert read("vllm", "chatglm", "ChatGLMModel", **keys).outcome == "refused"
     sglang = read("sglang", "chatglm", "ChatGLMModel", original_rope=False, **keys)
     assert sglang.layers["all"].pairing == "interleaved"
 
@@ -477,3 +479,184 @@ def test_a_width_that_a_file_lacks_is_that_of_the_class(
     assert widths == {(64, 256)}
     given = read(runtime, kind, name, hidden_size=2048, rotary_dim=32)
     assert {layer.rotary_dim for layer in given.layers.values()} == {32}
+
+
+SHARE_BESIDE = {"partial_rotary_factor": 0.5}
+SHARE_INSIDE = {
+    "rope_theta": None,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 5e5,
+        "partial_rotary_factor": 0.5,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "width", "inside"),
+    [
+        ("llama", "LlamaForCausalLM", 64, 128),
+        ("mistral", "MistralForCausalLM", 64, 128),
+        ("phi3", "Phi3ForCausalLM", 64, 128),
+        ("ernie4_5", "Ernie4_5_ForCausalLM", 64, 128),
+        ("arcee", "ArceeForCausalLM", 64, 128),
+        ("apertus", "ApertusForCausalLM", 64, 128),
+        ("exaone", "ExaoneForCausalLM", 64, 128),
+        ("afmoe", "AfmoeForCausalLM", 64, 128),
+        ("falcon_h1", "FalconH1ForCausalLM", 64, 128),
+        ("qwen3", "Qwen3ForCausalLM", 128, 128),
+        # The default of the class counts, not the share of the block.
+        ("phi", "PhiForCausalLM", 64, 64),
+        ("persimmon", "PersimmonForCausalLM", 64, 64),
+        ("stablelm", "StableLmForCausalLM", 64, 32),
+        ("qwen3_5_text", "Qwen3_5ForCausalLM", 64, 32),
+        # These look into the block first.
+        ("glm4", "Glm4ForCausalLM", 64, 64),
+        ("glm4_moe", "Glm4MoeForCausalLM", 64, 64),
+    ],
+)
+def test_sglang_takes_the_share_from_beside_the_block(
+    kind: str, name: str, width: int, inside: int
+) -> None:
+    sizes = {"head_dim": 128}
+    beside = read("sglang", kind, name, **sizes, **SHARE_BESIDE)
+    assert {spec.rotary_dim for spec in beside.layers.values()} == {width}
+    within = read("sglang", kind, name, **sizes, **SHARE_INSIDE)
+    assert {spec.rotary_dim for spec in within.layers.values()} == {inside}
+
+
+def test_sglangs_gemma_3_takes_a_share_that_transformers_passes_over() -> None:
+    reading = read("sglang", "gemma3_text", "Gemma3ForCausalLM", **SHARE_BESIDE)
+    assert {spec.rotary_dim for spec in reading.layers.values()} == {128}
+
+
+def test_a_share_of_null_stops_sglang() -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES}
+    config["partial_rotary_factor"] = None
+    reading = registry.read(registry.RUNTIMES["sglang"], config)
+    assert reading.outcome != "read"
+
+
+def test_sglangs_stablelm_reads_an_older_name_of_the_share() -> None:
+    name = "StableLmForCausalLM"
+    keys = {"rope_pct": 0.5, "partial_rotary_factor": 0.25}
+    widths = {
+        runtime: read(runtime, "stablelm", name, **keys).layers["all"].rotary_dim
+        for runtime in ("vllm", "sglang")
+    }
+    assert widths == {"vllm": 32, "sglang": 64}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("bailing_moe", "BailingMoeForCausalLM"),
+        ("llada2_moe", "LLaDA2MoeModelLM"),
+    ],
+)
+def test_a_share_comes_before_a_width_in_sglang(kind: str, name: str) -> None:
+    width = {"rotary_dim": 32, "head_dim": 128}
+    assert read("sglang", kind, name, **width).layers["all"].rotary_dim == 32
+    both = read("sglang", kind, name, **width, **SHARE_BESIDE)
+    assert both.layers["all"].rotary_dim == 64
+
+
+def test_minimax_m2_without_a_width() -> None:
+    name = "MiniMaxM2ForCausalLM"
+    whole = read("sglang", "minimax_m2", name, head_dim=128, **SHARE_BESIDE)
+    assert whole.layers["all"].rotary_dim == 128
+    # minimax_m2.py:274 reads the key without a default.
+    silent = read("vllm", "minimax_m2", name, head_dim=128, **SHARE_BESIDE)
+    assert silent.outcome == "refused"
+    for runtime in ("vllm", "sglang"):
+        given = read(runtime, "minimax_m2", name, head_dim=128, rotary_dim=32)
+        assert given.layers["all"].rotary_dim == 32
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "keys"),
+    [
+        ("mixtral", "MixtralForCausalLM", {}),
+        ("phimoe", "PhiMoEForCausalLM", {}),
+        ("granitemoe", "GraniteMoeForCausalLM", {}),
+        ("starcoder2", "Starcoder2ForCausalLM", {}),
+        ("llama4_text", "Llama4ForCausalLM", {}),
+        ("grok-1", "Grok1ForCausalLM", {}),
+        ("laguna", "LagunaForCausalLM", {"head_dim": 128, "layer_types": LAYERS}),
+        ("dbrx", "DbrxForCausalLM", {"attn_config": {"rope_theta": 1234.5}}),
+    ],
+)
+def test_files_of_sglang_that_cut_the_base_to_a_whole_number(
+    kind: str, name: str, keys: dict[str, Any]
+) -> None:
+    reading = read("sglang", kind, name, rope_theta=1234.5, **keys)
+    assert {spec.base for spec in reading.layers.values()} == {1234.0}
+
+
+def test_sglangs_llama_takes_the_base_as_given() -> None:
+    reading = read("sglang", "llama", "LlamaForCausalLM", rope_theta=1234.5)
+    assert reading.layers["all"].base == 1234.5
+
+
+def test_sglangs_gptj_loses_its_base_with_a_scaling() -> None:
+    def read_base(**keys: Any) -> float:
+        reading = read("sglang", "gptj", "GPTJForCausalLM", **keys)
+        return reading.layers["all"].base
+
+    inside = {"rope_type": "default", "rope_theta": 5e5}
+    assert read_base() == 5e5
+    assert read_base(rope_scaling=LINEAR) == 1e4
+    assert read_base(rope_theta=None, rope_parameters=inside) == 1e4
+    assert read("vllm", "gptj", "GPTJForCausalLM").layers["all"].base == 5e5
+
+
+def test_sglangs_afmoe_has_a_class_of_its_own_without_a_size() -> None:
+    sizes = {
+        runtime: read(runtime, "afmoe", "AfmoeForCausalLM", hidden_size=512)
+        for runtime in ("vllm", "sglang")
+    }
+    assert sizes["vllm"].layers["all"].head_dim == 128
+    assert sizes["sglang"].layers["all"].head_dim == 64
+
+
+def test_vllms_param2moe_has_the_base_of_the_file() -> None:
+    name = "Param2MoEForCausalLM"
+    assert read("vllm", "param2moe", name).layers["all"].base == 5e5
+    # The class comes with the weights, and its default is not known.
+    assert read("vllm", "param2moe", name, rope_theta=None).outcome == "not modelled"
+
+
+@pytest.mark.parametrize(
+    ("given", "pairing"),
+    [
+        (None, "half"),
+        ("rope", "half"),
+        ("rope_llama4", "interleaved"),
+        ("mistral_yarn", "interleaved"),
+    ],
+)
+def test_vllms_nemotron_nas_pairs_features_by_a_key(
+    given: str | None, pairing: str
+) -> None:
+    keys = {"position_embedding_type": given}
+    reading = read("vllm", "nemotron-nas", "DeciLMForCausalLM", **keys)
+    assert reading.layers["all"].pairing == pairing
+    # SGLang's file reads rope_is_neox_style alone.
+    sglang = read("sglang", "nemotron-nas", "DeciLMForCausalLM", **keys)
+    assert sglang.layers["all"].pairing == "half"
+
+
+def test_nemotron_nas_with_llama_4s_rotation_is_a_configuration_of_rope() -> None:
+    raw = b'{"model_type": "nemotron-nas", "position_embedding_type": "rope_llama4",'
+    raw += b' "hidden_size": 64, "num_attention_heads": 2, "rope_theta": 1e4}'
+    assert from_json("config.json", raw)
+
+
+@pytest.mark.parametrize(
+    "block",
+    ['"rope_theta": null', '"rope_parameters": {"rope_theta": null}'],
+)
+def test_olmo_hybrid_without_a_base_rotates_nothing(block: str) -> None:
+    raw = '{"model_type": "olmo_hybrid", "hidden_size": 64, ' + block + "}"
+    with pytest.raises(InputError, match="no rotary positions"):
+        from_json("config.json", raw.encode())

@@ -31,6 +31,8 @@ SMALL = (
     "fsspec",
 )
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "exllamav3": "1.6.5"}
+# SGLang pins it, and newer ones keep no rotated share beside the block.
+PINNED_BY_SGLANG = "5.19.0"
 LLAMA_CPP = ("llama-cpp-python", "0.3.36", "0c1e570")
 PINNED_BY_THE_CONVERTER = "4.57.6"
 MLX = ("mlx[cpu]", "mlx-lm==0.32.2")
@@ -86,7 +88,10 @@ def from_wheels(folder: Path, out: Path) -> None:
                 archive.extractall(
                     place, [n for n in archive.namelist() if n.endswith(".py")]
                 )
-        observe(name, str(place), version, str(out / f"{name}.json"))
+        answers = [str(place), version, str(out / f"{name}.json")]
+        if name == "sglang":
+            answers.append(str(transformers(folder, PINNED_BY_SGLANG, ())))
+        observe(name, *answers)
 
 
 def kernel(folder: Path, source: Path) -> Path:

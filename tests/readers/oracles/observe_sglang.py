@@ -1,4 +1,6 @@
-"""What SGLang computes: `python observe_sglang.py WHEEL_FOLDER VERSION OUT`.
+"""What SGLang computes: `python observe_sglang.py WHEEL_FOLDER VERSION OUT SITE`.
+
+SITE is a folder with the release of transformers that SGLang pins.
 
 Its get_rope, its reading of the rope keys and its length rule run as they are; the call
 is a Llama attention layer's (DeepSeek's where the head has a rotary part of its own).
@@ -8,6 +10,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+# Ahead of the environment's own transformers, whose configurations lose the share.
+sys.path.insert(0, sys.argv[4])
 
 import common
 import standins
@@ -39,6 +44,10 @@ LIKE_LLAMA = [
     "deepseek_v2",
     "deepseek_v3",
 ]
+
+
+# Of these types, those whose model file takes a rotated share.
+WITH_SHARE = ["llama", "mistral", "phi3"]
 
 
 class Operator(nn.Module):
@@ -107,7 +116,9 @@ def table(built: Any, base: float, parameters: dict, length: int) -> dict:
         getattr(built, "head_dim", None)
         or built.hidden_size // built.num_attention_heads
     )
-    rotary_dim = int(getattr(built, "partial_rotary_factor", 1) * head_dim)
+    rotary_dim = head_dim
+    if built.model_type in WITH_SHARE:
+        rotary_dim = int(getattr(built, "partial_rotary_factor", 1) * head_dim)
     parameters = dict(parameters)
     if original := getattr(built, "original_max_position_embeddings", None):
         parameters["original_max_position_embeddings"] = original
