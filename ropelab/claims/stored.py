@@ -23,10 +23,11 @@ from ropelab.runs.sentences import count_of
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
-# Parameters of the presets, whose runs store no sizes.
-# millions
+# Millions of parameters of each preset, whose runs store no sizes.
 SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
+# The number of symbols that a model of bytes reads and writes.
 BYTES = 256
+# The name of the metric in the tables.
 COPYING = "copy accuracy"
 # The least number of seeds for an interval over seeds.
 FEWEST_PAIRED = 3
@@ -94,9 +95,9 @@ class Tally:
             findings.leave_open(self.reason)
 
 
-def count_of_seeds(learned: Sequence[bool]) -> str:
-    """Write `2 of 5`."""
-    return f"{sum(learned)} of {len(learned)}"
+def write_seed_count(learned: Sequence[bool]) -> str:
+    """Write the number of seeds that learned: `2 of 5`."""
+    return f"{learned.count(True)} of {len(learned)}"
 
 
 def tally(rows: pd.DataFrame, name: str) -> Tally:
@@ -125,12 +126,13 @@ def write_interval(interval: Interval) -> str:
     return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def at_least(value: float, least: float) -> bool | None:
+def is_at_least(value: float, least: float) -> bool | None:
     """Return value >= least; None for nan, a value that was not measured."""
     return None if math.isnan(value) else value >= least
 
 
-def opposite(agrees: bool | None) -> bool | None:
+def negate(agrees: bool | None) -> bool | None:
+    """Return the other answer; an open one stays open."""
     return None if agrees is None else not agrees
 
 
@@ -171,7 +173,7 @@ def add_interval(
     """
     agrees = reaches(interval, least)
     if fails:
-        agrees = opposite(agrees)
+        agrees = negate(agrees)
     margin = margin_of_interval(interval.low, interval.high, least)
     low = format(interval.low, form)
     high = format(interval.high, form)
@@ -184,7 +186,9 @@ def add_interval(
         findings.leave_open(reason)
 
 
-def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
+def select_context(
+    table: pd.DataFrame, place: str, longest: bool = True
+) -> pd.DataFrame:
     """Select for each distance in column `place` the rows of its longest or shortest
     context.
     """
@@ -201,8 +205,8 @@ class Trained:
     longer one.
     """
 
-    # The row whose copying inside the trained length shows that the models have
-    # learned.
+    # The name of the plain row: if it copies inside the trained length, the models of
+    # the run have learned.
     plain: str
 
     def __init__(self, run: Stored) -> None:
@@ -213,7 +217,9 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """A rank that is larger for the run that should decide."""
+        """A rank that is larger for the run that should decide; its entries are in
+        order of their weight.
+        """
         seeds = len(self.config.get("seeds", ()))
         # A run of copying and text answers more claims than a larger one of text alone.
         tasks = 0
@@ -233,6 +239,7 @@ class Trained:
         )
 
     def table(self, name: str) -> pd.DataFrame:
+        """Return a table, empty if the run lacks it."""
         return self.tables.get(name, pd.DataFrame())
 
     def select(self, name: str, **where: Any) -> pd.DataFrame:
@@ -245,16 +252,20 @@ class Trained:
             table = table[table[column] == value]
         return table
 
-    def one(self, name: str, **where: Any) -> pd.Series | None:
+    def find_row(self, name: str, **where: Any) -> pd.Series | None:
+        """Return the first row of a table with these values; None without any."""
         rows = self.select(name, **where)
         return None if rows.empty else rows.iloc[0]
 
-    def copies_within(self, name: str = "") -> float:
-        """Return the copy accuracy of a row (the plain one) inside the trained length,
-        or nan.
+    def copies_within(self, name: str | None = None) -> float:
+        """Return the copy accuracy of a row inside the trained length; nan if it was
+        not measured.
+
+        Where seeds are listed, the least of them counts: all models must have learned.
+
+        Args:
+            name: the row; None for the plain one.
         """
-        # Of the seed that copies least, where seeds are listed: all models must have
-        # learned.
         raise NotImplementedError
 
 
@@ -264,6 +275,7 @@ class Methods(Trained):
     plain = "unscaled"
 
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
+        """Select the rows of one arm, and add their labels."""
         table = self.table(name)
         if "arm" not in table:
             # A table that a run does not have, or has in an older form, is empty in all
@@ -280,7 +292,7 @@ class Methods(Trained):
         chosen = table[table["arm"] == arm]
         return chosen.assign(label=row_labels(chosen))
 
-    def label(
+    def find_label(
         self,
         method: str,
         largest: bool = False,
@@ -295,34 +307,36 @@ class Methods(Trained):
             rows = self.select(name, arm="zero_shot", method=method)
             factors.update(rows.get("factor", ()))
         if not factors:
+            # A method that is not in the run gets a label that no row has.
             return method_label(method, 1.0, arm)
 
-        covering = [f for f in factors if f >= self.test_len / self.train_len]
+        needed = self.test_len / self.train_len
+        covering = [factor for factor in factors if factor >= needed]
         if largest or not covering:
             return method_label(method, max(factors), arm)
         return method_label(method, min(covering), arm)
 
-    def compared(self, a: str, b: str, metric: str) -> pd.DataFrame:
+    def select_comparisons(self, a: str, b: str, metric: str) -> pd.DataFrame:
         """Select the comparisons of two rows under a metric, differences a - b."""
         pairs = self.select("comparisons", metric=metric)
         return pairs if pairs.empty else select_pair(pairs, a, b)
 
-    def against(self, a: str, b: str, metric: str) -> Tally:
+    def tally_against(self, a: str, b: str, metric: str) -> Tally:
         """Compare `a` with `b`; copying is counted at distances beyond the trained
         length.
         """
-        rows = self.compared(a, b, metric)
+        rows = self.select_comparisons(a, b, metric)
         if rows.empty:
             return Tally(0, 0, 0)
         if metric == "copy_accuracy":
             rows = rows[rows["at_tokens"] > self.train_len]
-        return tally(in_context(rows, "at_tokens"), a)
+        return tally(select_context(rows, "at_tokens"), a)
 
-    def equal(self, a: str, b: str, metric: str) -> bool:
+    def are_equal(self, a: str, b: str, metric: str) -> bool:
         """Return whether the whole interval of their difference is within CLOSE of
         0.
         """
-        rows = self.compared(a, b, metric)
+        rows = self.select_comparisons(a, b, metric)
         if rows.empty:
             return False
         close = rows[["ci_low", "ci_high"]].abs() < CLOSE
@@ -334,29 +348,31 @@ class Methods(Trained):
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
-    def copies(self, label: str, longest: bool = True) -> pd.DataFrame:
+    def select_copies(self, label: str, longest: bool = True) -> pd.DataFrame:
         """Select the copying of a row in the longest or shortest context of each
         distance.
         """
         table = self.rows("copy_accuracy")
-        return in_context(table[table["label"] == label], "distance_tokens", longest)
+        return select_context(
+            table[table["label"] == label], "distance_tokens", longest
+        )
 
-    def copying(self, label: str) -> pd.Series:
+    def average_copies(self, label: str) -> pd.Series:
         """Average the copy accuracy over the seeds, by distance, in the longest
         context.
         """
-        return self.copies(label).groupby("distance_tokens")["accuracy"].mean()
+        return self.select_copies(label).groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
         """Average the copy accuracy over distances beyond the trained length."""
-        accuracy = self.copying(label)
+        accuracy = self.average_copies(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
-    def level(self, label: str, distance: int) -> Interval:
+    def measure_copying(self, label: str, distance: int) -> Interval:
         """Return the copy accuracy at a distance in the longest context, with its
         interval.
         """
-        mine = self.copies(label)
+        mine = self.select_copies(label)
         mine = mine[mine["distance_tokens"] == distance]
         if len(mine) != 1:
             return mean_interval(mine["accuracy"])
@@ -365,22 +381,26 @@ class Methods(Trained):
         row = mine.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
-    def level_at(self, label: str, place: str) -> Interval:
-        """Return `level` at its `best` or `least`, or nearest to `twice` the trained
+    def measure_copying_at(self, label: str, place: str) -> Interval:
+        """Return `measure_copying` at its `best` or `least`, or nearest to `twice` the trained
         length.
         """
-        accuracy = self.copying(label)
+        accuracy = self.average_copies(label)
         if accuracy.empty:
             return mean_interval(())
-        if place == "twice":
+        ranked = accuracy.sort_values().index
+        if place == "best":
+            distance = ranked[-1]
+        elif place == "least":
+            distance = ranked[0]
+        else:
             distances = accuracy.index.to_numpy(dtype=int)
             nearest = abs(distances - 2 * self.train_len).argmin()
-            return self.level(label, int(distances[nearest]))
-        ranked = accuracy.sort_values().index
-        return self.level(label, ranked[-1] if place == "best" else ranked[0])
+            distance = int(distances[nearest])
+        return self.measure_copying(label, distance)
 
-    def copies_within(self, name: str = "") -> float:
-        mine = self.copies(name or self.plain, longest=False)
+    def copies_within(self, name: str | None = None) -> float:
+        mine = self.select_copies(name or self.plain, longest=False)
         mine = mine[mine["distance_tokens"] <= self.train_len / 2]
         return float(mine.groupby("seed")["accuracy"].mean().min())
 
@@ -390,17 +410,20 @@ class Encodings(Trained):
 
     plain = "rope"
 
-    def end(self, name: str, longest: bool, **where: Any) -> pd.Series | None:
+    def find_end_row(self, name: str, longest: bool, **where: Any) -> pd.Series | None:
         """Return the row of a table at the longest context or at the trained length."""
         rows = self.select(name, **where)
         if rows.empty:
             return None
         return rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
 
-    def at(
+    def read_quality(
         self, encoding: str, metric: str, longest: bool, column: str = "value"
     ) -> float:
-        row = self.end("quality", longest, encoding=encoding, metric=metric)
+        """Return a number of an encoding at the longest context or at the trained
+        length; nan if it was not measured.
+        """
+        row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
         return math.nan if row is None else float(row[column])
 
     def losses_by_seed(self, encoding: str, context: int) -> pd.Series:
@@ -418,45 +441,51 @@ class Encodings(Trained):
             "copy_accuracy", encoding=encoding, context_tokens=self.train_len
         )
         if rows.empty:
+            # Without a row for each seed the mean stands for all of them.
             return [self.copies_within(encoding) >= LEARNED]
         near = rows[rows["distance_tokens"] <= self.train_len / 2]
-        return [
-            bool(share >= LEARNED) for share in near.groupby("seed")["accuracy"].mean()
-        ]
+        shares = near.groupby("seed")["accuracy"].mean()
+        return [bool(share >= LEARNED) for share in shares]
 
     def bounds_between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         """Bound the difference of two text losses: over the seeds, each of which trained
         both on the same text, or by the intervals of both to the baseline.
         """
         context = self.test_len if longest else self.train_len
-        first, second = self.losses_by_seed(a, context), self.losses_by_seed(b, context)
-        differences = (first - second).dropna()
+        losses_a = self.losses_by_seed(a, context)
+        losses_b = self.losses_by_seed(b, context)
+        differences = (losses_a - losses_b).dropna()
         if len(differences) >= FEWEST_PAIRED:
             interval = mean_interval(differences)
             return interval.low, interval.high
         return self._bounds_by_baseline(a, b, longest)
 
     def _bounds_by_baseline(self, a: str, b: str, longest: bool) -> tuple[float, float]:
-        # Wider than a paired comparison of the two.
-        first = self.end("comparisons", longest, encoding_a=a, metric="text loss")
-        second = self.end("comparisons", longest, encoding_a=b, metric="text loss")
+        # Both were compared with the baseline, not with each other, so that the widths
+        # of the two intervals add up.
+        first = self.find_end_row(
+            "comparisons", longest, encoding_a=a, metric="text loss"
+        )
+        second = self.find_end_row(
+            "comparisons", longest, encoding_a=b, metric="text loss"
+        )
         if first is None or second is None:
             return math.nan, math.nan
         if "ci_low" not in first or "ci_low" not in second:
             return math.nan, math.nan
         return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
-    def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
+    def tally_against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """Return the encoding that others are compared with, and the result at the
         longest.
         """
-        row = self.end("comparisons", True, encoding_a=encoding, metric=metric)
+        row = self.find_end_row("comparisons", True, encoding_a=encoding, metric=metric)
         if row is None:
             return self.plain, Tally(0, 0, 0)
         return str(row["encoding_b"]), tally(row.to_frame().T, encoding)
 
-    def copies_within(self, name: str = "") -> float:
-        return self.at(name or self.plain, COPYING, False, "worst_seed_value")
+    def copies_within(self, name: str | None = None) -> float:
+        return self.read_quality(name or self.plain, COPYING, False, "worst_seed_value")
 
 
 class Frequencies(Trained):
@@ -469,16 +498,16 @@ class Frequencies(Trained):
         schemes = self.table("schemes")
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
-    def copies_within(self, name: str = "") -> float:
+    def copies_within(self, name: str | None = None) -> float:
         place = {
             "context_tokens": self.train_len,
             "distance_tokens": self.train_len // 2,
         }
         about = {"metric": COPYING, "scheme": name or self.plain, "removed": "none"}
-        row = self.one("learned", **about, **place)
+        row = self.find_row("learned", **about, **place)
         return math.nan if row is None else float(row["value"])
 
-    def rests(self, scheme: str) -> bool:
+    def has_resting_pairs(self, scheme: str) -> bool:
         """Return whether some pairs of a scheme do not rotate."""
         rows = self.select("schemes", scheme=scheme)
         return bool(len(rows) and (rows["rotating_pairs"] < rows["pairs"]).all())
@@ -488,20 +517,26 @@ class Frequencies(Trained):
         """Return the rotations of the slow third's fastest pair within the trained
         length.
         """
-        omega = inverse_frequencies(
-            int(self.config["head_dim"]), float(self.config["base"])
-        )
-        return float(rotations(omega, self.train_len)[len(omega) - len(omega) // 3])
+        head_dim = int(self.config["head_dim"])
+        base = float(self.config["base"])
+        inv_freq = inverse_frequencies(head_dim, base)
+        first_slow = len(inv_freq) - len(inv_freq) // 3
+        return float(rotations(inv_freq, self.train_len)[first_slow])
 
-    def singles(self) -> list[str]:
+    def list_single_frequencies(self) -> list[str]:
+        """List the schemes of one frequency."""
         return list(self.select("schemes", frequencies=1).get("scheme", ()))
 
-    def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Compare copying by a scheme (`comparisons`) or band (`removed`) with the
-        plain one.
+    def select_comparisons(
+        self, name: str, who: str, far: bool | None = None
+    ) -> pd.DataFrame:
+        """Select the comparisons of copying with the plain scheme.
+
+        Args:
+            name: the table: `comparisons` of schemes, or `removed`, of bands.
+            who: the scheme or the band.
+            far: True selects the farthest distance, False the nearest, None all.
         """
-        # ``far``: at the farthest distance only, or the nearest only; None: at all
-        # distances.
         row = {"removed_a" if name == "removed" else "scheme_a": who}
         rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)
         if rows.empty or far is None:
@@ -510,7 +545,8 @@ class Frequencies(Trained):
         return rows.iloc[-1:] if far else rows.iloc[:1]
 
 
-def described(config: Mapping[str, Any]) -> str:
+def describe_models(config: Mapping[str, Any]) -> str:
+    """Write the size of a run's models, the number of seeds, and the trained length."""
     names = ("layers", "width", "heads", "head_dim")
     if all(isinstance(config.get(name), int) for name in names):
         # A model of bytes, without the parameters of its encoding.
@@ -530,7 +566,7 @@ def described(config: Mapping[str, Any]) -> str:
 R = TypeVar("R", bound=Trained)
 
 
-def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
+def sort_largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
     """Sort the stored runs that test beyond their trained length, the largest first."""
     usable = (
         kind(run) for run in runs if run.config["test_len"] > run.config["train_len"]
@@ -538,21 +574,25 @@ def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
     return sorted(usable, key=lambda run: run.quality, reverse=True)
 
 
-def guard(findings: Findings, run: Trained, *names: str) -> None:
+def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
     """Leave the last finding open if one of the models named did not learn the task."""
     weak = []
     for name in names:
         copied = run.copies_within(name)
-        if not copied >= LEARNED:
+        # Copying that was not measured is nan, which compares as false.
+        has_learned = copied >= LEARNED
+        if not has_learned:
             weak.append(f"{name} ({copied:.2f})")
     if weak and not findings.findings[-1].missing:
         findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
 
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
-    """Make a check of stored runs from one that adds the findings of a single run."""
-    # The largest run that can answer decides, one that answers in every part before
-    # others; one whose models did not all learn the task only if there is no other.
+    """Make a check of stored runs from one that adds the findings of a single run.
+
+    The run that leaves least open decides; of several, the largest. A run whose models
+    did not all learn the task decides only if there is no other.
+    """
 
     def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)
@@ -560,18 +600,18 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
             findings: Findings, runs: Sequence[Stored] = (), **inputs: Any
         ) -> None:
             answers = []
-            for run in largest_first(kind, runs):
-                answer = Findings(findings.expected, described(run.config))
+            for run in sort_largest_first(kind, runs):
+                answer = Findings(findings.expected, describe_models(run.config))
                 copied = run.copies_within()
                 if copied >= LEARNED:
                     add_findings(answer, run, **inputs)
                 else:
                     length = f"the trained length {run.train_len}"
                     what = f"copy accuracy of {run.plain} inside {length}"
-                    measured = f"{copied:.2f}, below {LEARNED}"
                     if math.isnan(copied):
-                        measured = "not measured"
-                    answer.missing(what, measured)
+                        answer.missing(what, "not measured")
+                    else:
+                        answer.missing(what, f"{copied:.2f}, below {LEARNED}")
                 answers.append(answer)
             findings.take_best(
                 answers, "a stored run that tests beyond its trained length"

@@ -31,22 +31,31 @@ from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
 
-# Llama 3.1 8B, the example of both papers, its context, and the length of Du et al.'s
-# counts.
-HEAD, LLAMA_3_1, CONTEXT, TOKENS = 128, 5e5, 131072, 8192
-# Qwen3.5 rotates 64 features of a head, in a native context of 256k.
-ROTATED, QWEN_3_5, NATIVE = 64, 1e7, 262144
-FLOAT32, EPSILON = PRESETS["float32"].plan, FORMATS["float32"].epsilon
+# Both papers have Llama 3.1 8B as their example: the features of its heads, its base,
+# and its context.
+HEAD = 128
+LLAMA_3_1 = 5e5
+CONTEXT = 131072
+# The length at which Du et al. count.
+TOKENS = 8192
+# Qwen3.5: the rotated features of a head, the base, and the context as released.
+ROTATED = 64
+QWEN_3_5 = 1e7
+NATIVE = 262144
+FLOAT32 = PRESETS["float32"].plan
+EPSILON = FORMATS["float32"].epsilon
 BASES = (1e4, LLAMA_3_1, 1e7)
+# The number of random queries with their keys.
 DRAWS = 12
 
 
-def about(value: float, printed: float) -> bool:
+def is_about(value: float, printed: float) -> bool:
     """Return True where neither number is more than twice the other."""
     return printed / 2 <= value <= printed * 2
 
 
-def listed(values: Sequence[float], form: str = ",.0f") -> str:
+def write_list(values: Sequence[float], form: str = ",.0f") -> str:
+    """Write numbers with commas between them, all in one format."""
     return ", ".join(format(value, form) for value in values)
 
 
@@ -83,20 +92,15 @@ def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None
 def codes_alias(
     findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
-    lost = (
-        CONTEXT - census(many(head_dim, base), "vector", CONTEXT, (fmt,))[fmt].distinct
-    )
+    spectrum = many(head_dim, base)
+    codes = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
+    lost = CONTEXT - codes.distinct
 
-    what = (
-        f"of {CONTEXT:,} positions without a code of their own at base {base:g} in"
-        f" {fmt}"
-    )
-    findings.part(
-        what,
-        f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})",
-        lost > 0,
-        lost,
-    )
+    where = f"at base {base:g} in {fmt}"
+    what = f"of {CONTEXT:,} positions without a code of their own {where}"
+    bound = rules.aliasing_base(CONTEXT)
+    shown = f"{lost:,} (the bound is {bound:,.0f})"
+    findings.part(what, shown, lost > 0, lost)
 
 
 @claim("liu-depth")
@@ -108,9 +112,11 @@ def drift_compounds(
     seed: int = 0,
 ) -> None:
     def last_scores(depth: int, start: int) -> Array:
+        """Return the scores of the last of `depth` layers, positions from `start` on."""
         angles = (start + np.arange(16))[:, None] * frequencies(32, LLAMA_3_1)
         hidden = gaussian(seed, 16, 32)
         for layer in range(depth):
+            # A layer draws the same weights at every depth and start.
             wq, wk, wv = gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
             q = rotate(hidden @ wq, angles)
             k = rotate(hidden @ wk, angles)
@@ -125,12 +131,12 @@ def drift_compounds(
     def change_by_moving(depth: int) -> float:
         return largest(last_scores(depth, shift) - last_scores(depth, 0))
 
-    one = change_by_moving(1)
+    first = change_by_moving(1)
     last = change_by_moving(layers)
 
     what = f"change of the scores of layer {layers} when all positions move by {shift}"
     reason = "q and k alone are rotated, no phase is passed on"
-    text = f"{last:.0e} (layer 1: {one:.0e}): {reason}"
+    text = f"{last:.0e} (layer 1: {first:.0e}): {reason}"
     findings.part(what, text, last > FLOAT32_SCORES, last)
 
 
@@ -142,11 +148,14 @@ def neighbours_erased(
         """Return the shares of neighbours with one cosine, and with one sine, too."""
         slowest = slice(-1, None)
         table = chain_of(FLOAT32, base, head_dim).table(span(start, stop), slowest)
+        # A row of cosines and a row of sines.
         equal = np.diff(np.concatenate(table)) == 0
         return np.array([equal[0].mean(), equal.all(0).mean()])
 
     cos, both = share_alike(HEAD, base, 1_000_000, 1_002_001)
-    share = float(cos if component == "cosine" else both)
+    share = float(both)
+    if component == "cosine":
+        share = float(cos)
 
     where = f"with one {component} in the slowest pair, base {base:g}"
     proved = f"below {proved_below(FLOAT32):,} none at any base"
@@ -164,19 +173,24 @@ def neighbours_erased(
 
 @claim("wall-in-code")
 def wall_in_code(findings: Findings, code: str = "float32") -> None:
-    # The first position does not grow with the base: it is least at 1e8.
+    # The position does not change in one direction as the base grows: of these bases it
+    # is least at 1e8.
     bases = (1e4, 1e7, 1e8, 1e11)
     table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
-    mine = table[table["code"] == code]["first_equal_pair_position"]
-    first = mine.fillna(2**53).tolist()
+    positions = table[table["code"] == code]["first_equal_pair_position"]
+    # Where no two positions are equal, the first is beyond every whole number of
+    # float64.
+    first = positions.fillna(2**53).tolist()
 
     stored = f"that the slowest pair of {code} first stores as the next"
     what = f"positions {stored}, bases 1e4, 1e7, 1e8, 1e11"
-    # All but the first base are above 1/eps, in every format of an angle but float64.
+    # All bases but the first are above 1/eps of float32, and of narrower formats.
     lost = min(first[1:]) < min(first[0], 1 << 20)
-    findings.part(what, listed(first, ","), lost, min(first))
+    findings.part(what, write_list(first, ","), lost, min(first))
 
-    wrong = [(at, first_wrong_step(at, HEAD, ANGLE_RAD, TOKENS)) for at in bases]
+    wrong = []
+    for base in bases:
+        wrong.append((base, first_wrong_step(base, HEAD, ANGLE_RAD, TOKENS)))
     findings.series["walls"] = table
     columns = ["base", "first_wrong_position"]
     findings.series["accumulated"] = pd.DataFrame(wrong, columns=columns)
@@ -184,17 +198,18 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
 
 @claim("liu-million")
 def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> None:
-    def closes_at(layers: int) -> float:
+    def count_tokens(layers: int) -> float:
         """Return the tokens from which no base is left."""
         return 1 / (EPSILON * rules.stability_base(1, 0.9, layers))
 
-    here = closes_at(layers)
-    ends = [closes_at(1), closes_at(126)]
+    tokens = count_tokens(layers)
+    tokens_of_others = [count_tokens(1), count_tokens(126)]
 
     what = f"tokens from which no base is between the bounds, {layers} layers"
-    findings.part(what, f"{here:,.0f}", about(here, printed), here)
-    same = all(about(x, printed) for x in ends)
-    findings.limit("the same with 1 and 126 layers", listed(ends), same)
+    findings.part(what, f"{tokens:,.0f}", is_about(tokens, printed), tokens)
+    same = all(is_about(other, printed) for other in tokens_of_others)
+    what = "the same with 1 and 126 layers"
+    findings.limit(what, write_list(tokens_of_others), same)
 
 
 @claim("float64-angles", bound=ANGLE_RAD)
@@ -205,12 +220,12 @@ def float64_needed(
         chain = chain_of(preset_named(preset).plan, base, ROTATED)
         return largest(chain.angle_errors(span(NATIVE - TOKENS, NATIVE)))
 
-    here = largest_error(base)
-    plain = largest_error(1e4)
+    error = largest_error(base)
+    usual = largest_error(1e4)
 
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
-    text = f"{here:.4f} rad at base {base:g}, {plain:.4f} at base 10000"
-    findings.part(what, text, here > ANGLE_RAD, here)
+    text = f"{error:.4f} rad at base {base:g}, {usual:.4f} at base 10000"
+    findings.part(what, text, error > ANGLE_RAD, error)
 
 
 @claim("host-table-drift")
@@ -220,9 +235,10 @@ def host_drifts(
     chain = chain_of(FLOAT32, base, ROTATED)
     right = 0
     for position, said in printed:
-        m = np.array([float(position)])
-        exact = chain.spectrum.inv_freq[:, None] * m
-        off = np.abs(np.array(chain.table(m)) - [np.cos(exact), np.sin(exact)]).max()
+        positions = np.array([float(position)])
+        angles = chain.spectrum.inv_freq[:, None] * positions
+        exact = [np.cos(angles), np.sin(angles)]
+        off = np.abs(np.array(chain.table(positions)) - exact).max()
         if f"{off:.2e}" == f"{said:.2e}":
             right += 1
 
@@ -240,13 +256,16 @@ def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
 
     ``shared`` is the cosine of each key with the query.
     """
-    made = gaussian(draw, 3, HEAD)
-    query, *keys = made[:, : HEAD // 2] + 1j * made[:, HEAD // 2 :]
+    vectors = gaussian(draw, 3, HEAD)
+    # The two features of a pair are a complex number.
+    query, *keys = vectors[:, : HEAD // 2] + 1j * vectors[:, HEAD // 2 :]
     waves = np.exp(1j * np.outer(np.arange(TOKENS), frequencies(HEAD, base)))
     mixed = (shared * query + math.sqrt(1 - shared**2) * key for key in keys)
     rope = np.stack([(waves @ (query * key.conj())).real for key in mixed])
     normal = gaussian(DRAWS + draw, *rope.shape)
-    return rope, rope.mean(1, keepdims=True) + rope.std(1, keepdims=True) * normal
+    mean = rope.mean(1, keepdims=True)
+    deviation = rope.std(1, keepdims=True)
+    return rope, mean + deviation * normal
 
 
 def equal_pairs(values: Array) -> int:
@@ -260,7 +279,10 @@ def far_wins(values: Array) -> float:
     half.
     """
     half = len(values) // 2
-    return float(np.searchsorted(np.sort(values[:half]), values[half:]).mean() / half)
+    near = np.sort(values[:half])
+    far = values[half:]
+    beaten = np.searchsorted(near, far)
+    return float(beaten.mean() / half)
 
 
 def aligned_inversion(base: float, tokens: int) -> float:
@@ -268,6 +290,8 @@ def aligned_inversion(base: float, tokens: int) -> float:
     return far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
 
 
+# What is counted for each mode of failure, from the scores [2, TOKENS] of two keys by
+# distance, at full precision and as stored.
 MODES = {
     "position inversion": lambda full, stored: far_wins(full[0]),
     "position aliasing": lambda full, stored: equal_pairs(stored[:1]),
@@ -277,7 +301,7 @@ MODES = {
 
 
 @cache
-def sampled(
+def count_draws(
     mode: str, base: float, fmt: str = "bfloat16", shared: float = 0.0
 ) -> Array:
     """Return a mode with RoPE and in the null model, draw by draw: [2, DRAWS]."""
@@ -288,14 +312,14 @@ def sampled(
     return np.array(counts, dtype=float).T
 
 
-def spread(values: Array) -> tuple[float, float]:
-    """Return mean and standard error."""
+def average_draws(values: Array) -> tuple[float, float]:
+    """Return the mean over draws, and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
-def beside_null(findings: Findings, what: str, sample: Array) -> None:
+def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     """Add a limit that disagrees where the null model has as many."""
-    change, error = spread(sample[0] - sample[1])
+    change, error = average_draws(sample[0] - sample[1])
     null = float(sample[1].mean())
     form = ",.0f" if null >= 1 else ".5f"
     text = f"{null:{form}}, RoPE {change:+{form}} ± {error:{form}}"
@@ -331,9 +355,9 @@ def positions_invert(
         rope, _ = scores(large, 0.0, draw)
         short = rope[0, :256]
         shares.extend((far_wins(short), far_wins(-short)))
-    even = float(np.mean(shares))
+    mean_share = float(np.mean(shares))
     what = "the same in 256, random keys and their opposites"
-    findings.limit(what, f"{even:.2f}", even < 0.4, even)
+    findings.limit(what, f"{mean_share:.2f}", mean_share < 0.4, mean_share)
 
 
 @claim("du-position-aliasing", "du-invariant-attention")
@@ -344,22 +368,26 @@ def pairs_alias(
     fmt: str = "bfloat16",
     open_because: str = "",
 ) -> None:
-    sample = sampled(mode, LLAMA_3_1, fmt)
-    (mean, error) = spread(sample[0])
-    right = about(sample[0].mean(), printed)
+    sample = count_draws(mode, LLAMA_3_1, fmt)
+    mean, error = average_draws(sample[0])
+    right = is_about(mean, printed)
 
     what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
     findings.part(what, f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}", right, mean)
     if open_because and not right:
         findings.leave_open(open_because)
-    beside_null(findings, "pairs", sample)
+    compare_with_null(findings, "pairs", sample)
 
 
 @claim("du-token-inversion", "du-token-inversion-20k")
 def tokens_invert(
-    findings: Findings, base: float = LLAMA_3_1, said: float = 0.0
+    findings: Findings, base: float = LLAMA_3_1, said: float | None = None
 ) -> None:
-    distance = said or base
+    """Compute how often the order of two keys is reversed at a distance.
+
+    `said` is the distance that a passage names; None for one as large as the base.
+    """
+    distance = base if said is None else said
     chance = token_inversion(base, distance)
     what = (
         f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
@@ -368,7 +396,7 @@ def tokens_invert(
     first = first_negative(Similarity.of_head(HEAD), base, CONTEXT * 8) or math.inf
     text = f"{first:,}, {first / base:.2g} of the base"
     findings.limit(
-        "first distance where it is above 1/2", text, about(first, distance), first
+        "first distance where it is above 1/2", text, is_about(first, distance), first
     )
 
 
@@ -376,16 +404,16 @@ def tokens_invert(
 def tokens_alias(
     findings: Findings, shared: float = 0.0, printed: float = 0.05
 ) -> None:
-    sample = sampled("token aliasing", LLAMA_3_1, shared=shared)
+    sample = count_draws("token aliasing", LLAMA_3_1, shared=shared)
     bound = math.sqrt(HEAD / 2) / 2**7
-    mean, error = spread(sample[0])
+    mean, error = average_draws(sample[0])
     what = f"share of {TOKENS} positions where two keys have one score"
     text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
     findings.part(f"{what}, under the bound", text, mean <= bound, mean)
     findings.limit(
-        what, f"{mean:.2%}, printed {printed:.0%}", about(mean, printed), mean
+        what, f"{mean:.2%}, printed {printed:.0%}", is_about(mean, printed), mean
     )
-    beside_null(findings, "share", sample)
+    compare_with_null(findings, "share", sample)
 
 
 @claim("du-trade-off")
@@ -394,24 +422,28 @@ def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
     firsts = [first_negative(head, base, CONTEXT * 8) or math.inf for base in bases]
 
     what = "token inversion: first distance above 1/2"
-    findings.part(what, listed(firsts), firsts == sorted(firsts))
+    findings.part(what, write_list(firsts), firsts == sorted(firsts))
     wins = [aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
-    findings.part(what, listed(wins, ".2f"), wins == sorted(wins))
+    findings.part(what, write_list(wins, ".2f"), wins == sorted(wins))
     rope, null = np.array(
-        [sampled("position aliasing", base).mean(1) for base in bases]
+        [count_draws("position aliasing", base).mean(1) for base in bases]
     ).T
-    text = f"{listed(rope)}; without RoPE {listed(null)}"
-    findings.limit("position aliasing: pairs", text, not all(map(about, rope, null)))
-    shares = [sampled("token aliasing", base)[0] for base in bases]
-    change, error = spread(shares[-1] - shares[0])
-    text = f"{listed([x.mean() for x in shares], '.2%')} (± {error:.2%})"
+    text = f"{write_list(rope)}; without RoPE {write_list(null)}"
+    findings.limit("position aliasing: pairs", text, not all(map(is_about, rope, null)))
+    shares = [count_draws("token aliasing", base)[0] for base in bases]
+    change, error = average_draws(shares[-1] - shares[0])
+    text = f"{write_list([x.mean() for x in shares], '.2%')} (± {error:.2%})"
     findings.limit(
         "token aliasing, which should fall", text, change < -2 * error, change
     )
 
     rows = [
-        (mode, base, *(x for model in sampled(mode, base) for x in spread(model)))
+        (
+            mode,
+            base,
+            *(x for model in count_draws(mode, base) for x in average_draws(model)),
+        )
         for mode in MODES
         for base in bases
     ]

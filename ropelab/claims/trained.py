@@ -38,8 +38,8 @@ METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_acc
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
 # Methods that have no factor.
 WITHOUT_FACTOR = ("unscaled", "dynamic_ntk")
-# The end of a name in a claim, for a method that was published with twice the factor of
-# the others.
+# A claim names a method with this end if it was published with twice the factor of the
+# others.
 DOUBLED = " of twice the factor"
 
 
@@ -55,7 +55,7 @@ def bound_predicts(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     run = max(
         deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"])
     )
-    findings.models = stored.described(run.config)
+    findings.models = stored.describe_models(run.config)
     judged = run.tables["predictions"]
     judged = judged[judged["agrees"].notna()]
     predicted = judged["first_failing_position_tokens"].notna()
@@ -94,14 +94,14 @@ def places_are_lost(
 ) -> None:
     """Ask for items of a list by their place, and as a control by their key."""
     answers = []
-    for run in stored.largest_first(stored.Methods, runs):
+    for run in stored.sort_largest_first(stored.Methods, runs):
         if not {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}:
             continue
-        answer = Findings(findings.expected, stored.described(run.config))
+        answer = Findings(findings.expected, stored.describe_models(run.config))
         for role, task, method, asks in asked:
             name = f"{task}_accuracy"
             rows = run.rows(name)
-            rows = rows[rows["label"] == run.label(method, tables=(name,))]
+            rows = rows[rows["label"] == run.find_label(method, tables=(name,))]
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
             within = mean_interval(shares.get(run.train_len, ()))
             beyond = mean_interval(shares.get(run.test_len, ()))
@@ -171,15 +171,15 @@ def _losses_by_document(run: Stored) -> pd.DataFrame:
 def methods_do(
     findings: Findings, run: stored.Methods, asked: Sequence[Mapping[str, str]]
 ) -> None:
-    """Add a finding per row: `a` against `b`, on text unless `on` says else, or what
-    `a` copies.
-    """
+    """Add a finding for each row of `asked` (trained.toml describes these rows)."""
     for row in asked:
-        add = _against if "b" in row else _copies
-        add(findings, run, **row)
+        if "b" in row:
+            _compare_methods(findings, run, **row)
+        else:
+            _ask_copying(findings, run, **row)
 
 
-def _against(
+def _compare_methods(
     findings: Findings,
     run: stored.Methods,
     a: str,
@@ -201,7 +201,7 @@ def _against(
         where = f"on text after {run.train_len} tokens"
 
     what = what.format(f"{a} against {b} {where}", where=where)
-    run.against(a, b, METRICS[on]).add_to(findings, what, asks)
+    run.tally_against(a, b, METRICS[on]).add_to(findings, what, asks)
 
 
 def _label_in_run(run: stored.Methods, name: str) -> str:
@@ -211,10 +211,10 @@ def _label_in_run(run: stored.Methods, name: str) -> str:
     """
     is_doubled = name.endswith(DOUBLED)
     method = name.removesuffix(DOUBLED)
-    return run.label(method, largest=is_doubled)
+    return run.find_label(method, largest=is_doubled)
 
 
-def _copies(
+def _ask_copying(
     findings: Findings,
     run: stored.Methods,
     what: str,
@@ -222,8 +222,8 @@ def _copies(
     at: str,
     asks: str = "works",
 ) -> None:
-    copied = run.level_at(run.label(a), at)
-    what = what.format(a=run.label(a), twice=2 * run.train_len)
+    copied = run.measure_copying_at(run.find_label(a), at)
+    what = what.format(a=run.find_label(a), twice=2 * run.train_len)
     fails = asks == "fails"
     least = FAILS if fails else WORKS
     stored.add_interval(findings, ROLES[asks], what, copied, least, fails=fails)
@@ -247,7 +247,7 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     unbeaten = []
     for label in read["label"]:
         others = [other for other in read["label"] if other != label]
-        wins = [run.against(other, label, TEXT).better for other in others]
+        wins = [run.tally_against(other, label, TEXT).better for other in others]
         unbeaten.append(sum(wins) == 0)
     rivals = read[unbeaten]
     copying = measured["accuracy"].max()
@@ -260,7 +260,7 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     # be near 0.
     refuting = []
     for label in poor.dropna()["label"]:
-        if label == best or run.equal(best, label, TEXT):
+        if label == best or run.are_equal(best, label, TEXT):
             refuting.append(label)
     agrees: bool | None = True
     if refuting:
@@ -290,7 +290,7 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     if min(losses.nunique(), accuracies.nunique()) > 1:
         correlation = -float(losses.corr(accuracies, method="spearman"))
     what = "rank correlation of low loss and copying"
-    agrees = stored.at_least(correlation, WORKS)
+    agrees = stored.is_at_least(correlation, WORKS)
     findings.limit(what, f"{correlation:.2f}", agrees, correlation)
 
 
@@ -304,7 +304,7 @@ def low_loss_means_retrieval(findings: Findings, run: stored.Methods) -> None:
     "static-costs-short",
     "order-log-n",
 )
-def reappears(
+def compare_published_order(
     findings: Findings,
     metric: str,
     groups: Sequence[Sequence[str]],
@@ -314,22 +314,29 @@ def reappears(
     outside: bool = False,
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Compare the ordering with the largest runs that measured all of it and learned
-    the task.
-
-    The ordering was claimed for test_len / train_len from the least to the largest of
-    `factors`. With `outside` it was claimed just beyond the length of fine-tuning.
-    Without `equal` nothing was claimed about the methods within a group.
+    """Compare a published ordering with the largest runs that measured all of it.
 
     The same models may have been measured in several runs, each with a list of methods
     of its own. What is significant depends on how many methods are compared, so that
     these runs can decide a pair differently. Such a pair is left open.
+
+    Args:
+        findings: the findings so far.
+        metric: the metric of the comparisons.
+        groups: the names of the methods, the best group first.
+        factors: the least and the largest of test_len / train_len (of fine-tuned models:
+            of the length of fine-tuning) for which the ordering was claimed.
+        equal: True if the methods of a group were claimed to be equal.
+        finetuned: True if the ordering is one of fine-tuned models.
+        outside: True if it was claimed just beyond the length of fine-tuning.
+        runs: the stored runs.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     equals = " = " if equal else ", "
     findings.expected = " > ".join(equals.join(group) for group in names)
+
     answers: list[tuple[tuple[int, ...], Findings]] = []
-    for run in stored.largest_first(stored.Methods, runs):
+    for run in stored.sort_largest_first(stored.Methods, runs):
         rows = run.select("comparisons", metric=metric)
         # Copying that was not measured is nan, which compares as false: such a run has
         # not shown that its models learned the task.
@@ -337,36 +344,23 @@ def reappears(
         if rows.empty or not has_learned:
             continue
 
-        tuned_len = int(run.config.get("finetune_len") or run.test_len)
-        at = rows["at_tokens"]
-        # Copying is compared at twice the trained length; losses at the end of the text
-        # or, of fine-tuned models, at the end or just outside of the length of
-        # fine-tuning.
-        if metric == "copy_accuracy":
-            place = 2 * run.train_len
-        elif outside:
-            place = at[at > tuned_len].min()
-        elif finetuned:
-            place = at[at <= tuned_len].max()
-        else:
-            place = at.max()
-        rows = stored.in_context(rows[at == place], "at_tokens")
-        factor = (tuned_len if finetuned else run.test_len) / run.train_len
-        arm = "finetuned" if finetuned else "zero_shot"
+        length = run.test_len
+        arm = "zero_shot"
+        if finetuned:
+            length = _find_tuned_length(run)
+            arm = "finetuned"
+        factor = length / run.train_len
         labels = [[_label(name, factor, arm) for name in group] for group in groups]
+
+        rows = _select_place(rows, run, metric, finetuned, outside)
         known = {*rows["method_a"], *rows["method_b"]}
-        measured = known.issuperset(label for group in labels for label in group)
-        if not measured or not factors[0] <= factor <= factors[1]:
+        is_measured = known.issuperset(label for group in labels for label in group)
+        is_claimed = factors[0] <= factor <= factors[1]
+        if not is_measured or not is_claimed:
             continue
 
-        answer = Findings(models=stored.described(run.config))
-        if equal:
-            for group in labels:
-                for a, b in combinations(group, 2):
-                    _compare(answer, rows, a, b, same=True)
-        for group, next_group in pairwise(labels):
-            for a, b in product(group, next_group):
-                _compare(answer, rows, a, b, same=False)
+        answer = Findings(models=stored.describe_models(run.config))
+        _compare_groups(answer, rows, labels, equal)
         answers.append((run.quality, answer))
     if not answers:
         findings.missing("a stored run that compares these methods")
@@ -379,6 +373,51 @@ def reappears(
     findings.models = first.models
     for alike in zip(*deciding, strict=True):
         findings.findings.append(_unite(alike))
+
+
+def _find_tuned_length(run: stored.Methods) -> int:
+    """Return the length of fine-tuning, which is the tested one if none was given."""
+    given = run.config.get("finetune_len")
+    return int(given) if given else run.test_len
+
+
+def _select_place(
+    rows: pd.DataFrame, run: stored.Methods, metric: str, finetuned: bool, outside: bool
+) -> pd.DataFrame:
+    """Select the comparisons at the one place of the text that an ordering is about.
+
+    Copying is compared at twice the trained length; losses at the end of the text or, of
+    fine-tuned models, at the end or just outside of the length of fine-tuning.
+    """
+    places = rows["at_tokens"]
+    tuned_len = _find_tuned_length(run)
+    if metric == "copy_accuracy":
+        place = 2 * run.train_len
+    elif outside:
+        place = places[places > tuned_len].min()
+    elif finetuned:
+        place = places[places <= tuned_len].max()
+    else:
+        place = places.max()
+    return stored.select_context(rows[places == place], "at_tokens")
+
+
+def _compare_groups(
+    findings: Findings,
+    rows: pd.DataFrame,
+    groups: Sequence[Sequence[str]],
+    equal: bool,
+) -> None:
+    """Add every pair of a group, if these are claimed to be equal, and every pair of
+    neighbouring groups.
+    """
+    if equal:
+        for group in groups:
+            for a, b in combinations(group, 2):
+                _compare(findings, rows, a, b, same=True)
+    for group, next_group in pairwise(groups):
+        for a, b in product(group, next_group):
+            _compare(findings, rows, a, b, same=False)
 
 
 def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
@@ -395,6 +434,7 @@ def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
 
 
 def _label(name: str, factor: float, arm: str) -> str:
+    """Label a method of a claim at the factor of its run."""
     if name in WITHOUT_FACTOR:
         factor = 1.0
     elif name.endswith(DOUBLED):
@@ -470,9 +510,9 @@ def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> No
     """Test the price of a longer context on the same texts, and the copying that is
     left.
     """
-    near = run.at(encoding, stored.COPYING, False)
-    far = run.at(encoding, stored.COPYING, True)
-    copies = stored.at_least(far - WORKS * near, 0)
+    near = run.read_quality(encoding, stored.COPYING, False)
+    far = run.read_quality(encoding, stored.COPYING, True)
+    copies = stored.is_at_least(far - WORKS * near, 0)
     # A model can go beyond the trained length in two ways: its text loss does not rise, or
     # it still copies. Either is enough for the claim. Where the model copies, copying is
     # the part that decides, and a risen loss is only a condition on it. Elsewhere the loss
@@ -483,21 +523,21 @@ def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> No
     what = (
         f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
     )
-    row = run.one("extrapolation", encoding=encoding, metric="text loss")
+    row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
     if row is None or math.isnan(row["ci_low"]):
         findings.missing(what, "not measured")
     else:
         rise = float(row["difference"])
         findings.add(text_role, what, _loss_change(row), _harmless(row), rise)
         _explain_harmless(findings, row)
-    stored.guard(findings, run, encoding)
+    stored.open_unless_learned(findings, run, encoding)
 
-    plain_near = run.at(run.plain, stored.COPYING, False)
-    plain_far = run.at(run.plain, stored.COPYING, True)
+    plain_near = run.read_quality(run.plain, stored.COPYING, False)
+    plain_far = run.read_quality(run.plain, stored.COPYING, True)
     what = "copy accuracy at the trained length and at the longest"
     plain = f"{run.plain}: {plain_near:.2f} and {plain_far:.2f}"
     findings.add(copy_role, what, f"{near:.2f} and {far:.2f} ({plain})", copies, far)
-    stored.guard(findings, run, encoding)
+    stored.open_unless_learned(findings, run, encoding)
 
 
 @claim(
@@ -508,27 +548,30 @@ def extrapolates(findings: Findings, run: stored.Encodings, encoding: str) -> No
     "nope-copies-better",
 )
 @stored.asked_of(stored.Encodings)
-def ordered(
+def compare_with_baseline(
     findings: Findings,
     run: stored.Encodings,
     metric: str,
     better: Sequence[str] = (),
     worse: Sequence[str] = (),
 ) -> None:
+    """Test at the longest context that encodings are better, or worse, than the
+    baseline.
+    """
     for encoding in (*better, *worse):
-        baseline, result = run.against_baseline(encoding, metric)
+        baseline, result = run.tally_against_baseline(encoding, metric)
         values = (
-            f"{run.at(encoding, metric, True):.3f},"
-            f" {run.at(baseline, metric, True):.3f}"
+            f"{run.read_quality(encoding, metric, True):.3f},"
+            f" {run.read_quality(baseline, metric, True):.3f}"
         )
         result.add_to(findings, f"{encoding} against {baseline} ({values})")
         if encoding in worse:
             # The finding just added asks whether the encoding is better than the
             # baseline. The claim says that it is worse, so the answer is inverted.
             asks_better = findings.findings[-1]
-            agrees = stored.opposite(asks_better.agrees)
+            agrees = stored.negate(asks_better.agrees)
             findings.findings[-1] = replace(asks_better, agrees=agrees)
-        stored.guard(findings, run, encoding, baseline)
+        stored.open_unless_learned(findings, run, encoding, baseline)
 
 
 @claim("alibi-beats-others", "relative-do-well")
@@ -561,7 +604,7 @@ def lower_loss(
         findings.add(role, what, measured, agrees, None, margin)
         if agrees is None:
             findings.leave_open("the interval contains 0")
-        stored.guard(findings, run, a, b)
+        stored.open_unless_learned(findings, run, a, b)
 
 
 @claim("learned-worse", "middle-terms-suffice", "values-without-positions")
@@ -573,8 +616,17 @@ def costs_more(
     hardly: bool = False,
     evenly: bool = False,
 ) -> None:
+    """Test that the first of a pair has the higher text loss at the trained length.
+
+    Args:
+        findings: the findings so far.
+        run: the run that compares both.
+        pair: the two encodings.
+        hardly: True if the claim is that its loss is higher by HARMLESS at most.
+        evenly: True if the claim is about models that trained all positions alike.
+    """
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
-    row = run.one("pairs", encoding_a=pair[0], encoding_b=pair[1])
+    row = run.find_row("pairs", encoding_a=pair[0], encoding_b=pair[1])
     if row is None:
         findings.missing(what, "not compared")
         return
@@ -582,6 +634,7 @@ def costs_more(
         findings.part(what, _loss_change(row), _harmless(row), row["difference"])
         _explain_harmless(findings, row)
     else:
+        # The verdict names the one with the lower loss, or neither.
         higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
         findings.part(what, _loss_change(row), higher, row["difference"])
         if higher is None:
@@ -591,7 +644,7 @@ def costs_more(
     # a model that copies reads its context better.
     for encoding in pair:
         learned = run.seeds_that_copy(encoding)
-        counted = stored.count_of_seeds(learned)
+        counted = stored.write_seed_count(learned)
         findings.limit(f"seeds with which {encoding} learned to copy", counted, None)
 
     if evenly:
@@ -630,7 +683,8 @@ def _explain_harmless(findings: Findings, row: pd.Series) -> None:
 @claim("one-frequency-learned")
 @stored.asked_of(stored.Frequencies)
 def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) -> None:
-    singles = run.singles()
+    """Compare the recall of one frequency with that of the plain scheme, by distance."""
+    singles = run.list_single_frequencies()
     # A run can have the scheme in two forms: all pairs rotate, or only some, and the
     # others do not. With a period of a few windows, a model in which all pairs rotate may
     # fail because no feature is free of positions, and the second form is the control for
@@ -639,7 +693,7 @@ def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) 
     asked = [name for name in singles if _is_form_of(name, scheme)]
     many = run.copies_within()
     for name in asked or [scheme]:
-        rows = run.compared("comparisons", name)
+        rows = run.select_comparisons("comparisons", name)
         copied = run.copies_within(name)
         what = f"recall of {name} against {run.plain}"
         if rows.empty or math.isnan(copied):
@@ -656,7 +710,7 @@ def one_is_not_enough(findings: Findings, run: stored.Frequencies, scheme: str) 
         findings.part(what, f"{shares}; {worse}", agrees, copied)
         if agrees is None:
             findings.leave_open("a lower one is not shown at all distances")
-    if not any(run.rests(name) for name in asked):
+    if not any(run.has_resting_pairs(name) for name in asked):
         # A run that has the control is preferred.
         what = "the same beside pairs that do not rotate"
         findings.unmet(what, "not in this run", None)
@@ -686,9 +740,9 @@ def detail_and_whole(findings: Findings, run: stored.Frequencies) -> None:
     """
     # Slow pairs should matter for far tokens only, fast ones for near tokens only.
     for band, far in (("slow", True), ("fast", False)):
-        served, other = (
-            run.compared("removed", band, where) for where in (far, not far)
-        )
+        # The band serves one end of the distances, and should not matter at the other.
+        served = run.select_comparisons("removed", band, far)
+        other = run.select_comparisons("removed", band, not far)
         what = f"copying without the {band} third"
         if served.empty:
             findings.missing(what)
@@ -705,7 +759,8 @@ def detail_and_whole(findings: Findings, run: stored.Frequencies) -> None:
 def slow_ones_mark_far(
     findings: Findings, run: stored.Frequencies, scheme: str
 ) -> None:
-    rows = run.compared("comparisons", scheme, far=True)
+    """Test that a model trained with the scheme copies less from the farthest distance."""
+    rows = run.select_comparisons("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
         findings.missing(what)
@@ -751,7 +806,7 @@ def _falls(
     if role == "part":
         agrees = fell
     else:
-        agrees = stored.opposite(fell)
+        agrees = stored.negate(fell)
 
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"

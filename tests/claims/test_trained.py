@@ -13,8 +13,14 @@ from ropelab.claims import trained
 from ropelab.claims.ledger import CLAIMS, find, judge_run
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
-from ropelab.claims.stored import Encodings, Methods, Tally, described, largest_first
-from ropelab.claims.trained import reappears
+from ropelab.claims.stored import (
+    Encodings,
+    Methods,
+    Tally,
+    describe_models,
+    sort_largest_first,
+)
+from ropelab.claims.trained import compare_published_order
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
@@ -671,9 +677,9 @@ def test_one_run_is_judged_by_the_claims_that_it_can_answer():
 
 def test_models_are_described_by_size_seeds_and_length():
     shape = {"layers": 3, "width": 192, "heads": 1, "head_dim": 64}
-    three = described({**shape, "seeds": [0, 1, 2], "train_len": 2048})
+    three = describe_models({**shape, "seeds": [0, 1, 2], "train_len": 2048})
     assert mentions(three, "1.1 M parameters", "3 seeds", "2048 tokens")
-    one = described({"preset": "small", "seeds": [0], "train_len": 64})
+    one = describe_models({"preset": "small", "seeds": [0], "train_len": 64})
     assert mentions(one, "about 1 M", "1 seed", "64 tokens")
 
 
@@ -873,7 +879,7 @@ NOT_IN_SMALL_RUNS = {
     *(
         c.id
         for c in CLAIMS
-        if c.decision.check is reappears and c.id != "static-costs-short"
+        if c.decision.check is compare_published_order and c.id != "static-costs-short"
     ),
 }
 
@@ -926,13 +932,13 @@ def test_the_longest_run_with_most_seeds_decides():
     seeds = extrapolation(seeds=[0, 1, 2])
     short_seeds = extrapolation(train_len=1024, test_len=2048, seeds=[0, 1])
     same_length = extrapolation(test_len=L)
-    chosen = largest_first(
+    chosen = sort_largest_first(
         Methods, (small, seeds, short_seeds, extrapolation(), same_length)
     )
     sizes = [(run.train_len, len(run.config["seeds"])) for run in chosen]
     assert sizes == [(L, 3), (1024, 2), (L, 1), (512, 1)]
-    assert largest_first(Methods, (same_length,)) == []
-    assert largest_first(Encodings, ()) == []
+    assert sort_largest_first(Methods, (same_length,)) == []
+    assert sort_largest_first(Encodings, ()) == []
 
 
 def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
@@ -943,10 +949,10 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
         "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]]),
     }
     mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
-    assert mixed.level_at("unscaled", "twice").value == 0.02
-    assert mixed.label("ntk") == "ntk ×4"
-    assert mixed.label("ntk", largest=True) == "ntk ×8"
-    assert math.isnan(mixed.level_at("unknown", "twice").value)
+    assert mixed.measure_copying_at("unscaled", "twice").value == 0.02
+    assert mixed.find_label("ntk") == "ntk ×4"
+    assert mixed.find_label("ntk", largest=True) == "ntk ×8"
+    assert math.isnan(mixed.measure_copying_at("unknown", "twice").value)
 
 
 def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
@@ -958,7 +964,7 @@ def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
     ]
     tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
     run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
-    found = Methods(run).level("yarn ×4", 4096)
+    found = Methods(run).measure_copying("yarn ×4", 4096)
     assert found.value == pytest.approx(0.99 - 0.01 / 3)
     assert found.n == 3
     assert found.low < 0.9 < found.value

@@ -39,7 +39,7 @@ class Sinusoidal(Encoding):
         # The paper's factor sqrt(width) is not needed: embeddings have unit variance.
         if not self.times:
             return x + encoded
-        # A sine of 0 loses the feature: at position 0 every other one.
+        # A feature is lost where its sine is 0: at position 0 all even features.
         return x * encoded
 
 
@@ -52,8 +52,8 @@ class Learned(Encoding):
 
     def __init__(self, trained_len: int, width: int) -> None:
         super().__init__()
-        # nn.Embedding draws N(0, 1), as for the embeddings of tokens: section 3.5 draws
-        # both from one distribution.
+        # nn.Embedding draws N(0, 1), as the model does for its tokens: section 3.5 of the
+        # paper draws both from one distribution.
         self.table = nn.Embedding(trained_len, width)
         self.max_position = trained_len - 1
 

@@ -46,7 +46,8 @@ class Encoding(nn.Module):
     positions are consecutive, of queries and of keys.
     """
 
-    # The largest position that is defined; None: any. The caller checks.
+    # The largest position that the encoding defines; None if it defines every position.
+    # Callers compare their positions with it; the encoding does not.
     max_position: int | None = None
     fused: bool = True
 
@@ -79,7 +80,8 @@ class Encoding(nn.Module):
 
         Only an encoding that is not fused may do so; its `scores` removes them.
         """
-        # A cache keeps these, too: what depends on the text is stored once per token.
+        # A cache keeps these features, too, so that what an encoding computes from the
+        # text is computed once per token.
         return k
 
     def scores(
@@ -108,7 +110,7 @@ class Encoding(nn.Module):
 
 
 class Around(Encoding):
-    """Another encoding, to be changed at one of its places."""
+    """Another encoding, which a subclass changes at one of the three places."""
 
     def __init__(self, inner: Encoding) -> None:
         super().__init__()

@@ -106,7 +106,8 @@ class T5(DistanceBias):
     """
 
     BUCKETS = 32
-    # The last bucket begins before, at 113, and holds all that is farther.
+    # The distance at which the formula ends. The last bucket begins at 113, since buckets
+    # are rounded down, and holds all distances beyond.
     FARTHEST = 128
 
     def __init__(self, heads: int, width: int) -> None:
@@ -177,8 +178,8 @@ class KerplePower(DistanceBias):
         r1 = self.log_r1.exp()[:, None]
         r2 = 2 * self.logit_r2.sigmoid()[:, None]
 
-        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by
-        # hand.
+        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0, which is nan. So the power
+        # of distance 1 is computed there, and replaced by 0.
         power = distance.clamp(min=1) ** r2
         power = torch.where(distance > 0, power, 0)
         return -r1 * power
@@ -250,8 +251,8 @@ class Tupe(AdditiveBias):
         self.heads = heads
         self.table = nn.Embedding(trained_len, width)
         with torch.no_grad():
-            # Rows of N(0, 1) make scores at random places that hide those of the
-            # tokens.
+            # Rows drawn from N(0, 1) would make scores between positions that are larger
+            # than those between tokens.
             self.table.weight.mul_(0.1)
 
         inner = heads * head_dim
@@ -261,7 +262,8 @@ class Tupe(AdditiveBias):
         self.max_position = trained_len - 1
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        # The two products share the variance of one.
+        # Scores are a sum of two products here. Each gets half of the variance that the
+        # single product of plain attention has.
         return q * 2**-0.5
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:
@@ -282,8 +284,8 @@ class Tupe(AdditiveBias):
         return heads.transpose(0, 1)
 
 
-# The rest are functions of the distance that tutorials list as ways to make R_(q-k),
-# with learned weights per head.
+# The classes below are functions of the distance that tutorials list as ways to make
+# R_(q-k), with learned weights for each head.
 
 
 @encoding("polynomial")

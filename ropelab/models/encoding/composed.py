@@ -3,7 +3,7 @@
 layers(rope, rope, rope, nope)
     one for each layer; a model of more layers repeats them
 every(4, nope)
-    that one in every fourth layer, RoPE or a third argument in the others
+    the named encoding in every fourth layer; RoPE, or a third argument, in the others
 window(rope, 64)
     only the last 64 tokens are seen, the token itself among them
 log_scaled(nope)
@@ -56,6 +56,8 @@ from ropelab.runs.spelling import read_number, read_plain_number
 
 # Llama 4's attn_scale.
 TEMPERATURE = 0.1
+# How each form of the notation is written, and its least and greatest number of
+# arguments.
 EXAMPLES = table_beside(__file__)
 
 
@@ -99,7 +101,8 @@ class ScalableSoftmax(Around):
 
     def __init__(self, inner: Encoding, heads: int, trained_len: int) -> None:
         super().__init__(inner)
-        # It begins as ordinary attention at the trained length.
+        # With this s, attention over as many tokens as the trained length starts as
+        # ordinary attention.
         start = 1 / math.log(trained_len)
         self.s = nn.Parameter(torch.full((heads, 1, 1), start))
 
@@ -167,7 +170,9 @@ def _parse_named(text: str, shape: Shape) -> Encoding:
 
 
 def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
-    """Build `every`: one encoding in every so many layers, RoPE or another before."""
+    """Build `every(count, encoding)`: the encoding in each last of `count` layers, and
+    RoPE, or a third argument, in those before.
+    """
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
     others = "rope"
@@ -210,8 +215,8 @@ def _parse_for_layer(text: str, shape: Shape) -> Encoding:
 
 
 def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
-    # Products and scores lie between a loss and its gradients, so that torch has to
-    # round them.
+    # Gradients pass through products and scores, so that torch has to round these. It
+    # has few formats.
     formats = {rounding.cast.rotation.name, rounding.cast.score.name}
     trainable = formats <= {EXACT.name, *NATIVE}
     rotates = type(inner) is Rope and inner.plan.inv_freq[1:].any()

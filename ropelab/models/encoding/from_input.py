@@ -42,11 +42,11 @@ class Forget(Around):
 
     @classmethod
     def constructor(cls) -> Callable[..., Encoding]:
-        return cls.alone
+        return cls.build_alone
 
     @classmethod
-    def alone(cls, width: int, heads: int) -> Self:
-        """Return the gates as the only positions."""
+    def build_alone(cls, width: int, heads: int) -> Self:
+        """Return the gates without any other encoding."""
         return cls(Encoding(), width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
@@ -66,17 +66,17 @@ class Forget(Around):
         log_gates = k[..., -1]
         scores = super().scores(q, keys.to(q.dtype), at_q, at_k)
 
-        # float64, and relative to the first query: sums over thousands of tokens are
-        # large, and their differences between neighbours small.
+        # Sums over thousands of tokens are large, and neighbours differ little. They are
+        # therefore made in float64, and less that of the first query.
         first = int(at_q[0] - at_k[0])
         total = log_gates.double().cumsum(dim=-1)
         total = total - total[..., first : first + 1]
         total = total.to(k.dtype)
 
         stop = first + len(at_q)
-        of_queries = total[..., first:stop, None]
-        of_keys = total[..., None, :]
-        return scores + (of_queries - of_keys)
+        sums_at_queries = total[..., first:stop, None]
+        sums_at_keys = total[..., None, :]
+        return scores + (sums_at_queries - sums_at_keys)
 
 
 @encoding("path")
@@ -106,8 +106,8 @@ class Path(Encoding):
         self.strength = nn.Linear(width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        # w is stored as it is before the convolution, which needs earlier tokens; the
-        # paper changes cached keys instead.
+        # The convolution needs w of earlier tokens, so w is stored as it is before the
+        # convolution. The paper changes cached keys instead.
         w = self.up(self.down(x))
         w_of_heads = w.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         strength = self.strength(x).mT[..., None]

@@ -16,8 +16,8 @@ from ropelab.runs.own import find
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
-# Keeps an encoding's draws apart from those of a model with the same seed (32 bits
-# count).
+# Added to the seed of a model, so that its encoding draws other numbers than the model.
+# torch uses 32 bits of a seed.
 RANDOM_STREAM = 2**31
 
 
@@ -59,7 +59,8 @@ ENCODINGS = {
     name: EncodingRecord(**row)
     for name, row in table_beside(__file__, "encodings").items()
 }
-# Those compared by default, and those compared only where they are named.
+# `ropelab encodings` compares the standard ones by default, and the further ones only
+# where they are named.
 STANDARD = {name: record for name, record in ENCODINGS.items() if not record.further}
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
@@ -98,7 +99,9 @@ def _find_own_class(name: str) -> "type[Encoding] | None":
 
 
 def _family_of_own(own_class: "type[Encoding]") -> str:
-    """Return the place at which a class acts that is defined outside of this package."""
+    """Return the family of a class from outside of this package: the place at which it
+    acts.
+    """
     methods = own_class.__dict__
     if "embed" in methods:
         return "embeddings"

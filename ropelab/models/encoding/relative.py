@@ -127,7 +127,8 @@ class Shaw(Encoding):
     heads share.
     """
 
-    # The paper's k. Of its 2 CLIP + 1 rows those of later keys are left out.
+    # The paper's k, the distance from which on all keys share a row. The paper has
+    # 2 CLIP + 1 rows; those of later keys are left out, as these are masked.
     CLIP = 16
     fused: bool = False
 

@@ -80,8 +80,9 @@ class RotationInFloat32(Function):
     Results have the dtype of the input.
     """
 
-    # Autograd would keep and multiply twice as many tensors; rotating is then a quarter
-    # of a training step of a small model on a CPU.
+    # Without a gradient of its own autograd would keep and multiply twice as many
+    # tensors, and rotating would take a quarter of a training step of a small model on a
+    # CPU.
     @staticmethod
     def forward(
         ctx: Any,
@@ -150,7 +151,7 @@ class Rope(Encoding):
 
         pairs = int(share * head_dim / 2)
         inv_freq = inverse_frequencies(2 * pairs, base)
-        # Rounded down, as in PRope.
+        # The number of rotating pairs is rounded down, as in PRope.
         rotating = int(fast * pairs)
         inv_freq[rotating:] = 0.0
         return cls(RopePlan(inv_freq), **more)
@@ -170,8 +171,8 @@ class Rope(Encoding):
         front = x[..., : self.rotary_dim]
         rest = x[..., self.rotary_dim :]
 
-        # It is float32 whatever the dtype of the queries: bfloat16 has no bits left for
-        # a far angle.
+        # The rotation is in float32 whatever the dtype of `x`: bfloat16 has no bits left
+        # for a far angle.
         rotated = RotationInFloat32.apply(front, cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
             return rotated
@@ -190,8 +191,8 @@ class Rope(Encoding):
 
     def _compute(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the float32 tables of some positions."""
-        # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine
-        # too.
+        # Angles are computed in float64: one of 1e5 rad would have an error of 4e-3 in
+        # float32, and so would its cosine.
         cos, sin = cos_sin(positions, self.plan)
         # The factor is on the query and on the key, so that scores carry its square.
         factor = self.plan.attention_factor
@@ -219,7 +220,7 @@ class Decoupled(Encoding):
 
     def key(self, k: Heads, positions: Positions) -> Heads:
         content, rotary = self._split(k)
-        # One rotary key serves all heads: that of the first; those of the others are
+        # The rotary key of the first head serves all heads. Those of the other heads are
         # not used.
         shared = self.rope.key(rotary[:, :1], positions)
         return torch.cat((content, shared.expand_as(rotary)), dim=-1)

@@ -14,7 +14,7 @@ from ropelab.models.encoding.base import Heads, Positions, Scores
 from ropelab.models.encoding.rope import Rope
 from ropelab.runs.errors import InputError
 
-# Formats that torch rounds float32 numbers to, exactly and on any device.
+# The formats to which torch rounds float32 numbers exactly, on any device.
 NATIVE = {
     "float32": torch.float32,
     "float16": torch.float16,
@@ -36,7 +36,8 @@ class RoundedRope(Rope):
         super().__init__(rope.plan, rope.pairing, rope.softmax_factor)
         self.rounding = rounding
         self.base = base
-        # Keys carry the attention factor already when they are moved.
+        # Stored keys carry the attention factor already, so that the rotation that moves
+        # them has none.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
         spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
         self.chain = Chain(rounding.cast, spectrum)
