@@ -101,6 +101,8 @@ class Family:
     # Its class in transformers has no block, and drops the base if a file has both.
     blockless: bool = False
     needs_keys: tuple[str, ...] = ()  # that the model file stops without
+    # A key that is true where features half a head apart form a pair.
+    half_key: str = ""
     # The values of the pairing key that mean adjacent pairs; any true one if empty.
     interleaved_by: tuple[str, ...] = ()
     sliding_as_full: bool = False

@@ -283,6 +283,11 @@ class Reader:
 
     def pairing(self, trace: Trace) -> Any:
         family = trace.family
+        if family.half_key and trace.has(family.half_key):
+            if trace.get(family.half_key):
+                return "half"
+            return "interleaved"
+
         given = None
         if family.pairing_key:
             given = trace.get(family.pairing_key)

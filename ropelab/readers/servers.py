@@ -275,6 +275,8 @@ def width_by_keys(settings: Settings, head_dim: int) -> int:
             return reader.width_of(head_dim, number(value, key))
         if key == "partial_rotary_factor" and family.partial is not None:
             return reader.width_of(head_dim, family.partial)
+    if family.usual_width:
+        return reader.width_of(head_dim, family.usual_width / head_dim)
     return reader.width_of(head_dim, 1.0)
 
 

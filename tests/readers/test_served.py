@@ -660,3 +660,51 @@ def test_olmo_hybrid_without_a_base_rotates_nothing(block: str) -> None:
     raw = '{"model_type": "olmo_hybrid", "hidden_size": 64, ' + block + "}"
     with pytest.raises(InputError, match="no rotary positions"):
         from_json("config.json", raw.encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "silent"),
+    [
+        ("llama", "LlamaForCausalLM", "half"),
+        ("mistral", "MistralForCausalLM", "half"),
+        ("granite", "GraniteForCausalLM", "half"),
+        ("exaone", "ExaoneForCausalLM", "half"),
+        ("ernie4_5", "Ernie4_5_ForCausalLM", "interleaved"),
+        ("paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "interleaved"),
+    ],
+)
+def test_a_key_pairs_features_in_sglang(kind: str, name: str, silent: str) -> None:
+    pairings = {}
+    for given in (None, True, False):
+        reading = read("sglang", kind, name, rope_is_neox_style=given)
+        pairings[given] = reading.layers["all"].pairing
+    assert pairings == {None: silent, True: "half", False: "interleaved"}
+
+
+def test_vllm_pairs_by_no_such_key() -> None:
+    keys = {"rope_is_neox_style": False}
+    for kind, name in (
+        ("llama", "LlamaForCausalLM"),
+        ("paddleocr_vl", "PaddleOCRVLForConditionalGeneration"),
+    ):
+        assert read("vllm", kind, name, **keys).layers["all"].pairing == "half"
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_chatglm_has_no_base_but_its_ratio_and_no_scaling(runtime: str) -> None:
+    keys = {"original_rope": True, "rope_ratio": 50, "rope_scaling": LINEAR}
+    spec = read(runtime, "chatglm", "ChatGLMModel", **keys).layers["all"]
+    assert (spec.base, spec.method) == (5e5, "unscaled")
+    other = read(runtime, "chatglm", "ChatGLMModel", **{**keys, "rope_ratio": 1})
+    assert other.layers["all"].base == 1e4
+
+
+def test_sglangs_minimax_m3_rotates_64_features_where_a_file_is_silent() -> None:
+    text = {**SIZES, "model_type": "minimax_m3_vl_text", "head_dim": 128}
+    name = "MiniMaxM3SparseForConditionalGeneration"
+    widths = []
+    for keys in ({}, {"rotary_dim": 32}):
+        config = {"text_config": {**text, **keys}}
+        reading = read("sglang", "minimax_m3_vl", name, **config)
+        widths.append(reading.layers["all"].rotary_dim)
+    assert widths == [64, 32]
