@@ -81,6 +81,8 @@ class Family:
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
     fixed_base: float | None = None  # a server's model file takes no other
+    # A server's model file writes the block itself, and reads none of the file's.
+    own_block: bool = False
     unscaled: bool = False  # a server's model file passes no scaling on
     rotates_whole: bool = False  # and this one no rotated share
     # The keys of a block that vLLM's model file hands on, as YaRN; all if empty.

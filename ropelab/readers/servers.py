@@ -22,7 +22,7 @@ from ropelab.readers.spec import (
     whole,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
-from ropelab.readers.transformers import Transformers5
+from ropelab.readers.transformers import Transformers5, fill_block
 
 LATENT = "deepseek_yarn"
 # Types whose configuration class stops at scaling types, whoever runs the model.
@@ -92,6 +92,8 @@ class Server(Transformers5):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.family.scaled_beside:
             return {"all": read_beside(trace)}
+        if trace.family.own_block:
+            return {"all": fill_block(trace, "rope_parameters", None)}
         settings = super().settings(trace)
         if trace.family.sliding_as_full and "sliding_attention" in settings:
             fill_sliding(settings["full_attention"], settings["sliding_attention"])

@@ -354,6 +354,7 @@ def test_a_configuration_class_of_sglangs_own_has_its_own_base(
     ("kind", "name"),
     [
         ("bailing_hybrid", "BailingMoeV2_5ForCausalLM"),
+        ("internlm2", "InternLM2ForCausalLM"),
         ("step3p5", "Step3p5ForCausalLM"),
     ],
 )
@@ -697,6 +698,9 @@ def test_chatglm_has_no_base_but_its_ratio_and_no_scaling(runtime: str) -> None:
     assert (spec.base, spec.method) == (5e5, "unscaled")
     other = read(runtime, "chatglm", "ChatGLMModel", **{**keys, "rope_ratio": 1})
     assert other.layers["all"].base == 1e4
+    inside = {"original_rope": True, **SHARE_INSIDE, "partial_rotary_factor": 0.25}
+    passed_over = read(runtime, "chatglm", "ChatGLMModel", **inside).layers["all"]
+    assert (passed_over.base, passed_over.rotary_dim) == (1e4, 64)
 
 
 def test_sglangs_minimax_m3_rotates_64_features_where_a_file_is_silent() -> None:
