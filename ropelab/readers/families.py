@@ -81,6 +81,9 @@ class Family:
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
     fixed_base: float | None = None  # a server's model file takes no other
+    # A base of 0 leaves its layers without a rotation (granite.py:210 in vLLM, :193 in
+    # SGLang).
+    unrotated_at_zero: bool = False
     # A server's model file writes the block itself, and reads none of the file's.
     own_block: bool = False
     unscaled: bool = False  # a server's model file passes no scaling on

@@ -106,6 +106,8 @@ class Server(Transformers5):
             settings.needs(*Transformers5.methods[kind].needs)
 
         family = settings.trace.family
+        if family.unrotated_at_zero and settings.get("rope_theta") == 0:
+            raise NotModelledError("a base of 0, with which its layers rotate nothing")
         # by its configuration class
         if family.name.startswith(STRICT) and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")

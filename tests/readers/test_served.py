@@ -712,3 +712,16 @@ def test_sglangs_minimax_m3_rotates_64_features_where_a_file_is_silent() -> None
         reading = read("sglang", "minimax_m3_vl", name, **config)
         widths.append(reading.layers["all"].rotary_dim)
     assert widths == [64, 32]
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("granite", "GraniteForCausalLM"), ("granitemoe", "GraniteMoeForCausalLM")],
+)
+def test_a_base_of_0_is_no_rotation_in_granite(
+    runtime: str, kind: str, name: str
+) -> None:
+    reading = read(runtime, kind, name, rope_theta=0)
+    assert reading.outcome == "not modelled"
+    assert "rotate nothing" in reading.problem
