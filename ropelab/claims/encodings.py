@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.claims.arrays import gaussian, largest, write_magnitude
-from ropelab.claims.periods import census, many
+from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.published import angle_errors
 from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.base import Encoding
@@ -317,7 +317,7 @@ def heads_unaffected(
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
 def unstable_or_coarse(findings: Findings, length: int = 1 << 20) -> None:
     error = angle_errors("float32", length).error_rad
-    counted = census(many(64, 10000.0), "vector", length)
+    counted = census(rope_frequencies(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
     findings.beyond(
         f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad"

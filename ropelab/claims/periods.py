@@ -20,19 +20,23 @@ from ropelab.math.numerics.resolution import Census, take_census
 
 # The single slow frequency of note 001, §5.2: one turn in a million tokens.
 PERIOD = 1_000_000.0
-# Codes are the same again: rounding leaves 1e-15 after a full turn, one token of PERIOD
-# 6e-6.
+# Codes that are closer than this are the same. Rounding leaves them 1e-15 apart after a
+# full turn; a step of one token at PERIOD is 6e-6.
 BACK = 1e-9
 # MiniMind's head, which the printed numbers are about.
-HEAD, BASE = 64, 1e6
+HEAD = 64
+BASE = 1e6
 # Seconds in which the three hands of a clock go round (note 001, §5.6).
 HANDS = (60, 3600, 43200)
 COMPARED = ("float32", "float16", "bfloat16")
+# The number of positions whose codes are counted.
 LENGTH = 131072
+# What of a code is compared, by the words for it.
 CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
-def _apart(angle: float) -> float:
+def _distance_to_start(angle: float) -> float:
+    """Return the distance of the code (cos, sin) of an angle from that of 0."""
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
@@ -80,13 +84,13 @@ def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None
 
 @claim("turn-comes-back")
 def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
-    apart = _apart(math.radians(360 * degrees_per_token))
+    apart = _distance_to_start(math.radians(360 * degrees_per_token))
     findings.within("codes of positions 0 and 360", apart, BACK)
 
 
 @claim("script-covers-everything")
 def covers_everything(findings: Findings, period: float = PERIOD) -> None:
-    apart = _apart(round(period) * (2 * math.pi / period))
+    apart = _distance_to_start(round(period) * (2 * math.pi / period))
     findings.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
 
 
@@ -169,13 +173,14 @@ def clock_like_rope(
 # One slow frequency against many: codes that number formats can tell apart
 
 
-def one(period: float) -> Spectrum:
+def one_frequency(period: float) -> Spectrum:
     """Return the spectrum of a single period, in tokens."""
     # Of two features, so there is one pair; any base gives it the frequency 1.
     return Spectrum(inverse_frequencies(2, 1.5) * (2 * math.pi / period))
 
 
-def many(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
+def rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
+    """Return the spectrum of RoPE."""
     return Spectrum(inverse_frequencies(head_dim, base))
 
 
@@ -194,30 +199,28 @@ def census(
 
 @claim("one-frequency-neighbours", "one-frequency-formats")
 def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
-    rows = [
-        (
-            scheme,
-            spectrum.pairs,
-            fmt,
-            name,
-            LENGTH - 1,
-            codes.adjacent_collisions,
-            codes.distinct,
-        )
-        for scheme, spectrum in {"one": one(PERIOD), "many": many()}.items()
-        for name, channel in CHANNELS.items()
-        for fmt, codes in census(spectrum, channel, LENGTH).items()
-    ]
+    neighbours = LENGTH - 1
+    rows = []
+    shares = {}
+    for scheme, spectrum in {
+        "one": one_frequency(PERIOD),
+        "many": rope_frequencies(),
+    }.items():
+        for name, channel in CHANNELS.items():
+            for fmt, codes in census(spectrum, channel, LENGTH).items():
+                equal = codes.adjacent_collisions
+                about = (scheme, spectrum.pairs, fmt, name, neighbours)
+                rows.append((*about, equal, codes.distinct))
+                shares[scheme, fmt, name] = equal / neighbours
     columns = ["scheme", "pairs", "format", "component", "neighbours"]
     columns += ["adjacent_collisions", "distinct_codes"]
-    shares = {(row[0], row[2], row[3]): row[5] / row[4] for row in rows}
     # The format that is asked about decides; the others put a condition on it.
     others = [fmt for fmt in COMPARED if fmt != format_]
     for fmt in (format_, *others):
         share = shares["one", fmt, "cos and sin"]
         what = f"neighbours below {LENGTH} with cos and sin alike, {fmt}"
         role: Role = "part" if fmt == format_ else "limit"
-        findings.add(role, what, percent(share), share > 0.5, share)
+        findings.add(role, what, write_percent(share), share > 0.5, share)
 
     theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
@@ -228,11 +231,11 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
     for fmt in COMPARED:
         share = shares["one", fmt, "cos"]
         what = f"neighbours with cos alike, {fmt}"
-        findings.limit(what, percent(share), share > 0.5, share)
+        findings.limit(what, write_percent(share), share > 0.5, share)
     for fmt in COMPARED:
         share = shares["many", fmt, "cos and sin"]
         what = f"neighbours with all of RoPE's pairs alike, {fmt}"
-        findings.limit(what, percent(share), share <= 0.5, share)
+        findings.limit(what, write_percent(share), share <= 0.5, share)
     findings.series["resolution"] = pd.DataFrame(rows, columns=columns)
 
 
@@ -243,14 +246,14 @@ def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
     # a rotation. One token on, its change has 2 sin(theta / 2) times its deviation.
     slow = 2 * math.sin(math.pi / period)
     changes = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
-    many_ = math.sqrt(float(np.mean(changes**2)))
+    with_rope = math.sqrt(float(np.mean(changes**2)))
     what = "change of a score by the next token, of its standard deviation,"
-    findings.within(f"{what} one frequency", slow, many_ / 100, "{}")
+    findings.within(f"{what} one frequency", slow, with_rope / 100, "{}")
     what = f"{what} RoPE's {len(changes)} frequencies"
-    findings.beyond(what, many_, slow, "{:.2g}")
+    findings.beyond(what, with_rope, slow, "{:.2g}")
 
 
-def percent(share: float) -> str:
+def write_percent(share: float) -> str:
     """Write a share in percent; none and all are written so."""
     if share in (0, 1):
         return "none" if share == 0 else "all"
@@ -260,7 +263,7 @@ def percent(share: float) -> str:
 @claim("one-frequency-unique")
 def one_is_unique(findings: Findings, period: float = PERIOD) -> None:
     length = round(period)
-    for fmt, counted in census(one(period), "vector", length).items():
+    for fmt, counted in census(one_frequency(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
         findings.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
@@ -274,7 +277,7 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
     margin = margin_below(abs(degrees - printed_degrees), 0.05)
     what = "angle between neighbours in pair 0"
     findings.part(what, f"{degrees:.2f} degrees", near, degrees, margin)
-    for fmt, counted in census(one(2 * math.pi), "pair", LENGTH).items():
+    for fmt, counted in census(one_frequency(2 * math.pi), "pair", LENGTH).items():
         same = counted.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
         findings.add(
@@ -286,7 +289,7 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
 def positions_unique(
     findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
-    spectrum = many(HEAD, base)
+    spectrum = rope_frequencies(HEAD, base)
     period = float(wavelengths(spectrum.inv_freq)[-1])
     what = "the slowest pair alone repeats after"
     findings.beyond(what, period, length, "{:,.0f} tokens")

@@ -35,18 +35,24 @@ from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT, SAME
 Shape = tuple[int, float, int]
 MINIMIND: Shape = (64, 1e6, 2048)
 LLAMA_2 = Geometry(128, 1e4, 4096)
-# Even the slowest pair rotates more than once within the trained length.
+# A model whose slowest pair, too, rotates more than once within the trained length.
 MANY_TURNS = Geometry(64, 1e4, 131072)
-# The tested length of claims about MiniMind, and that of claims about float32.
-LONGER, FLOAT32_LENGTH = 8192, 1 << 17
+# The tested length of claims about MiniMind.
+LONGER = 8192
+# The tested length of claims about float32.
+FLOAT32_LENGTH = 1 << 17
 # Primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
 SHIFTS = (4099, 65537)
 # The step between tried bases, in logarithms.
 STEP = 4e-3
-Paper = tuple[str, str]  # a name and an arXiv number
+# A name and an arXiv number.
+Paper = tuple[str, str]
 # The arXiv number of the RoFormer paper.
 ROPE = "2104.09864"
-HEAD, BASE = 128, 10000.0
+# The head and the base of the claims about numbers, which no model is named for.
+HEAD = 128
+BASE = 10000.0
+# Context lengths and the base printed for each.
 Table = Sequence[tuple[int, float]]
 # Printed bases for 1k to 32k tokens, by publication.
 PRINTED: dict[str, Table] = {
@@ -55,7 +61,7 @@ PRINTED: dict[str, Table] = {
 }
 
 
-def unseen(
+def find_unseen_shares(
     geometry: Geometry, inv_freq: Array, length: float
 ) -> Float[Array, " pairs"]:
     """Return the share of the circle that a pair meets only beyond the trained
@@ -74,7 +80,7 @@ def largest_ratio(a: Array, b: Array) -> float:
 @claim("unseen-angles")
 def slow_pairs_meet_new_angles(findings: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
-    new = unseen(model, model.inv_freq, LONGER) > SAME
+    new = find_unseen_shares(model, model.inv_freq, LONGER) > SAME
     fast = rotations(model.inv_freq, model.trained_len) >= 1
     turned = f"pairs with a full turn in {model.trained_len} tokens"
     for what, pairs in (
@@ -95,7 +101,8 @@ def yarn_brings_angles_back(findings: Findings, length: int = LONGER) -> None:
     inv_freq = model.inv_freq
     scaled = plan.inv_freq
     before, after = (
-        int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled)
+        int((find_unseen_shares(model, x, length) > SAME).sum())
+        for x in (inv_freq, scaled)
     )
     fast = rotations(inv_freq, model.trained_len) >= beta_fast
     changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
@@ -119,12 +126,9 @@ def adjusts(findings: Findings, method: str = "yarn(factor=4)") -> None:
         *(scaling.plan(model, length).inv_freq for length in (4096, LONGER))
     )
     what = f"frequencies of {method} for 4096 and {LONGER} tokens"
-    findings.part(
-        what,
-        f"{off:.2f} times apart" if off > 1 + SAME else "equal",
-        off > 1 + SAME,
-        off,
-    )
+    differ = off > 1 + SAME
+    shown = f"{off:.2f} times apart" if differ else "equal"
+    findings.part(what, shown, differ, off)
 
 
 @claim("dynamic-free-short")
@@ -134,12 +138,9 @@ def same_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     off = max(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq) for plan in plans)
     logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
     what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
-    findings.part(
-        what,
-        f"{off:.2f} times apart" if off > 1 + SAME else "equal",
-        off <= 1 + SAME,
-        off,
-    )
+    are_equal = off <= 1 + SAME
+    shown = "equal" if are_equal else f"{off:.2f} times apart"
+    findings.part(what, shown, are_equal, off)
     findings.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
 
 
@@ -229,16 +230,18 @@ def year_of(findings: Findings, name: str, arxiv: str, printed: int, said: int) 
 
 @claim("llama-rope")
 def is_configured(findings: Findings, models: Sequence[str]) -> None:
-    said = "; ".join(
-        f"{name}: base {model.base:g}, {model.rotary_width} of {model.head_dim} features"
-        for name in models
-        if (model := MODELS.get(name))
-    )
-    findings.part(
-        "what the configurations say",
-        said or "nothing",
-        MODELS.keys() >= {*models} or None,
-    )
+    configured = []
+    for name in models:
+        model = MODELS.get(name)
+        if model is not None:
+            width = f"{model.rotary_width} of {model.head_dim} features"
+            configured.append(f"{name}: base {model.base:g}, {width}")
+    shown = "; ".join(configured)
+    if not configured:
+        shown = "nothing"
+    # A model whose configuration is not at hand leaves the claim open.
+    agrees = True if len(configured) == len(models) else None
+    findings.part("what the configurations say", shown, agrees)
 
 
 @claim("large-models-use")
@@ -343,22 +346,18 @@ def minimind_is_yarn(
     factor: float,
     beta_fast: float,
 ) -> None:
-    def apart(of: Geometry) -> tuple[str, bool, float]:
-        yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(of, 0)
-        ratio = largest_ratio(
-            minimind_frequencies(formula, of, factor, beta_fast), yarn.inv_freq
-        )
-        same = ratio <= 1 + SAME
-        return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
+    def add(role: Role, what: str, model: Geometry) -> None:
+        yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(model, 0)
+        ours = minimind_frequencies(formula, model, factor, beta_fast)
+        ratio = largest_ratio(ours, yarn.inv_freq)
+        is_same = ratio <= 1 + SAME
+        shown = "equal" if is_same else f"up to {ratio:.2f} times apart"
+        findings.add(role, what, shown, is_same, ratio)
 
     model = Geometry(*geometry)
-
-    findings.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
-    what = (
-        f"frequencies with base {MANY_TURNS.base:g}, trained length"
-        f" {MANY_TURNS.trained_len}"
-    )
-    findings.limit(what, *apart(MANY_TURNS))
+    add("part", f"frequencies as shipped (factor {factor:g})", model)
+    trained = f"trained length {MANY_TURNS.trained_len}"
+    add("limit", f"frequencies with base {MANY_TURNS.base:g}, {trained}", MANY_TURNS)
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
     findings.limit(
@@ -463,11 +462,11 @@ def same_numbers(findings: Findings, link: str) -> None:
 
 
 def _exact(runs: Sequence[Stored]) -> dict[int, float]:
-    return (
-        published.exact_bases(pd.concat([run.tables["bound"] for run in runs]))
-        if runs
-        else {}
-    )
+    """Return the exact bound of each context that a stored run has."""
+    if not runs:
+        return {}
+    tables = [run.tables["bound"] for run in runs]
+    return published.exact_bases(pd.concat(tables))
 
 
 @claim("base-bound-table", "base-bound-table-su")
@@ -494,18 +493,23 @@ def bases_are_least(
             # Rounded up, since the next smaller number need not work.
             shown = math.ceil(10 * smaller) / 10
             loose[context] = f"{context}: {shown:,.1f} works below {base:g}"
-    known = sum(context in exact for context, _ in printed)
+    text = write_hits(len(loose), len(printed))
+    if loose:
+        text += f" ({', '.join(loose.values())})"
 
-    text = write_hits(len(loose), len(printed)) + (
-        f" ({', '.join(loose.values())})" if loose else ""
-    )
-    how = f"{known} contexts exactly, the others on a grid of {STEP:.1%}"
-    if known == len(printed):
+    known = [context for context, _ in printed if context in exact]
+    all_are_exact = len(known) == len(printed)
+    how = f"{len(known)} contexts exactly, the others on a grid of {STEP:.1%}"
+    if all_are_exact:
         how = "all contexts exactly"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
-    findings.part(
-        what, text, False if loose else known == len(printed) or None, len(loose)
-    )
+
+    agrees: bool | None = None
+    if loose:
+        agrees = False
+    elif all_are_exact:
+        agrees = True
+    findings.part(what, text, agrees, len(loose))
 
 
 @claim("base-bound-fit", bound=FIT)

@@ -22,7 +22,7 @@ from ropelab.claims.arrays import (
     rotate,
     softmax,
 )
-from ropelab.claims.periods import census, many
+from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.record import Findings, claim
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
 from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
@@ -92,7 +92,7 @@ def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None
 def codes_alias(
     findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
-    spectrum = many(head_dim, base)
+    spectrum = rope_frequencies(head_dim, base)
     codes = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
     lost = CONTEXT - codes.distinct
 

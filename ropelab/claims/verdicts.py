@@ -1,8 +1,8 @@
-"""The tables of the ledger, and its answer: claims checked, findings and figures' data
-kept.
-"""
+"""The tables of the ledger, and its answer in words.
 
-# Arithmetic is a cell per claim; stored runs are asked when the tables are made.
+A claim that arithmetic decides is a cell of its own. Claims about stored runs are
+decided when the tables are made.
+"""
 
 from collections.abc import Mapping, Sequence
 from csv import DictReader
@@ -32,14 +32,14 @@ from ropelab.runs.tables import Tables
 # Years are unknown for some sources, which would make all of them floats.
 YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
-HERE, COMMITTED, CLOSED = (
-    "here",
-    "committed results",
-    "committed results, without torch",
-)
-# Findings of the committed results on the claims that read runs; tools/notes.py writes
-# the file.
+# The words for where a verdict comes from.
+HERE = "here"
+COMMITTED = "committed results"
+CLOSED = "committed results, without torch"
+# The columns of findings, in the table and in the file of committed findings.
 FINDINGS = ["id", "role", "what", "measured", "value", "agrees", "margin"]
+# The findings of the committed results on the claims that read runs or need torch;
+# tools/notes.py writes the file.
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # All checks together take 5 s, and 0.6 GB for the libraries.
 NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
@@ -70,15 +70,15 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         for id_ in needed:
             claim = find(id_)
             if _is_closed(claim):
-                evidence[id_] = committed()[id_]
+                evidence[id_] = read_committed()[id_]
                 decided_from[id_] = CLOSED
             elif claim.reads:
                 runs = tuple(read_runs(claim.reads))
                 evidence[id_] = claim.evidence(runs=runs)
                 undecided = not runs or evidence[id_].is_missing
-                if undecided and id_ in committed():
+                if undecided and id_ in read_committed():
                     expected = evidence[id_].expected
-                    evidence[id_] = replace(committed()[id_], expected=expected)
+                    evidence[id_] = replace(read_committed()[id_], expected=expected)
                     decided_from[id_] = COMMITTED
             else:
                 series = dict(values[_cell(claim, config)])
@@ -91,10 +91,10 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     findings = []
     for claim in chosen:
         origin = decided_from.get(claim.id, HERE)
-        claims.append(_row(claim, evidence[claim.id], origin))
-        for one in evidence[claim.id].findings:
-            row = {"id": claim.id, **asdict(one), "agrees": AGREES[one.agrees]}
-            findings.append(row)
+        claims.append(_claim_row(claim, evidence[claim.id], origin))
+        for finding in evidence[claim.id].findings:
+            agrees = AGREES[finding.agrees]
+            findings.append({"id": claim.id, **asdict(finding), "agrees": agrees})
 
     passages = _passages(chosen, config.source, evidence)
     made = {
@@ -115,7 +115,7 @@ def _answers(
     """Return a row for each question of the run, with its answer."""
     rows = []
     for question in list_questions(config):
-        row = _place(question.asked)
+        row = _source_columns(question.asked)
         row["answer"] = question.write_answer(evidence)
         row["claims"] = ", ".join(question.claims)
         rows.append(row)
@@ -160,7 +160,7 @@ def check_claim(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame
 
 
 @cache
-def committed() -> dict[str, Findings]:
+def read_committed() -> dict[str, Findings]:
     """Read the findings that travel with the package, for where neither runs nor torch
     are.
     """
@@ -183,50 +183,59 @@ def _read_number(text: str) -> Number:
     return float(text) if text else None
 
 
-def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
+def _claim_row(claim: Claim, findings: Findings, decided_from: str) -> dict[str, Any]:
     return {
         "id": claim.id,
         # Two sentences of one section are one place.
         "source": "; ".join(dict.fromkeys(cite(passage) for passage in claim.passages)),
         "statement": claim.statement,
         "evidence": str(claim.kind),
-        "models": found.models,
+        "models": findings.models,
         "decided_from": decided_from,
-        "measured": found.measured,
-        "expected": found.expected,
+        "measured": findings.measured,
+        "expected": findings.expected,
         "command": claim.command,
-        **_decided(claim, found),
+        **_verdict_columns(claim, findings),
     }
 
 
 def _passages(
     chosen: Sequence[Claim], only: str, evidence: Mapping[str, Findings]
 ) -> list[dict[str, Any]]:
+    """Return a row for each passage of the chosen claims.
+
+    Args:
+        chosen: the claims.
+        only: the source whose passages are chosen; empty for all sources.
+        evidence: the findings of each claim, by its id.
+    """
     said = []
     for claim in chosen:
         for passage in claim.passages:
             if only in ("", passage.source):
                 said.append((passage, claim))
-    if only and (order := SOURCES[only].sections):
-        said.sort(key=lambda one: order.index(one[0].section))
+    if only and SOURCES[only].sections:
+        # In the order of the text.
+        order = SOURCES[only].sections
+        said.sort(key=lambda pair: order.index(pair[0].section))
 
     rows = []
     for passage, claim in said:
-        decided = _decided(claim, evidence[claim.id].about(passage.by))
-        rows.append({**_place(passage), "id": claim.id, **decided})
+        verdict = _verdict_columns(claim, evidence[claim.id].about(passage.by))
+        rows.append({**_source_columns(passage), "id": claim.id, **verdict})
     return rows
 
 
-def _decided(claim: Claim, found: Findings) -> dict[str, str]:
-    deciding = found.deciding
+def _verdict_columns(claim: Claim, findings: Findings) -> dict[str, str]:
+    deciding = findings.deciding
     return {
-        "verdict": str(found.verdict(claim.kind)),
+        "verdict": str(findings.verdict(claim.kind)),
         "decided_by": deciding.what,
         "decided_at": deciding.measured,
     }
 
 
-def _place(passage: Passage) -> dict[str, Any]:
+def _source_columns(passage: Passage) -> dict[str, Any]:
     source = SOURCES[passage.source]
     return {
         "source": passage.source,
@@ -250,27 +259,33 @@ def answer(tables: Tables) -> str:
     claims = tables["claims"]
     passages = tables["passages"]
     if len(claims) == 1:
-        return _one(claims.iloc[0], passages)
+        return _explain_claim(claims.iloc[0], passages)
     sentences = []
     if is_page(tables):
         first = passages.astype(object).where(passages.notna(), "").iloc[0]
-        sentences.append(f"{_named(first)}{f', {first.link}' if first.link else ''}.")
+        named = _name_source(first)
+        if first.link:
+            named += f", {first.link}"
+        sentences.append(f"{named}.")
     # A page lists sentences, of which several may rest on one claim.
-    listed, noun = (
-        (passages, "sentences") if is_page(tables) else (claims, "statements")
-    )
+    listed = claims
+    noun = "statements"
+    if is_page(tables):
+        listed = passages
+        noun = "sentences"
     evidence = listed["id"].map(claims.set_index("id")["evidence"])
     for kind in Kind:
-        mine = listed[evidence == str(kind)]
-        if len(mine):
-            counts = mine["verdict"].value_counts()
-            said = []
-            for verdict in OUTCOMES[kind]:
-                number = int(counts.get(str(verdict), 0))
-                one, several = WORDS["counted"][verdict]
-                said.append(f"{number} {one if number == 1 else several}")
-            about = WORDS["about"][kind]
-            sentences.append(f"Of {len(mine)} {noun} {about} {', '.join(said)}.")
+        of_kind = listed[evidence == str(kind)]
+        if of_kind.empty:
+            continue
+        numbers = of_kind["verdict"].value_counts()
+        counted = []
+        for verdict in OUTCOMES[kind]:
+            number = int(numbers.get(str(verdict), 0))
+            singular, plural = WORDS["counted"][verdict]
+            counted.append(f"{number} {singular if number == 1 else plural}")
+        about = WORDS["about"][kind]
+        sentences.append(f"Of {len(of_kind)} {noun} {about} {', '.join(counted)}.")
     if elsewhere := int((claims["decided_from"] == COMMITTED).sum()):
         sentences.append(
             f"No run stored here decides {elsewhere} of them: their verdicts are those"
@@ -311,10 +326,15 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def is_page(tables: Tables) -> bool:
+    """Return True for the claims of one source, which are shown by its sentences."""
     return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
 
 
 def page(tables: Tables) -> pd.DataFrame:
+    """Return the passages as they are read: a row for each sentence.
+
+    A passage without a quotation shows our words for it, or the statement of its claim.
+    """
     passages = tables["passages"]
     said = tables["claims"].set_index("id")["statement"]
     quoted = passages["quote"].fillna("")
@@ -332,10 +352,12 @@ def page(tables: Tables) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
+def _explain_claim(claim: pd.Series, passages: pd.DataFrame) -> str:
     # Our wording is marked as ours and quotations as quotations: they may differ.
     verdict = claim["verdict"]
-    quotations = [_quoted(passage, verdict) for _, passage in passages.iterrows()]
+    quotations = [
+        _write_passage(passage, verdict) for _, passage in passages.iterrows()
+    ]
     models = ""
     if pd.notna(claim["models"]) and claim["models"]:
         models = f" ({claim['models']})"
@@ -365,9 +387,9 @@ def _is_drawn(id_: str) -> bool:
     return not _is_closed(claim) and claim.takes_seed
 
 
-def _quoted(stored: pd.Series, verdict: str) -> str:
+def _write_passage(stored: pd.Series, verdict: str) -> str:
     passage = stored.astype(object).where(stored.notna(), "")
-    text = f"Said in {_named(passage)}"
+    text = f"Said in {_name_source(passage)}"
     if passage.place:
         text += f", {passage.place}"
 
@@ -384,7 +406,7 @@ def _quoted(stored: pd.Series, verdict: str) -> str:
     return f"{text}."
 
 
-def _named(passage: pd.Series) -> str:
+def _name_source(passage: pd.Series) -> str:
     about = []
     if passage.author:
         about.append(passage.author)

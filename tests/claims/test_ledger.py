@@ -25,7 +25,7 @@ from ropelab.claims.ledger import (
 )
 from ropelab.claims.record import DECISIONS, Findings, Passage
 from ropelab.claims.record import claim as decides
-from ropelab.claims.verdicts import committed
+from ropelab.claims.verdicts import read_committed
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
 
@@ -140,7 +140,7 @@ def test_less_than_15_percent_of_the_chinese_of_a_note_is_quoted(note: str) -> N
 @cache  # the same claims stand in many passages and answers
 def findings_of(id_: str) -> Findings:
     """What a claim has been shown by: the committed results, or its check."""
-    return committed()[id_] if find(id_).reads else find(id_).evidence()
+    return read_committed()[id_] if find(id_).reads else find(id_).evidence()
 
 
 @pytest.mark.slow
