@@ -1,6 +1,6 @@
 """Methods on single pairs: drop, taper, round or divide them, or choose frequencies."""
-# One, Spaced and Without test the use of many frequencies; none is meant for a longer
-# context.
+# The classes One, Spaced and Without test the use of many frequencies. They are not
+# meant for a longer context.
 
 import math
 from typing import ClassVar
@@ -20,8 +20,8 @@ from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
 
-# The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last
-# 5.
+# The names of the thirds of the pairs, the fastest first. Their ends are rounded: 16
+# pairs are divided into 5, 6 and 5.
 BANDS = ("fast", "middle", "slow")
 NO_PAPER = "an experiment of this package"
 _PLAIN = Unscaled()

@@ -21,10 +21,10 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, reference_of
 from ropelab.runs.spelling import split_list
 
-# Its square multiplies every logit and must be a float64 too.
+# The square of an attention factor multiplies every logit. It has to be finite in
+# float64, too.
 LARGEST_ATTENTION_FACTOR = 1e100
-# Weights are computed from quotients of float64 numbers, so smaller differences are
-# rounding.
+# Weights are quotients of float64 numbers. Differences below this are due to rounding.
 ROUNDING = 1e-11
 T = TypeVar("T", bound="Typed")
 # Methods that change frequencies, by name: the classes under `@method`.
@@ -35,9 +35,13 @@ SCALINGS: "dict[str, type[Scaling]]" = {}
 class RopePlan:
     """The whole effect of a scaling method: one frequency per pair and one factor."""
 
-    inv_freq: Float[np.ndarray, " pairs"]  # radians per token; 0: rotates no longer
-    attention_factor: float = 1.0  # on cos and sin
-    stretch: float = 1.0  # divisor of a fully interpolated pair; 1 where none is
+    # Radians per token. A pair of frequency 0 does not rotate.
+    inv_freq: Float[np.ndarray, " pairs"]
+    # The factor on cos and sin.
+    attention_factor: float = 1.0
+    # The divisor of the frequency of a fully interpolated pair; 1 if none is
+    # interpolated.
+    stretch: float = 1.0
 
     @property
     def logit_multiplier(self) -> float:
@@ -70,11 +74,14 @@ class Typed:
     this package is named by its module.
     """
 
-    name: ClassVar[str]  # as users type it
-    source: ClassVar[str]  # paper or code
-    factor_means: ClassVar[str] = ""  # empty if it has no factor
+    # The name that users type.
+    name: ClassVar[str]
+    # The paper or the code that has the method.
+    source: ClassVar[str]
+    # What the factor is, in words; empty if the method has none.
+    factor_means: ClassVar[str] = ""
     default_factors: ClassVar[tuple[float, ...]] = ()
-    # Ranges of parameters, beside those of the classes that it is below.
+    # The ranges of the parameters that this class adds to those of its base classes.
     ranges: ClassVar[Ranges] = {}
 
     def __init_subclass__(cls) -> None:
@@ -85,7 +92,8 @@ class Typed:
 
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
-            # Only those of this class: a class above may have another range of a name.
+            # `kind.ranges` would be inherited, and a base class may have another range
+            # of the same name.
             ranges: Ranges = kind.__dict__.get("ranges", {})
             for name, allowed in ranges.items():
                 self._check_range(name, allowed)
@@ -186,8 +194,9 @@ class Stretching(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)
-        # Exactly the unscaled frequencies, which some formulas reach only up to
-        # rounding. An attention factor that was given explicitly holds here too.
+        # The frequencies are exactly the unscaled ones here, which some formulas give
+        # only up to rounding. An attention factor that a user gave is applied all the
+        # same.
         if stretch == 1:
             attention_factor = getattr(self, "attention_factor", None) or 1.0
             return RopePlan(geometry.inv_freq, attention_factor)
@@ -214,7 +223,7 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     def role(ratio: float) -> str:
         if ratio == 0:
             return "dropped"
-        # Before "interpolated", with which it coincides at a stretch of 1.
+        # This is asked before "interpolated": at a stretch of 1 both are true.
         if abs(ratio - 1) < ROUNDING:
             return "kept"
         if abs(ratio / interpolated - 1) < ROUNDING:
@@ -266,8 +275,8 @@ def parameter_text(value: object) -> str:
     ('500000', '[1, 2.5]', 'true')
     """
     if isinstance(value, float):
-        # Six digits where these are exact, so that 500000.0 is 500000 and no value is
-        # changed.
+        # Six digits are written if they are exact, so that 500000.0 becomes 500000 and
+        # no value is changed.
         short = f"{value:g}"
         if float(short) == value:
             return short

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
-# Parameters that are counted; None: open.
+# Parameters that are whole numbers of tokens, steps or tries. A parameter that is None is
+# open until `resolve` sets it.
 COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
@@ -123,7 +124,7 @@ class Scaled(FixedMethod):
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
-        # This is an InputError where the scaling does not fit.
+        # `plan` raises the InputError if the scaling does not fit.
         self.scaling.plan(geometry, test_len)
         return self
 
@@ -148,7 +149,7 @@ class SharpenedByLogN(FixedMethod):
     inner: FixedMethod = UNSCALED
 
     def __post_init__(self) -> None:
-        # Any method may have been typed.
+        # A user may have typed any method here, and the annotation checks nothing.
         inner: Method = self.inner
         if not isinstance(inner, FixedMethod):
             raise InputError(
@@ -270,8 +271,8 @@ class ShiftedDown(Remapping):
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
-        # The paper has 128 of 131072 tokens, and less is taken here where the shift is
-        # short: a window as long as the shift changes nothing.
+        # The paper has a window of 128 in 131072 tokens. A window as long as the shift
+        # changes nothing, so that a short shift gets a shorter window here.
         window = self.window or min(128, max(1, shift // 4))
         if window > shift:
             raise InputError(
@@ -287,7 +288,7 @@ class Unrotated(FixedMethod):
     s is the context over the trained length, at least 1.
     """
 
-    # A tenth of the default training.
+    # By default a tenth of the steps of training.
     steps: int = 160
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
