@@ -32,15 +32,18 @@ class ModelFacts:
     """The facts; base and rotary_dim are of layers that attend to the whole context."""
 
     model_type: str
-    # Tokens, before any scaling in the checkpoint, and as the configuration claims.
+    # The length in tokens that the model was trained at before any scaling in the
+    # checkpoint.
     train_len: int
+    # The length in tokens that the configuration claims.
     claimed_len: int
-    # Unscaled.
+    # The base before any scaling.
     base: float
     rotary_dim: int
-    # The scaling in the checkpoint, `default` for none.
+    # The scaling in the checkpoint; `default` if there is none.
     rope_type: str
-    # Tokens that the other layers attend to.
+    # The window lengths, in tokens, of the layers that do not attend to the whole
+    # context.
     windows: tuple[int, ...]
     windowed_layers: int
     layers: int
@@ -65,7 +68,7 @@ def facts_of(folder: str) -> ModelFacts:
             _check_rope(rope)
             _check_counts(text)
             facts = _make_facts(text, rope)
-            # This is an InputError where the numbers make no geometry.
+            # This call raises the InputError if the numbers make no geometry.
             facts.geometry()
             return facts
 

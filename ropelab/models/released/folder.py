@@ -22,9 +22,11 @@ from ropelab.runs.files import parse
 # The largest tokenizers and indices of weights in use have some 30 MB.
 MOST_CONFIG_BYTES = 2**20
 MOST_JSON_BYTES = 2**28
-# No number in a configuration is larger, by a part of its name.
+# The largest number that a key of a configuration may have, by a part of its name; the
+# empty part stands for all other keys.
 LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
-# This file names a model elsewhere, which would be loaded in the place of this one.
+# A file of this name refers to another model, which transformers would load instead of
+# the one in the folder.
 ADAPTER = "adapter_config.json"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 # A file that changed so recently could change again within one tick of its time of
@@ -67,7 +69,7 @@ def checked_config(folder: Path) -> dict[str, Any]:
     with _naming_unreadable(path):
         config = parse(str(path), path.read_bytes())
     if "configuration_files" in config:
-        # One of those would be used in its place, unseen.
+        # transformers would use one of the other configurations instead, unchecked.
         raise InputError(f"{path} names other configurations (configuration_files)")
     _check_tokenizer(folder / "tokenizer_config.json")
     for name, value in _list_values(config):
@@ -200,7 +202,7 @@ def _digest(path: Path) -> bytes:
 
 def _identity(path: Path) -> tuple[int, ...]:
     status = path.stat()
-    # The last two are times.
+    # Device, file and size; the times of the last change of content and of status.
     return (
         status.st_dev,
         status.st_ino,

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
 from ropelab.models.released.facts import full_layers, head_dim
 
-# Tokens of one pass of any model, and of a narrow one; longer contexts go in parts.
+# The most tokens of one pass of any model; longer contexts are passed in parts.
 USUAL_PASS = 8192
+# The same for a narrow model, whose activations are small.
 LONGEST_PASS = 16384
 # Bytes that the activations of a layer may take in a pass of more than the usual length
 # (768 MiB).
@@ -32,7 +33,7 @@ class ModelShape:
     inner: int
     heads: int
     head_dim: int
-    # Numbers of a token's keys and values in a layer.
+    # How many numbers the keys and values of one token have in a layer.
     kept: int
     # Bytes of a number.
     element: int
@@ -127,7 +128,8 @@ class Head:
         rows = hidden.reshape(1, -1, hidden.shape[-1])
         tokens = torch.zeros(rows.shape[:2], dtype=torch.long, device=hidden.device)
 
-        # Spread over devices, modules have a `forward` of their own.
+        # If a model is spread over devices, its modules have a `forward` in their own
+        # dictionary. It is put back below.
         own = vars(self.layers).get("forward")
         self.layers.forward = lambda *_, **__: Output(last_hidden_state=rows)
         try:

@@ -17,13 +17,14 @@ import torch
 from ropelab.models.released.folder import checked_config, locate, stamp, weight_bytes
 from ropelab.runs.errors import InputError, RopelabError
 
-# `auto`: the number format of the checkpoint.
+# `auto` stands for the number format of the checkpoint.
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 # Characters of an error message of transformers that are passed on.
 LONGEST_REASON = 240
 # The most numbers in tables that are no weights (rotary tables, masks).
 BUFFERS = 2**28
-# No download, no foreign code.
+# Arguments of `from_pretrained` under which nothing is downloaded, and no code of a
+# checkpoint is run.
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Keys of transformers' report on a loading, and their meaning.
 INCOMPLETE = {
@@ -31,7 +32,7 @@ INCOMPLETE = {
     "missing_keys": "lacks weights of the model",
     "unexpected_keys": "has weights that its model has no place for",
 }
-# Names of weights that a message lists.
+# The number of weights that a message names.
 SHOWN = 3
 
 
@@ -66,7 +67,7 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
     except RopelabError:
         raise
     except Exception as error:
-        # No closed set: errors follow from the files, and the files may hold anything.
+        # Every error is caught: it follows from the files, which may hold anything.
         raise InputError(f"{problem} {path}: {reason(error)}") from None
     finally:
         logging.set_verbosity(level)
@@ -180,7 +181,7 @@ def load(
                 attn_implementation=attention,
                 dtype="auto" if dtype == "auto" else getattr(torch, dtype),
                 device_map=device_map,
-                # They are refused below, by name.
+                # `_check_complete` refuses weights of another shape, and names them.
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
@@ -190,8 +191,9 @@ def load(
             ) from None
     _check_complete(folder, info)
 
-    # Weights that are read from the files when they are used would change with them:
-    # SIGBUS, or a mixture.
+    # transformers maps files into memory and reads weights when they are used. A file
+    # that changes meanwhile would end the process (SIGBUS) or mix two models, so that all
+    # weights are copied.
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
     model.eval().requires_grad_(False)
@@ -226,7 +228,7 @@ def _check_size(
             config, trust_remote_code=False, attn_implementation="eager"
         )
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-    # So many parameters would not even have a bit each.
+    # The files do not have a single bit for each of so many parameters.
     if parameters > 8 * weights:
         raise InputError(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"
@@ -245,7 +247,8 @@ def load_tokenizer(path: Path) -> Any:
     """Return the tokenizer of a model; InputError if it has none."""
     with refusing("no tokenizer in", path):
         tokenizer = import_transformers().AutoTokenizer.from_pretrained(path, **LOCAL)
-        # Texts longer than the model are measured here on purpose: no warning.
+        # Texts that are longer than the model allows are measured on purpose, and need no
+        # warning.
         tokenizer.model_max_length = int(1e30)
         tokenizer("a text", add_special_tokens=False)
         return tokenizer

@@ -35,9 +35,9 @@ from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
 from ropelab.runs.machine import available_memory, return_freed_memory
 
-# Bytes of a number.
+# The bytes of a number, by format.
 ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
-# Tokens and rows of a pass that capabilities are tested with.
+# The tokens of a row, and the rows, of the passes that test what a model can do.
 PROBE = 24
 ROWS = 4
 # Parts are as good as one pass if they are at most so many times as far from float32.
@@ -49,7 +49,7 @@ SCORES_PER_PART = 2**25
 LAYOUTS = [
     PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)
 ]
-# Errors of code that was not made for a test.
+# Errors by which a model's code shows that it was not made for a test.
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
@@ -69,7 +69,7 @@ class Capabilities:
     @torch.inference_mode()
     def objection(self) -> str:
         """Return the reason why the model cannot be evaluated; empty if it can."""
-        # One row, as all logits are held at once.
+        # A single row is passed, since all logits of a pass are held at once.
         tokens = self.tokens[:1]
         theirs = self.model.lm(tokens, use_cache=False).logits.float()
         if not theirs.isfinite().all():

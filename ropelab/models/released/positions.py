@@ -55,7 +55,8 @@ class PairLayout:
     """The features that rotate in queries and keys, as layers pass them to attention."""
 
     pairing: Pairing = "half"
-    # The last features of a head rotate (latent attention); else the first.
+    # True if the last features of a head rotate, as in latent attention; False if the
+    # first do.
     last: bool = False
 
 
@@ -63,13 +64,13 @@ class PairLayout:
 class Patch:
     """An encoding as changes of a model."""
 
-    # None: the checkpoint's frequencies.
+    # The frequencies; None for those of the checkpoint.
     plan: RopePlan | None = None
-    # The factor on scores, where the model's code has one.
+    # The factor on scores, for models whose code has one.
     softmax: float = 1.0
-    # A factor on logits; the encoding that it is around is ignored.
+    # A factor on logits. Only the factor is applied, not the encoding inside `LogN`.
     sharper: LogN | None = None
-    # Rotates instead of the model's own code.
+    # An encoding that rotates instead of the model's code; None if that code rotates.
     rotation: Remapped | RoundedRope | None = None
     layout: PairLayout = PairLayout()
 
@@ -476,7 +477,8 @@ def _with_pairing(
     if isinstance(rotation, Remapped):
         rope = Rope(rotation.rope.plan, pairing)
         return type(rotation)(rope, *rotation.sizes)
-    # Built anew, since keys are moved by a rotation of its own, which needs the pairing.
+    # The encoding is built anew, since it moves keys by a second rotation, which needs the
+    # pairing, too.
     rope = Rope(rotation.plan, pairing, rotation.softmax_factor)
     return RoundedRope(rope, rotation.rounding, rotation.base)
 
