@@ -66,6 +66,57 @@ def test_titles_stay_inside_and_no_figure_is_empty(folder):
         assert drawn_lines or ax.collections or ax.images or ax.patches
 
 
+def find_committed() -> list[tuple[Path, str]]:
+    """The folders and names of the figures that pages show."""
+    return [(path.parents[1], path.stem) for path in sorted(REFERENCE.rglob("*.png"))]
+
+
+def list_texts(figure: Figure) -> list[Text]:
+    """The texts of a figure that are seen: without ticks outside the axes."""
+    unseen = set()
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if not low <= tick.get_loc() <= high:
+                    unseen |= {tick.label1, tick.label2}
+    texts = []
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        if text.get_visible() and text.get_text().strip() and text not in unseen:
+            texts.append(text)
+    return texts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "name"), find_committed(), ids=lambda part: getattr(part, "name", part)
+)
+def test_texts_of_committed_figures_are_apart_and_inside(folder, name):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    experiment = experiments.load(manifest["experiment"])
+    tables = RUN.tables(folder, manifest)
+    figure = drawn.draw_figures(experiment.draw, tables)[name]
+    figure.set_dpi(150)
+    figure.draw_without_rendering()
+
+    boxes = []
+    for text in list_texts(figure):
+        box = Text.get_window_extent(text)  # without lines to points
+        assert figure.bbox.x0 - 1 <= box.x0, text
+        assert figure.bbox.y0 - 1 <= box.y0, text
+        assert box.x1 <= figure.bbox.x1 + 1, text
+        assert box.y1 <= figure.bbox.y1 + 1, text
+        boxes.append((text.get_text(), box))
+    for (one, first), (other, second) in combinations(boxes, 2):
+        width = min(first.x1, second.x1) - max(first.x0, second.x0)
+        height = min(first.y1, second.y1) - max(first.y0, second.y0)
+        assert width <= 1 or height <= 1, (one, other)
+
+    title = figure.get_suptitle() or figure.axes[0].get_title(loc="left")
+    assert max(len(line) for line in title.splitlines()) <= 70
+
+
 def test_figures_leave_nothing_open_and_the_backend_alone(base):
     before, backend = plt.get_fignums(), plt.get_backend()
     base.figures()
@@ -234,7 +285,7 @@ def test_a_headline_names_the_stages_whose_errors_grow(stages):
 
 
 def test_a_headline_says_that_shifts_hide_a_frequency_only_where_they_do(stages):
-    finding = "Shifting query and key shows most roundings, but not a rounded inv_freq"
+    finding = "Shifting query and key shows most roundings, not a rounded inv_freq"
     assert headline("precision", stages, "score_drift") == finding
     shown = {**stages, "drift": stages["drift"].assign(rms_score_change=0.1)}
     assert headline("precision", shown, "score_drift") != finding

@@ -407,7 +407,7 @@ def _write_context_title(table: pd.DataFrame, how: str) -> str:
     trained, longest = _find_trained_and_longest(table)
     losses = _spread_means(table[table["method"] != WINDOW], "context_tokens", NLL)
     if trained not in losses or longest == trained:
-        return f"Loss of the same last tokens by the length of their context ({how})"
+        return f"Loss of the same last tokens by the length of their context\n({how})"
 
     # The gain of a method that is far behind the best says nothing.
     is_near = losses[longest] <= losses[longest].min() + CEILING
@@ -415,7 +415,7 @@ def _write_context_title(table: pd.DataFrame, how: str) -> str:
     gains = (near[longest] - near[trained]).dropna()
     span = f"{format_tokens(longest)} instead of {format_tokens(trained)}"
     if not (gains < 0).any():
-        return f"A context of {span} helps no method with the same last tokens\n({how})"
+        return f"A context of {span} lowers the loss of no method\n({how})"
     gain = f"{gains.min():+.3f} nats per byte"
     return f"A context of {span} helps {gains.idxmin()} most: {gain}\n({how})"
 

@@ -234,9 +234,7 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     one_loses = worst.get(("single", "pair"), 0) > 0
     title = "Which neighbours share a stored code?"
     if many_keep_all and one_loses:
-        title = (
-            "One frequency loses its neighbours in 16 bits; many frequencies keep them"
-        )
+        title = "One frequency loses neighbours in 16 bits; many frequencies keep them"
     shapes.set_headline(figure, title)
     return figure
 
@@ -419,9 +417,7 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     largest = rows.groupby("name")["rms_score_change"].max()
     title = "A score should depend on the distance only: how far does a shift move it?"
     if largest.get("inv_freq=bfloat16", math.inf) < UNSEEN < largest.median():
-        title = (
-            "Shifting query and key shows most roundings, but not a rounded inv_freq"
-        )
+        title = "Shifting query and key shows most roundings, not a rounded inv_freq"
 
     ax.set(
         yscale="log",
