@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import ropelab
 from ropelab.claims.ledger import judge_run
@@ -39,7 +40,7 @@ from ropelab.show.page.joins import (
     find_headline,
     read_notes,
 )
-from ropelab.show.page.report import write_report
+from ropelab.show.page.report import _draw_panels, _rank, write_report
 from ropelab.show.page.shown import Shown, find_runs
 from ropelab.show.page.views import (
     FIXED,
@@ -508,3 +509,38 @@ def test_a_view_is_drawn_along_its_series_only_if_its_axis_has_one_place(
     view = choose_view("made_up", table, kinds)
     assert view is not None
     assert view.x == along
+
+
+def test_a_question_leads_with_the_run_that_readme_quotes() -> None:
+    template = (REFERENCE.parents[1] / "docs/templates/README.md").read_text()
+    quoted = set(re.findall(r'run\("([\w-]+)/([\w-]+)"\)', template))
+    runs = find_runs([REFERENCE])
+    ranked = sorted(runs, key=lambda run: _rank(run, True))
+    firsts: dict[str, Shown] = {}
+    for run in ranked:
+        firsts.setdefault(run.manifest["experiment"], run)
+    assert quoted
+    for experiment, name in quoted:
+        assert firsts[experiment].folder.name.startswith(name), experiment
+    assert next(iter(firsts)) == "precision"
+
+
+def test_panels_beside_each_other_are_pictures_of_their_own() -> None:
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
+    panels[0].set_ylabel("the share")
+    for number, panel in enumerate(panels):
+        panel.plot([0, 1], [0, number])
+        panel.set_title(f"panel {number}", loc="left")
+    figure.suptitle("What is it?")
+    pictures = _draw_panels("shares", figure)
+    assert [picture.name for picture in pictures] == ["shares", "shares-2", "shares-3"]
+    assert pictures[1].title == "What is it?: panel 1"
+    assert {picture.figure for picture in pictures} == {"shares"}
+    for number, picture in enumerate(pictures):
+        assert "the share" in picture.content
+        others = {f"panel {other}" for other in range(3)} - {f"panel {number}"}
+        assert not any(other in picture.content for other in others)
+    two = Figure(layout="constrained")
+    two.subplots(1, 2)
+    assert len(_draw_panels("two", two)) == 1

@@ -98,7 +98,8 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     if with_legend and panel.get_legend() is None and not figure.legends:
         handles, labels = with_legend[0].get_legend_handles_labels()
         if set(labels) & set(panel.get_legend_handles_labels()[1]):
-            panel.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
+            panel.legend(handles, labels, frameon=False, **beside)
 
     rows = panel.get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
     height = max(PANEL[1], figure.get_figheight() / rows)
