@@ -88,6 +88,14 @@ class PrecisionConfig(Config):
     preset: Names = Field(
         (), description="casts of real implementations, by name, or all"
     )
+    against: str = Field(
+        "",
+        exclude_if=lambda name: not name,
+        description=(
+            "a preset, a format or a cast that --cast and --preset are compared with, "
+            "such as float32"
+        ),
+    )
     cache: Names = Field(
         (),
         exclude_if=lambda names: not names,
@@ -172,6 +180,11 @@ class PrecisionConfig(Config):
         if self.explain is None and self.explain_pair >= self.rotated // 2:
             raise ValueError(
                 f"explain_pair is {self.explain_pair}, not below {self.rotated // 2}"
+            )
+
+        if self.against and not (self.cast or self.preset):
+            raise ValueError(
+                "against is what casts are compared with: give cast or preset, too"
             )
 
         self._check_axes()

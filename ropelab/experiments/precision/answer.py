@@ -9,6 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.against import (
+    against_cell,
+    shorten_against,
+    state_against,
+)
 from ropelab.experiments.precision.axes import compute_axes, state_axes
 from ropelab.experiments.precision.encodings import (
     encoding_cells,
@@ -58,7 +63,7 @@ ORDER = (
         "scores",
         "score_margin",
     ),
-    *("casts", "spread", "growth", "drift", "reductions", "keys"),
+    *("casts", "against", "spread", "growth", "drift", "reductions", "keys"),
 )
 
 
@@ -76,7 +81,10 @@ def check(config: PrecisionConfig) -> None:
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:
-    return [*encoding_cells(config), *stage_cells(config)]
+    of_plans = stage_cells(config)
+    if config.against:
+        of_plans.append(against_cell(config))
+    return [*encoding_cells(config), *of_plans]
 
 
 def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -119,6 +127,8 @@ def answer(tables: Tables) -> str:
             *state_limits(tables),
             _repeating(tables),
         ]
+    if "against" in tables:
+        said = [*state_against(tables["against"]), *said]
     if "keys" in tables:
         said += _stored_keys(tables["keys"])
     if "axes" in tables:
@@ -183,6 +193,8 @@ def further(tables: Tables) -> dict[str, pd.DataFrame]:
     if not named and len(list_neighbours(tables)):
         shown["casts"] = _stages(casts)
     shown["reductions"] = list_losses(tables["reductions"])
+    if "against" in tables:
+        shown["against"] = shorten_against(tables["against"])
     if "axes" in tables:
         shown["axes"] = tables["axes"].drop(columns=["stage", "format"])
     return shown

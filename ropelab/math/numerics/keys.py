@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropelab.math.numerics.casts import CastPlan, parse_cast, preset_named
+from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
@@ -289,7 +289,8 @@ def parse_rounding(text: str) -> Rounding:
     """Read a preset, a format of all stages, or stages: `angle:tf32`,
     `position=bfloat16+table=float16`.
     """
-    if read_format(text) in FORMATS:
+    # Some presets have the names of formats.
+    if text not in PRESETS and read_format(text) in FORMATS:
         return Rounding(text, parse_cast(text))
     is_preset = ":" not in text and "=" not in text
     if is_preset:

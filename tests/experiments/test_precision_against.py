@@ -1,0 +1,87 @@
+"""Two cast plans beside each other, compared with plain float32 arithmetic of NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision import answer as precision
+from ropelab.runs.cell import Context
+from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
+from tests.models.tasks.running import made
+
+LENGTH = 3000
+PLAIN = {"base": 1e4, "head_dim": 16, "length": LENGTH, "schemes": "rope", "draws": 4}
+PLAIN |= {"against": "angle=float32,inv_freq=float32"}
+
+
+def compare(**changes: object) -> pd.DataFrame:
+    config = build(PrecisionConfig, {**PLAIN, **changes})
+    return made(precision, config, Context())["against"]
+
+
+def test_angles_and_tables_are_those_of_plain_arithmetic():
+    row = compare(cast="angle=bfloat16,inv_freq=float32").iloc[0]
+    inv_freq = (1e4 ** (-np.arange(8) / 8)).astype(np.float32)
+    angles = np.arange(LENGTH, dtype=np.float32)[:, None] * inv_freq
+    rounded = torch.from_numpy(angles).bfloat16().double().numpy()
+    exact = angles.astype(np.float64)
+    apart = np.abs(np.angle(np.exp(1j * (rounded - exact))))
+    assert row["max_angle_difference_rad"] == pytest.approx(apart.max(), rel=1e-9)
+    assert apart[row["worst_position"], row["worst_pair"]] == pytest.approx(apart.max())
+    first = int((apart > 0.01).any(axis=1).argmax())
+    assert row["first_position_over_tolerance"] == first
+
+    differences = []
+    for function in (np.cos, np.sin):
+        differences.append(np.abs(function(rounded) - function(exact)).max())
+    assert row["max_table_difference"] == pytest.approx(max(differences), rel=1e-9)
+
+
+def test_a_plan_against_itself_differs_in_nothing():
+    row = compare(cast=PLAIN["against"]).iloc[0]
+    assert row["max_angle_difference_rad"] == 0
+    assert row["max_table_difference"] == 0
+    assert row["rms_score_difference"] == 0
+    assert row["rms_score_error"] == row["against_rms_score_error"] > 0
+    assert pd.isna(row["first_position_over_tolerance"])
+
+
+def test_each_plan_has_its_own_errors_and_order_does_not_matter():
+    ours = compare(cast="angle=bfloat16", against="table=bfloat16").iloc[0]
+    theirs = compare(cast="table=bfloat16", against="angle=bfloat16").iloc[0]
+    assert ours["rms_score_error"] == theirs["against_rms_score_error"]
+    assert ours["max_angle_error_rad"] == theirs["against_max_angle_error_rad"] > 0
+    assert ours["against_max_angle_error_rad"] == 0
+    assert ours["max_angle_difference_rad"] == theirs["max_angle_difference_rad"]
+    assert ours["rms_score_difference"] == theirs["rms_score_difference"]
+
+
+def test_an_overflow_is_a_status_and_no_number():
+    row = compare(cast="position=float8_e4m3fn").iloc[0]
+    assert row["status"].startswith("overflows from position 4")
+    assert pd.isna(row["max_angle_difference_rad"])
+
+
+def test_the_answer_begins_with_it_and_the_short_table_has_it():
+    config = build(PrecisionConfig, {**PLAIN, "cast": "angle=bfloat16"})
+    tables = made(precision, config, Context())
+    assert precision.answer(tables).startswith("angle=bfloat16 against ")
+    assert len(precision.further(tables)["against"]) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"against": "float3", "cast": "bfloat16"},
+        {"against": "angel=float16", "cast": "bf16"},
+        {},
+    ],
+)
+def test_what_cannot_be_compared_is_refused(changes: dict[str, Any]):
+    with pytest.raises(InputError):
+        precision.check(build(PrecisionConfig, {**PLAIN, **changes}))
