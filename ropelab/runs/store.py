@@ -420,8 +420,17 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     text `inf` or `-inf`.
     """
     plain = table.astype(object).where(table.notna(), None)
-    plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
-    return plain.to_dict(orient="records")  # type: ignore[return-value]
+    records = []
+    for row in plain.to_dict(orient="records"):
+        records.append({str(name): spell_infinity(row[name]) for name in row})
+    return records
+
+
+def spell_infinity(value: Any) -> Any:
+    """Return an infinite number as the text `inf` or `-inf`, and all else as it is."""
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
