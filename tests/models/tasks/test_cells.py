@@ -127,6 +127,7 @@ OTHER = {
     "depths": "10,90",
     "dtype": "bfloat16",
     "casts": "angle:bfloat16",
+    "against": "table:bfloat16",
     "cache": "int8",
     "offsets": "0,64",
 }
@@ -239,6 +240,7 @@ RELEASED_OTHER = {
     "factor": 3.0,
     "dtype": "bfloat16",
     "casts": "angle:bfloat16",
+    "against": "table:bfloat16",
     "cache": "int8",
     "offsets": "0,64",
 }
