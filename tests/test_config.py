@@ -20,7 +20,7 @@ from ropelab.runs.config import (
     build,
     read_toml,
 )
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import command_of, read_list, read_number
 from tests.texts import mentions
@@ -319,6 +319,11 @@ def test_toml_gives_experiment_and_values(tmp_path):
         ("base = 1", "must name its experiment"),
         ("base = = 1", "is not valid TOML"),
         (b"\xff\xfe", "cannot read the config file"),
+        (f'experiment = "freqs"\nbase = 0x{"f" * 5000}', "too large for any setting"),
+        (
+            f'experiment = "run"\nseeds = [1, 0x{"f" * 400}]',
+            "too large for any setting",
+        ),
     ],
 )
 def test_bad_toml_is_one_line(tmp_path, text, sentence):
@@ -326,6 +331,11 @@ def test_bad_toml_is_one_line(tmp_path, text, sentence):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=sentence):
         read_toml(path)
+
+
+def test_a_long_unknown_name_is_cut_in_the_error():
+    error = unknown_name("key", "k" * 500_000, ["base"])
+    assert len(str(error)) < 300
 
 
 def test_a_missing_file_is_named(tmp_path):

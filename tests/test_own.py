@@ -707,6 +707,10 @@ def test_a_number_is_no_cast_plan(mymodule, capsys) -> None:
         "geometry.inv_freq, float('nan')",
         "geometry.inv_freq, -1.0",
         "geometry.inv_freq, 1.0, 0.0",
+        "geometry.inv_freq, '2'",
+        "geometry.inv_freq, True",
+        "geometry.inv_freq.astype(object)",
+        "geometry.inv_freq.astype(str)",
     ],
 )
 def test_a_plan_of_no_frequencies_is_refused(
@@ -840,3 +844,15 @@ def test_own_code_may_fail_in_any_way(
     out, err = capsys.readouterr()
     assert (stop.value.code, out, err.count("\n")) == (2, "", 1)
     assert "mymodule" in err
+
+
+@pytest.mark.parametrize(
+    ("returned", "kind"), [("None", "NoneType"), ("(geometry.inv_freq, 1.0)", "tuple")]
+)
+def test_what_is_no_plan_is_refused_by_its_type(
+    mymodule, capsys, returned: str, kind: str
+) -> None:
+    mymodule(re.sub(r"return RopePlan\(.*\)\n", f"return {returned}\n", MODULE))
+    status, out, err = typed(capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert kind in err

@@ -14,6 +14,8 @@ from ropelab.runs.sentences import printable
 # Columns that are attributes of a spec.
 SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
+# The longest list of numbers in a file; pairs of a head are far fewer.
+MOST_NUMBERS = 2**16
 
 
 class RefusedError(Exception):
@@ -160,9 +162,13 @@ def whole(value: Any, name: str) -> int:
 
 
 def numbers(value: Any, name: str) -> tuple[float, ...]:
-    """Return at most 65536 finite numbers, or raise RefusedError."""
-    if not isinstance(value, list | tuple) or len(value) > 2**16:
+    """Return at most MOST_NUMBERS finite numbers, or raise RefusedError."""
+    if not isinstance(value, list | tuple):
         raise RefusedError(f"{name} must be a list of numbers, not {short(value)}")
+    if len(value) > MOST_NUMBERS:
+        raise RefusedError(
+            f"{name} must have at most {MOST_NUMBERS} numbers, not {len(value)}"
+        )
     return tuple(number(item, name) for item in value)
 
 

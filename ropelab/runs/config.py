@@ -7,6 +7,7 @@ line.
 
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -329,6 +330,8 @@ SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 LONGEST_SPAN = 100
 # The most characters of a wrong value that an error repeats.
 LONGEST_SHOWN = 200
+# An integer of more bits than this is larger than every float.
+LARGEST_EXPONENT = sys.float_info.max_exp
 
 
 def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
@@ -417,10 +420,25 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None
 
+    if _holds_huge_integer(values):
+        raise InputError(f"{path} holds an integer that is too large for any setting")
+
     experiment = values.pop("experiment", None)
     if not isinstance(experiment, str):
         raise InputError(f'{path} must name its experiment: experiment = "precision"')
     return experiment, values
+
+
+def _holds_huge_integer(value: object) -> bool:
+    """Return whether a value, or one inside it, is an integer beyond every float.
+
+    Python reads hexadecimal digits of any number, and refuses to print the integer.
+    """
+    if isinstance(value, dict):
+        return any(_holds_huge_integer(inner) for inner in value.values())
+    if isinstance(value, list):
+        return any(_holds_huge_integer(inner) for inner in value)
+    return isinstance(value, int) and value.bit_length() > LARGEST_EXPONENT
 
 
 def _check_suffix(path: Path) -> None:

@@ -161,25 +161,45 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
         made = plan(self, geometry, length)
-        inv_freq = np.asarray(made.inv_freq)
+        # A plan() of one's own may lack its `return`, or return frequencies alone.
+        if not isinstance(made, RopePlan):
+            raise InputError(
+                f"{self.label}: plan() must return a RopePlan, not a"
+                f" {type(made).__name__}"
+            )
+
+        factors = (made.attention_factor, made.stretch)
         if not (
-            _are_frequencies(inv_freq, geometry.pairs)
-            and 0 < made.attention_factor < math.inf
-            and 0 < made.stretch < math.inf
+            _are_frequencies(made.inv_freq, geometry.pairs)
+            and all(_is_positive(factor) for factor in factors)
         ):
             raise InputError(
                 f"{self.label}: plan() must return frequencies of {geometry.pairs}"
                 " pairs, at least 0, and positive factors"
             )
-        return replace(made, inv_freq=inv_freq.astype(np.float64))
+        return replace(made, inv_freq=np.asarray(made.inv_freq, dtype=np.float64))
 
     return plan_and_check
 
 
-def _are_frequencies(numbers: np.ndarray, pairs: int) -> bool:
-    if not np.isrealobj(numbers) or numbers.shape != (pairs,):
+def _are_frequencies(numbers: object, pairs: int) -> bool:
+    # An array with a mask would lose it: a masked pair is no frequency.
+    if isinstance(numbers, np.ma.MaskedArray):
         return False
-    return bool(np.isfinite(numbers).all() and (numbers >= 0).all())
+    array = np.asarray(numbers)
+    is_real = array.dtype.kind in "fiu"
+    if not is_real or array.shape != (pairs,):
+        return False
+    return bool(np.isfinite(array).all() and (array >= 0).all())
+
+
+def _is_positive(factor: object) -> bool:
+    """Return whether this is one finite number above 0, and no truth value."""
+    if isinstance(factor, bool):
+        return False
+    if not isinstance(factor, float | int | np.floating | np.integer):
+        return False
+    return 0 < float(factor) < math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
