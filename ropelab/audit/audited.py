@@ -152,7 +152,8 @@ def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
     document = case.document
     spec = case.spec
     lengths = sorted({own.claimed_len for _, own in case.specs if own.claimed_len})
-    agreement = describe_agreement(case, beside, several_lengths=len(lengths) > 1)
+    agreement = describe_meaningless(case)
+    agreement += describe_agreement(case, beside, several_lengths=len(lengths) > 1)
     kind = short(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
@@ -168,6 +169,19 @@ def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
     return (
         f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
         f" base {write_number(spec.base)}, {method} from {start}{claimed})."
+    )
+
+
+def describe_meaningless(case: AuditCase) -> str:
+    """Say which values have no meaning, before what is said of the other runtimes."""
+    problems = case.group_problems("meaningless")
+    if not problems:
+        return ""
+
+    count = sum(len(names) for names in problems.values())
+    return (
+        f"{'; '.join(problems)}; no rotation follows from this for {count} of"
+        f" {len(case.readings)} runtimes, correct it; of the others: "
     )
 
 

@@ -328,6 +328,8 @@ def find_losses(
         if main is None:
             if reading.outcome == "refused":
                 refusing.append(f"{name} refuses it: {reading.problem}")
+            elif reading.outcome == "meaningless":
+                refusing.append(f"{name} gets no rotation from it: {reading.problem}")
             else:
                 unread.append(f"{name} was not asked: {reading.problem}")
             continue

@@ -227,9 +227,11 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
     for reason, names in case.group_problems("refused").items():
         yield blame_runtimes(case, "E02", names, reason=reason)
 
-    for reason, names in case.group_problems("not modelled").items():
+    for reason, names in case.group_problems("meaningless").items():
         if reason.startswith("base must be"):
             yield make_finding("E03", "none", "error", names=names, reason=reason)
+        else:
+            yield make_finding("E11", level="error", names=names, reason=reason)
     yield from find_other_bases(case)
     yield from find_scaling_not_applied(case)
 

@@ -111,7 +111,7 @@ def head_width(trace: Trace, *heads: str) -> int:
     count = size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
-    if hidden // count > reader.MOST_FEATURES:
+    if hidden // count > values.MOST_FEATURES:
         raise RefusedError(f"a head of {hidden // count} features")
     return hidden // count
 

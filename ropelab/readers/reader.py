@@ -15,6 +15,7 @@ from ropelab.math import scaling as scalings
 from ropelab.readers import spec as values
 from ropelab.readers.families import table
 from ropelab.readers.spec import (
+    MOST_FEATURES,
     NotModelledError,
     RefusedError,
     RopeSpec,
@@ -34,9 +35,6 @@ from ropelab.readers.trace import (
 KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
 # Names under `type` and `rope_type` that differ and mean the same.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
-
-# No head is wider, and a table with an entry per pair should stay small.
-MOST_FEATURES = 2**14
 
 # with the factor on cos and sin and the trained length
 Made = tuple[scalings.Scaling, float, int]

@@ -84,7 +84,9 @@ def is_listed(
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
 
-Outcome = Literal["read", "refused", "not modelled"]
+# meaningless: the file gives a number for which a method has no frequencies, as a factor
+# of 0. What the runtime then does was not looked at.
+Outcome = Literal["read", "refused", "not modelled", "meaningless"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,10 +228,12 @@ def read(
         problem = ""
     except RefusedError as error:
         outcome, problem = "refused", str(error)
-    except (NotModelledError, InputError) as error:
+    except NotModelledError as error:
         problem = str(error)
+    except InputError as error:
+        outcome, problem = "meaningless", str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
-        problem = f"numbers out of range ({error})"
+        outcome, problem = "meaningless", f"numbers out of range ({error})"
 
     problem = printable(problem[:300])  # a file can hold names of any length
     return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
@@ -392,8 +396,12 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     }
 
     if reading.main is None and (kinds or trace.family.read_by):
-        others = (read(runtime, config) for runtime in choose_runtimes(()))
-        reading = next((other for other in others if other.main is not None), reading)
+        for runtime in choose_runtimes(()):
+            other = read(runtime, config)
+            # A runtime that passes over a value without meaning is no answer either.
+            if other.outcome in ("read", "meaningless"):
+                reading = other
+                break
     if reading.main is None:
         raise InputError(f"{name}: {reading.stopped}")
     return reading

@@ -9,11 +9,14 @@ from ropelab.math.axes import Axes
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
+from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import printable
 
 # Columns that are attributes of a spec.
 SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
+# No head is wider, and a table with an entry per pair should stay small.
+MOST_FEATURES = 2**14
 # The longest list of numbers in a file; pairs of a head are far fewer.
 MOST_NUMBERS = 2**16
 
@@ -119,6 +122,11 @@ class RopeSpec:
         """Return the spec itself if its plans exist; RefusedError for lists of another
         length.
         """
+        if self.head_dim > MOST_FEATURES:
+            raise RefusedError(
+                f"a head of {self.head_dim} features is more than any head has"
+            )
+
         if isinstance(self.scaling, LongRope):
             pairs = self.rotary_dim // 2
             for name in ("short_factor", "long_factor"):
@@ -132,7 +140,7 @@ class RopeSpec:
                 f" has {self.head_dim}"
             )
         if self.length < 1:
-            raise NotModelledError(f"a length of {self.length}, by a negative factor")
+            raise InputError(f"the factor gives a length of {self.length} tokens")
 
         # An overflow is an ArithmeticError here, as in Python's own numbers.
         with np.errstate(over="raise"):

@@ -15,6 +15,7 @@ from ropelab.readers import reader
 from ropelab.readers.families import table
 from ropelab.readers.reader import KEPT, Made, Reader, Settings
 from ropelab.readers.spec import (
+    MOST_FEATURES,
     NotModelledError,
     RefusedError,
     RopeSpec,
@@ -66,7 +67,7 @@ class Megatron(Reader):
         if "kv_channels" not in trace.flags:
             return reader.head_dim_of(trace, ())
         width = whole(trace.flags["kv_channels"], "--kv-channels")
-        if width > reader.MOST_FEATURES:
+        if width > MOST_FEATURES:
             raise RefusedError(f"heads of {width} features")
         return width
 

@@ -184,7 +184,7 @@ def test_divisors_that_no_frequency_survives_are_out_of_range():
     config["rope_scaling"] = {"type": "longrope", "factor": 4.0, **tables}
     (reading,) = (read(r, config) for r in choose_runtimes(["transformers-5"]))
     assert (reading.outcome, "out of range" in reading.problem) == (
-        "not modelled",
+        "meaningless",
         True,
     )
 
@@ -219,6 +219,15 @@ def test_huge_heads_are_refused():
         audit(Document("big", "config", config))
 
 
+def test_huge_heads_of_other_parts_take_no_memory() -> None:
+    vision = {"hidden_size": 2**40, "num_heads": 2}
+    config = {**LLAMA, "model_type": "qwen2_5_vl", "vision_config": vision}
+    text = {**LLAMA, "model_type": "gemma4_text", "global_head_dim": 2**40}
+    assert audit(Document("x", "config", config), precision=False).rows["runtimes"]
+    with pytest.raises(InputError, match="more than any head"):
+        reading_of("x", text)
+
+
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         load(str(tmp_path / "config.json"))
@@ -238,10 +247,56 @@ LLAMA = {
 def test_a_negative_factor_of_dynamic_scaling_has_no_real_base() -> None:
     block = {"rope_type": "dynamic", "factor": -2.0}
     (runtime,) = choose_runtimes(["transformers-5"])
-    assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "not modelled"
+    assert read(runtime, {**LLAMA, "rope_scaling": block}).outcome == "meaningless"
     # Servers would allow a negative number of tokens.
     done = audit(Document("config.json", "config", {**LLAMA, "rope_scaling": block}))
     assert all(spec.length > 0 for _, spec in done.specs)
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+LISTS_OF_ZEROS = {"short_factor": [0.0] * 32, "long_factor": [1.0] * 32}
+
+
+@pytest.mark.parametrize(
+    ("block", "value"),
+    [
+        ({**YARN, "beta_fast": 1.0, "beta_slow": 32.0}, "beta_slow=32"),
+        ({**YARN, "beta_slow": -1.0}, "beta_slow=-1"),
+        ({**YARN, "factor": -4.0}, "-4"),
+        ({**YARN, "factor": 0.0}, "0"),
+        ({**YARN, "factor": 5e-324}, "e-324"),
+        ({**YARN, "attention_factor": -1.0}, "-1"),
+        ({**YARN, "original_max_position_embeddings": 1}, "1"),
+        ({"rope_type": "linear", "factor": 0.0}, "0"),
+        ({"rope_type": "dynamic", "factor": -2.0}, "-2"),
+        ({**LISTS_OF_ZEROS, "rope_type": "longrope"}, "short_factor"),
+    ],
+)
+def test_a_value_without_meaning_is_an_error_in_the_first_line(block, value) -> None:
+    config = {**LLAMA, "rope_scaling": {**block}}
+    done = audit(Document("config.json", "config", config), precision=False)
+    said = [finding for finding in done.findings if finding.code == "E11"]
+    assert {finding.level for finding in said} == {"error"}
+    assert all(finding.do for finding in said)
+    assert done.worst() == "error"
+    assert any(value in finding.says for finding in said)
+    assert all(finding.says.split(": ropelab")[0] in done.answer for finding in said)
+
+    # Nothing says of a value that it was not read.
+    outcomes = {row["outcome"] for row in done.rows["runtimes"]}
+    notes = [finding.says for finding in done.findings if finding.code == "N03"]
+    assert "meaningless" in outcomes
+    assert not any(value in note for note in notes if len(value) > 2)
+
+
+def test_a_runtime_that_passes_over_a_value_is_no_answer_for_a_model_of_others() -> (
+    None
+):
+    named = {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}
+    block = {**YARN, "beta_fast": 1.0, "beta_slow": 32.0}
+    config = {**LLAMA, **named, "qk_rope_head_dim": 64, "rope_scaling": block}
+    with pytest.raises(InputError, match="beta_slow"):
+        reading_of("config.json", config)
 
 
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
