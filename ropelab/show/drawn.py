@@ -111,7 +111,7 @@ def encode_figures(
     }
     files = {}
     for name, figure in figures.items():
-        _find_room(figure, dpi)
+        find_room(figure, dpi)
         settings["svg.hashsalt"] = f"{name}{ending}"
         for kind in formats:
             with use_style(), rc_context(settings):
@@ -119,17 +119,19 @@ def encode_figures(
     return files
 
 
-def _find_room(figure: "Figure", dpi: int) -> None:
-    """Find room for labels once; `savefig` would do it twice more, and draw once in
-    vain.
+def find_room(figure: "Figure", dpi: int) -> None:
+    """Find room for labels once, and leave out numbers below the axes that would touch.
+
+    `savefig` would find the room twice more, and draw once in vain.
     """
-    from ropelab.show.figures.style import use_style
+    from ropelab.show.figures.style import thin_ticks, use_style
 
     figure.set_dpi(dpi)
     engine = figure.get_layout_engine()
     if figure.axes and engine:
         with use_style():
             engine.execute(figure)
+            thin_ticks(figure)
         figure.set_layout_engine("none")
 
 

@@ -24,9 +24,13 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import (
+    label_last_panels,
     label_points,
     make_figure,
+    make_panels,
+    mark_value,
     name_line_ends,
+    put_legend_below,
     set_token_axis,
     write_note,
 )
@@ -66,15 +70,29 @@ def test_titles_stay_inside_and_no_figure_is_empty(folder):
         assert drawn_lines or ax.collections or ax.images or ax.patches
 
 
-def find_committed() -> list[tuple[Path, str]]:
-    """The folders and names of the figures that pages show."""
-    return [(path.parents[1], path.stem) for path in sorted(REFERENCE.rglob("*.png"))]
+def find_pictured() -> list[Path]:
+    """The runs with committed figures, and one of each experiment's defaults."""
+    names = {
+        "base", "base-published", "base-empirical", "claims", "encodings",
+        "encodings-designs", "encodings-named", "smollm2", "extrapolate",
+        "extrapolate-casts", "freqs", "precision", "spectrum",
+    }  # fmt: skip
+    pictured = {path.parents[1] for path in REFERENCE.rglob("*.png")}
+    for folder in FOLDERS:
+        plan = folder.name.rpartition("-")[0]
+        if plan in names:
+            pictured.add(folder)
+    return sorted(pictured)
 
 
 def list_texts(figure: Figure) -> list[Text]:
     """The texts of a figure that are seen: without ticks outside the axes."""
     unseen = set()
     for ax in figure.axes:
+        if not ax.get_visible():
+            unseen |= set(ax.findobj(Text))
+        if not ax.axison:
+            unseen |= {*ax.xaxis.findobj(Text), *ax.yaxis.findobj(Text)}
         for axis in (ax.xaxis, ax.yaxis):
             low, high = sorted(axis.get_view_interval())
             for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
@@ -88,18 +106,10 @@ def list_texts(figure: Figure) -> list[Text]:
     return texts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("folder", "name"), find_committed(), ids=lambda part: getattr(part, "name", part)
-)
-def test_texts_of_committed_figures_are_apart_and_inside(folder, name):
-    manifest = json.loads((folder / "manifest.json").read_text())
-    experiment = experiments.load(manifest["experiment"])
-    tables = RUN.tables(folder, manifest)
-    figure = drawn.draw_figures(experiment.draw, tables)[name]
-    figure.set_dpi(150)
+def check_texts(figure: Figure) -> None:
+    """Fail where texts overlap or leave the picture, or a title is long."""
+    drawn.find_room(figure, 150)
     figure.draw_without_rendering()
-
     boxes = []
     for text in list_texts(figure):
         box = Text.get_window_extent(text)  # without lines to points
@@ -114,7 +124,65 @@ def test_texts_of_committed_figures_are_apart_and_inside(folder, name):
         assert width <= 1 or height <= 1, (one, other)
 
     title = figure.get_suptitle() or figure.axes[0].get_title(loc="left")
-    assert max(len(line) for line in title.splitlines()) <= 70
+    assert max(map(len, title.splitlines()), default=0) <= 70
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error:constrained_layout")
+@pytest.mark.parametrize("style", drawn.STYLES)
+@pytest.mark.parametrize("folder", find_pictured(), ids=lambda folder: folder.name)
+def test_texts_are_apart_and_inside(folder, style):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    experiment = experiments.load(manifest["experiment"])
+    tables = RUN.tables(folder, manifest)
+    figures = drawn.draw_figures(experiment.draw, tables, style)
+    assert figures
+    for figure in figures.values():
+        check_texts(figure)
+
+
+def test_a_value_near_the_right_edge_is_named_on_its_left():
+    with use_style():
+        _, ax = plt.subplots()
+        ax.plot([1, 2, 10], [1, 2, 3])
+        mark_value(ax, 3, "early", "x")
+        mark_value(ax, 9.9, "late", "x")
+    early, late = ax.texts
+    assert (early.get_horizontalalignment(), late.get_horizontalalignment()) == (
+        "left",
+        "right",
+    )
+
+
+def test_numbers_that_would_touch_are_left_out_of_a_picture():
+    with use_style():
+        figure = make_figure((2, 2))
+        ax = figure.subplots()
+        ax.set_xlim(0, 10)
+        ax.set_xticks([0, 5, 5.5, 10], ["zero", "five", "six", "ten"])
+    drawn.find_room(figure, 150)
+    seen = [label.get_text() for label in ax.get_xticklabels() if label.get_visible()]
+    assert seen == ["zero", "five", "ten"]
+
+
+def test_a_long_legend_takes_fewer_columns_in_print():
+    with use_style():
+        figure = make_figure((9, 3))
+        axes = figure.subplots(1, 2)
+        for number in range(8):
+            axes[0].plot([0, 1], label=f"a design with a long name {number}")
+        put_legend_below(figure, list(axes), 4)
+        fit_paper(figure)
+    check_texts(figure)
+
+
+def test_the_last_panel_of_each_column_has_numbers_and_a_label():
+    with use_style():
+        _, axes = make_panels(2, 2, (6, 5), 3, sharex=True)
+        label_last_panels(axes, "tokens")
+    labels = [ax.get_xlabel() for ax in axes.flat if ax.get_visible()]
+    assert labels == ["", "tokens", "tokens"]
+    assert axes[0, 1].xaxis.get_tick_params()["labelbottom"]
 
 
 def test_figures_leave_nothing_open_and_the_backend_alone(base):

@@ -82,6 +82,8 @@ def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     _draw_work(work_axes, costs)
     _draw_parameters(parameter_axes, costs["parameters"])
     shapes.name_rows(axes[0, 0], costs["label"].tolist())
+    # A legend above each panel would be wider than the panel in print.
+    shapes.put_legend_below(figure, list(axes[0]), 4)
     shapes.set_headline(
         figure,
         f"The quality of each encoding at {longest}x its trained length, and its cost",
@@ -116,7 +118,6 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
     )
     ax.set(xlabel="matrix products\n(NoPE = 1)")
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    shapes.put_legend_above(ax, 2)
 
 
 def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
@@ -125,7 +126,7 @@ def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
     ax.set_xscale("symlog", linthresh=10)
     ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
     ticks = [0, 10, 1000, 100_000]
-    ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
+    ax.set_xticks(ticks, ["0", "10", "1k", "100k"])
     for row, count in enumerate(counts):
         shapes.write_note(ax, f"{count:,}", (count, row), (3, 0), va="center")
 
@@ -163,7 +164,6 @@ def _draw_dumbbells(
     for row in undefined:
         _mark_undefined(ax, first.iloc[row], int(row))
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    shapes.put_legend_above(ax, 2)
 
 
 def _select_length(rows: pd.DataFrame, times: int, order: list[str]) -> pd.DataFrame:
@@ -215,8 +215,7 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         shapes.set_token_axis(ax)
         shapes.mark_value(ax, trained, "trained length", "x")
-    for ax in axes[-1]:
-        ax.set_xlabel("position in the text (tokens, end of bucket)")
+    shapes.label_last_panels(axes, "position in the text (tokens, end of bucket)")
     shapes.put_legend_below(figure, list(axes.flat), 4)
     figure.supylabel("loss (nats per byte)")
 
@@ -407,7 +406,6 @@ def _write_title_against(
     length.
     """
     design, method = best
-    where = f"At {times}x the trained length"
     row = compared[
         (compared["metric"] == metric)
         & (compared["times_trained_len"] == times)
@@ -416,7 +414,9 @@ def _write_title_against(
     ]
     verdict = row["verdict"].iloc[0] if len(row) else None
     if verdict not in best:
-        return f"{where} the best design and method are not shown to differ"
+        measure = "loss" if metric == TEXT else "copying"
+        return f"The best design and method are not shown to differ in {measure} at {times}x"
+    where = f"At {times}x the trained length"
     if metric == TEXT:
         shown = f"have a loss of {means[design]:.2f}, methods {means[method]:.2f}"
     else:

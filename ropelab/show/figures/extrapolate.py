@@ -39,6 +39,8 @@ MOST_LINES = 6
 # Methods that give way where there are too many lines: those that `extrapolate` compares
 # by default beside the ones that are asked about first.
 ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
+# Rows that no method was applied to: they are what methods are compared with.
+BASELINES = ("unscaled", AS_SHIPPED, WINDOW)
 # Panels beside each other in the figure of depth by length.
 MOST_ACROSS = 4
 
@@ -84,10 +86,11 @@ def draw(tables: Tables) -> dict[str, Figure]:
         in_arm = {name: _select_arm(table, arm) for name, table in measured.items()}
         figures |= _draw_arm(in_arm, tables["comparisons"], arm)
 
-    if "text_by_document" in tables and _is_compared(tables["text_by_document"]):
+    if "text_by_document" in tables:
         by_document = tables["text_by_document"]
         is_derived = by_document["arm"].isin((CACHE, ROUNDED))
-        figures["loss_by_kind"] = _draw_loss_by_kind(by_document[~is_derived])
+        if _is_compared(by_document, _reaches_beyond(tables["text_nll"])):
+            figures["loss_by_kind"] = _draw_loss_by_kind(by_document[~is_derived])
     for name, words in FOUND.items():
         if name in tables:
             figure = f"{name.removesuffix('_accuracy')}_depth_by_length"
@@ -104,7 +107,9 @@ def _select_measured(tables: Tables) -> dict[str, pd.DataFrame]:
     for name in (*retrieval, "text_nll", "last_window"):
         # A task that the model does not do at all at its trained length decides
         # nothing.
-        if name in tables and _is_ok(tables[name]) and _is_compared(tables[name]):
+        if name not in tables or not _is_ok(tables[name]):
+            continue
+        if _is_compared(tables[name], _reaches_beyond(tables[name])):
             measured[name] = tables[name]
     return measured
 
@@ -153,8 +158,10 @@ def _draw_arm(
         figures[f"loss_by_position{suffix}"] = by_position
     last = measured["last_window"]
     figures[f"loss_by_context{suffix}"] = _draw_loss_by_context(last, arm)
-    has_baseline = bool({AS_SHIPPED, "unscaled"} & set(row_labels(last)))
-    if arm == "zero_shot" and has_baseline:
+    labels = set(row_labels(last))
+    has_baseline = bool({AS_SHIPPED, "unscaled"} & labels)
+    has_methods = bool(labels - set(BASELINES))
+    if arm == "zero_shot" and has_baseline and has_methods:
         figures["tax_and_gain"] = _draw_tax_and_gain(last, comparisons)
     return figures
 
@@ -163,9 +170,20 @@ def _is_ok(table: pd.DataFrame) -> bool:
     return "status" not in table or bool((table["status"] == "ok").all())
 
 
-def _is_compared(table: pd.DataFrame) -> bool:
-    """Return True if there is more than one row besides those with roundings."""
+def _reaches_beyond(table: pd.DataFrame) -> bool:
+    """Return True if texts are longer than what the models were trained on."""
+    ends = "context_tokens" if "context_tokens" in table else "bucket_end_tokens"
+    return bool(table[ends].max() > table["train_len_tokens"].iloc[0])
+
+
+def _is_compared(table: pd.DataFrame, reaches_beyond: bool) -> bool:
+    """Return True if there is more than one row besides those with roundings.
+
+    Up to the trained length a sliding window is the model itself, and compares nothing.
+    """
     plain = table[table["arm"] != ROUNDED]
+    if not reaches_beyond:
+        plain = plain[plain["method"] != WINDOW]
     return len(set(row_labels(plain))) > 1
 
 
@@ -456,23 +474,31 @@ def _draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure
 def _write_tax_title(
     losses: pd.DataFrame, comparisons: pd.DataFrame, trained: int, longest: int
 ) -> str:
-    """Name the methods that lead at both lengths, if there is one at each."""
-    scaled = losses.drop(["unscaled", AS_SHIPPED, WINDOW], errors="ignore").dropna()
+    """Name the methods that lead at both lengths, and say where none is shown to."""
+    scaled = losses.drop(list(BASELINES), errors="ignore").dropna()
 
     def find_best(length: int) -> Sequence[str]:
         about = {"metric": "nll_last_window", "context_tokens": length}
         lead = find_lead(scaled[length], comparisons, about, lower_is_better=True)
         return lead.names if lead else ()
 
+    inside = format_tokens(trained)
+    beyond = format_tokens(longest)
     best_inside = find_best(trained)
     best_beyond = find_best(longest)
-    if not len(best_inside) == len(best_beyond) == 1:
-        return "Loss at the trained length against the loss at the tested length"
-    costs_least = f"{best_inside[0]} costs least at {format_tokens(trained)}"
-    is_best = f"is best at {format_tokens(longest)}"
+    if len(best_inside) != 1 and len(best_beyond) != 1:
+        return (
+            f"No method is shown to cost least at {inside}, or to be best at {beyond}"
+        )
+    if len(best_inside) != 1:
+        return f"{best_beyond[0]} is best at {beyond}; none is shown best at {inside}"
+    if len(best_beyond) != 1:
+        return (
+            f"{best_inside[0]} costs least at {inside}; none is shown best at {beyond}"
+        )
     if best_inside == best_beyond:
-        return f"{costs_least} and {is_best}"
-    return f"{costs_least}, {best_beyond[0]} {is_best}"
+        return f"{best_inside[0]} costs least at {inside} and is best at {beyond}"
+    return f"{best_inside[0]} costs least at {inside}, {best_beyond[0]} is best at {beyond}"
 
 
 def _draw_depth_by_length(table: pd.DataFrame, found: str) -> Figure:

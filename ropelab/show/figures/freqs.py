@@ -86,8 +86,9 @@ def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
 
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
     tokens = " and ".join(map(shapes.format_tokens, lengths))
-    count = f"{len(unseen)} of {len(pairs)}"
     ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
-    ax.set_title(f"{count} pairs meet angles not seen in training at {tokens}")
+    tested = shapes.format_tokens(scaling["test_len_tokens"])
+    count = f"{len(unseen)} of {len(pairs)}"
+    ax.set_title(f"At {tested}, {count} pairs meet angles not trained at {tokens}")
     shapes.put_legend_outside(ax)
     return figure

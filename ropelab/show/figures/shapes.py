@@ -316,15 +316,28 @@ def mark_value(
     line: dict[str, Any] = {"color": GREY, "linestyle": DASHED, "linewidth": 1}
     if which == "x":
         ax.axvline(value, **line)
-        write_note(ax, text, (value, 1), (3, -3), xycoords=ABOVE, va="top", color=FAINT)
+        beside: dict[str, Any] = {"xycoords": ABOVE, "va": "top", "color": FAINT}
+        offset = (3, -3)
+        if _is_near_right_edge(ax, value):
+            # The text would leave the panel on the right.
+            beside["ha"] = "right"
+            offset = (-3, -3)
+        write_note(ax, text, (value, 1), offset, **beside)
         return
 
     ax.axhline(value, **line)
     place, offset = (0.01, value), (2, up)
     if end == "right":
         place, offset = (0.99, value), (-2, up)
-    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": end}
-    write_note(ax, text, place, offset, **beside, color=FAINT)
+    beside = {"xycoords": ("axes fraction", "data"), "ha": end, "color": FAINT}
+    write_note(ax, text, place, offset, **beside)
+
+
+def _is_near_right_edge(ax: Axes, x: float) -> bool:
+    """Return True for an x in the last quarter of a panel, with its limits of now."""
+    pixels = ax.transData.transform((x, 0))[0]
+    share = ax.transAxes.inverted().transform((pixels, 0))[0]
+    return bool(share > 0.75)
 
 
 def write_note(
@@ -344,10 +357,16 @@ def put_legend_outside(ax: Axes) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
 
 
-def put_legend_above(ax: Axes, columns: int = 1) -> None:
-    """Put a small legend above the axes of a panel."""
-    style: dict[str, Any] = {"ncols": columns, "handletextpad": 0.1, "fontsize": 8}
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **style)
+def label_last_panels(axes: np.ndarray, label: str) -> None:
+    """Give the last visible panel of each column its numbers and a label below.
+
+    Panels that share an axis have them in the last row alone, which may be incomplete.
+    """
+    for column in axes.T:
+        visible = [ax for ax in column if ax.get_visible()]
+        if visible:
+            visible[-1].tick_params(labelbottom=True)
+            visible[-1].set_xlabel(label)
 
 
 def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
@@ -441,20 +460,25 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
 
 def place_names(ax: Axes) -> None:
     """Find places for the names of points, again if the figure has another size."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
     names = []
     for text in ax.texts:
         if isinstance(text, Annotation) and text.get_gid() == NAME:
             names.append(text)
+    if not names:
+        return
 
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
     taken = []
     room = figure.dpi / 20
     for name in names:
         x, y = ax.transData.transform(name.xy)
         taken.append(Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room))
     taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
+    # Names may reach beyond the panel, where the numbers of its axes stand.
+    for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        taken.append(label.get_window_extent())
 
     for name in names:
         _place_name(name, taken)

@@ -134,6 +134,8 @@ def fit_paper(figure: Figure) -> None:
         for text in ax.texts:
             text.set_fontsize(min(text.get_fontsize(), SMALL))
 
+    legend_lines += _fit_legends(figure, width)
+
     height = max(width * screen_height / screen_width, LOWEST)
     figure.set_size_inches(width, height + LINE_HEIGHT * (legend_lines + label_lines))
 
@@ -144,7 +146,8 @@ def fit_paper(figure: Figure) -> None:
     for ax in panels:
         place_names(ax)
         place_line_ends(ax)
-        _thin_ticks(ax)
+    figure.draw_without_rendering()
+    thin_ticks(figure)
 
 
 def _list_panels(figure: Figure) -> list[Axes]:
@@ -196,6 +199,25 @@ def _move_legend_below(figure: Figure, columns: int) -> int:
     return math.ceil(lines / columns)
 
 
+def _fit_legends(figure: Figure, width: float) -> int:
+    """Set the legends of a figure anew in as many columns as `width` inches hold;
+    return the lines that they have more than before.
+    """
+    more_lines = 0
+    for legend in list(figure.legends):
+        handles = [handle for handle in legend.legend_handles if handle is not None]
+        labels = [text.get_text() for text in legend.get_texts()]
+        columns = legend._ncols  # type: ignore[attr-defined]
+        lines = math.ceil(len(labels) / columns)
+        while columns > 1 and legend.get_window_extent().width > width * figure.dpi:
+            columns -= 1
+            legend.remove()
+            style: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
+            legend = figure.legend(handles, labels, fontsize=POINTS - 1, **style)
+        more_lines += math.ceil(len(labels) / columns) - lines
+    return more_lines
+
+
 def _break_labels(ax: Axes, width: float) -> None:
     """Break the labels of the axes of a panel into lines that fit a figure of `width`
     inches.
@@ -208,8 +230,15 @@ def _break_labels(ax: Axes, width: float) -> None:
     ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
 
 
+def thin_ticks(figure: Figure) -> None:
+    """Hide the numbers below the axes that would touch the number before them, in a
+    figure whose panels have their places.
+    """
+    for ax in _list_panels(figure):
+        _thin_ticks(ax)
+
+
 def _thin_ticks(ax: Axes) -> None:
-    """Hide each number below the axes that would touch the number before it."""
     low, high = sorted(ax.get_xlim())
     # The x, in pixels, where the next number may begin.
     next_free = -math.inf
