@@ -296,14 +296,14 @@ def find_rotary_class(config_class: Any) -> Any:
         model: Any = MODEL_MAPPING[config_class]
         return find_rotary_class(model.config_class)
 
+    # A module keeps its classes in the order of the file, in which the language model's
+    # come first.
     module = importlib.import_module(path)
     candidates = []
-    for _, value in inspect.getmembers(module, inspect.isclass):
-        is_own = value.__module__ == module.__name__
+    for value in vars(module).values():
+        is_own = inspect.isclass(value) and value.__module__ == module.__name__
         if is_own and value.__name__.endswith(ROTARY_CLASSES):
             candidates.append(value)
-    # The file has the language model's class first.
-    candidates.sort(key=lambda value: inspect.getsourcelines(value)[1])
 
     # A model of several parts has a class for each; its annotation names the
     # configuration.

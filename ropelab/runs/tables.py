@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from pydantic import StringConstraints, TypeAdapter
@@ -201,18 +202,22 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     numbers, such as 01 or 1e2.
     """
     columns = {str(column): unit_of(str(column)) for column in table.columns}
+    texts = {}
     for name in table:
-        if not is_string_dtype(table[name].dropna()):
-            continue
+        present = table[name].dropna()
+        if is_string_dtype(present) and not present.empty:
+            texts[str(name)] = np.asarray(present.unique(), dtype=object)
+    if not texts:
+        return columns
 
-        words = table[[name]].dropna().drop_duplicates()
-        if words.empty:
-            continue
-
-        # Words that become numbers when they are read back without a type need the mark.
-        read_back = _from_csv(_as_csv(words), {}).iloc[:, 0]
-        if not is_string_dtype(read_back):
-            columns[str(name)] = TEXT
+    # Words that become numbers when they are read back without a type need the mark.
+    # All columns are read at once; shorter ones repeat their words.
+    rows = max(len(words) for words in texts.values())
+    repeated = {name: np.resize(words, rows) for name, words in texts.items()}
+    read_back = _from_csv(_as_csv(pd.DataFrame(repeated)), {})
+    for name in texts:
+        if not is_string_dtype(read_back[name]):
+            columns[name] = TEXT
     return columns
 
 
