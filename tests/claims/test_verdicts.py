@@ -35,8 +35,20 @@ SPLIT = (("low", "long dependencies"), ("high", "local detail"))
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
-    return run(ClaimsConfig())
+def asked() -> list[str]:
+    """The experiments whose stored runs the whole ledger asked for."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def tables(asked: list[str]) -> dict[str, pd.DataFrame]:
+    """The tables of the whole ledger, where no experiment has a stored run."""
+
+    def stored(experiment: str) -> list[Stored]:
+        asked.append(experiment)
+        return []
+
+    return run(ClaimsConfig(), stored=stored)
 
 
 @pytest.mark.parametrize(
@@ -228,14 +240,9 @@ def test_a_page_answers_the_questions_that_its_note_asks():
         assert answer in said
 
 
-def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_cells():
-    asked = []
-
-    def stored(experiment: str) -> list[Stored]:
-        asked.append(experiment)
-        return []
-
-    run(ClaimsConfig(), stored=stored)
+def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_cells(
+    tables, asked
+):
     assert sorted(asked) == sorted({claim.reads for claim in CLAIMS if claim.reads})
     assert set(asked) == set(ClaimsConfig().reads())
     cells = verdicts.cells(ClaimsConfig(seed=3))
