@@ -4,6 +4,7 @@ implementation.
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -47,8 +48,14 @@ def config_of(**values: Any) -> PrecisionConfig:
     return build(PrecisionConfig, SMALL | values)
 
 
+@cache
+def shared() -> Values:
+    """Cells that every test here may use once one has computed them."""
+    return Values()
+
+
 def tables_of(**values: Any) -> dict[str, pd.DataFrame]:
-    return body.tables(config_of(**values), Values())
+    return body.tables(config_of(**values), shared())
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +116,7 @@ def test_all_tables_are_json_without_nan_or_infinity(small):
 
 
 def test_the_same_config_gives_the_same_tables(small):
-    again = tables_of(explain=1857)
+    again = body.tables(config_of(explain=1857), Values())
     for name, table in small.items():
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
@@ -383,35 +390,37 @@ NO_LADDER = ["angle_error", "resolution", "score_spread", "collisions", "score_d
 OF_CODES = ("resolution", "collisions")
 
 
-@pytest.mark.parametrize(
-    ("values", "figures"),
-    [
-        ({}, EVERY_FIGURE),
-        ({"components": []}, [name for name in EVERY_FIGURE if name not in OF_CODES]),
-        ({"components": ["vector"]}, EVERY_FIGURE),
-        ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
-        ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
-        (
-            {"length": 2, "schemes": ["sinusoidal"]},
-            EVERY_FIGURE,
-        ),
-        (
-            {"method": "p_rope(p=0.25)", "preset": ["ggml"]},
-            NO_LADDER,
-        ),
-        ({"offset": 2**40, "preset": ["all"]}, NO_LADDER),
-    ],
-)
+ASKED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, EVERY_FIGURE),
+    ({"components": []}, [name for name in EVERY_FIGURE if name not in OF_CODES]),
+    ({"components": ["vector"]}, EVERY_FIGURE),
+    ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
+    ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
+    ({"length": 2, "schemes": ["sinusoidal"]}, EVERY_FIGURE),
+    ({"method": "p_rope(p=0.25)", "preset": ["ggml"]}, NO_LADDER),
+    ({"offset": 2**40, "preset": ["all"]}, NO_LADDER),
+]
+
+
+@pytest.mark.parametrize(("values", "figures"), ASKED)
 def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
     tables = tables_of(**({"length": 600} | values))
     with use_style():
         drawn = draw(tables)
-        for figure in drawn.values():
-            figure.canvas.draw()
     plt.close("all")
     assert list(drawn) == figures
     assert body.answer(tables).endswith(".")
     assert 1 <= len(body.summary(tables)) <= 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [values for values, _ in ASKED])
+def test_the_figures_of_whatever_was_asked_are_rendered(values):
+    tables = tables_of(**({"length": 600} | values))
+    with use_style():
+        for figure in draw(tables).values():
+            figure.canvas.draw()
+    plt.close("all")
 
 
 def test_a_scheme_without_any_of_the_components_is_said():
