@@ -40,6 +40,8 @@ LONG = (
 OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
 
 WITH_WORKERS = ("processes", "ray", "stress")
+# Tests that are about pictures, or that compute in processes of their own.
+RENDERED = ("pictures", "slow", "processes", "ray", "browser", "installed", "stress")
 ROOT = Path(__file__).parents[1]
 
 
@@ -127,11 +129,14 @@ def _close_pictures():
         pyplot.close("all")
 
 
-@pytest.fixture
-def unrendered(monkeypatch):
-    """Figures are drawn but not rendered, where a test is about what stands around
-    them.
-    """
+@pytest.fixture(autouse=True)
+def _unrendered(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let figures be drawn but not rendered, where no test asks about the picture."""
+    in_show = "tests/show/" in request.node.nodeid
+    if in_show or any(request.node.get_closest_marker(name) for name in RENDERED):
+        return
     from PIL import Image
 
     png = BytesIO()

@@ -57,6 +57,7 @@ def test_explore_writes_one_page(call):
     assert Path("x.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.pictures
 def test_further_formats_and_the_paper_style_stand_beside_the_usual_figures(call):
     call(*FREQS)
     usual = {path.name: path.read_bytes() for path in only_run().glob("figures/*")}

@@ -68,7 +68,7 @@ def test_a_stored_run_is_judged_by_the_ledger_of_the_day(
     assert "new-claim" in out
 
 
-def test_the_page_shows_all_of_them(call: Any, unrendered: None) -> None:
+def test_the_page_shows_all_of_them(call: Any) -> None:
     assert call("report", "-o", "page.html")[0] == 0
     page = Path("page.html").read_text()
     assert page.count('class="view run"') >= len(VALUES)

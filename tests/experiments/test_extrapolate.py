@@ -30,7 +30,7 @@ from ropelab.show.figures.extrapolate import (
     write_kinds_title,
 )
 from tests.models.tasks.running import made
-from tests.small import SMALL
+from tests.small import SMALL, mostly_slow
 from tests.texts import mentions
 
 SMOKE = {
@@ -361,21 +361,22 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     plt.close("all")
 
 
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        ("text",),
-        ("copy",),
-        ("associative_recall",),
-        ("text", "copy", "associative_recall"),
-    ],
-)
-@pytest.mark.parametrize(
-    "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
-)
-def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(
-    arms, tasks, config, context
-):
+ARMS = (("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling"))
+EACH_TASK = (("text",), ("copy",), ("associative_recall",))
+ALL_TASKS = ("text", "copy", "associative_recall")
+CHOICES = [(arms, tasks) for arms in ARMS for tasks in (*EACH_TASK, ALL_TASKS)]
+# Each choice of arms and each of tasks is among them.
+FEW_CHOICES = [
+    (("zero_shot",), ("copy",)),
+    (("finetuned",), ("text",)),
+    (("ceiling",), ("associative_recall",)),
+    (("finetuned", "ceiling"), ALL_TASKS),
+]
+
+
+@pytest.mark.parametrize("choice", mostly_slow(CHOICES, FEW_CHOICES))
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(choice, config, context):
+    arms, tasks = choice
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
     tables = made(results, config(**changes), context)
     assert results.answer(tables)

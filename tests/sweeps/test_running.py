@@ -26,7 +26,6 @@ from tests.test_cli import call, visible
 from tests.texts import mentions
 
 __all__ = ["call"]  # a fixture
-unrendered = pytest.mark.usefixtures("unrendered")
 TRAINED = """experiment = "base-empirical"
 corpus = "{corpus}"
 documents = 2
@@ -101,7 +100,6 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert "not known" not in out
 
 
-@unrendered
 def test_a_dry_run_tells_what_is_finished(call, files):
     assert call("run", files / "freqs.toml", "--quiet")[0] == 0
     assert call("run", files, "--dry-run")[1].count(": freqs, finished\n") == 3
@@ -149,7 +147,6 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
 
 
 @pytest.mark.slow
-@unrendered
 def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(
     call, files
 ):
@@ -234,7 +231,6 @@ def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(
     assert out.count("freqs, finished") == 3
 
 
-@unrendered
 def test_index_page_and_export_know_the_sweep(call, files):
     assert call("run", files / "freqs.toml", "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
@@ -249,7 +245,6 @@ def test_index_page_and_export_know_the_sweep(call, files):
     assert [run.label for run in find_runs([folder])] == ["freqs over base"]
 
 
-@unrendered
 def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call, files):
     command = ("run", files / "freqs.toml", "--quiet")
     assert call(*command)[0] == 0
@@ -263,7 +258,6 @@ def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call,
     assert (folder / "tables/sweep.csv").read_text() == whole
 
 
-@unrendered
 def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(
@@ -277,7 +271,6 @@ def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
 
 
 @pytest.mark.slow
-@unrendered
 def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(
@@ -434,7 +427,6 @@ factor = [2, 4, 8]
 """
 
 
-@unrendered
 @pytest.mark.slow
 def test_a_grid_over_factors_has_a_numeric_axis_and_a_line_per_method(
     call, corpora, tmp_path
