@@ -16,7 +16,6 @@ from ropelab.audit.findings import (
     collect_findings,
     list_exceeded,
 )
-from ropelab.audit.layers import find_rule, find_window, list_rotating
 from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.sources import read_source
 from ropelab.audit.words import count_pairs
@@ -27,7 +26,6 @@ from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import short
-from ropelab.readers.trace import language_part
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows, group_pairs
 from ropelab.runs.sentences import join_names, shorten_numbers, write_number
@@ -242,15 +240,12 @@ def describe_refusals(case: AuditCase) -> str:
 
 def describe_layers(case: AuditCase) -> str:
     """Say in how many layers the reference rotates, and what these see, if not all."""
-    _, text = language_part(case.document.config)
-    kind = case.reference.model_type
-    rule = find_rule(kind, case.reference.runtime.name)
-    rotating = list_rotating(rule, kind, text) if rule else None
+    rotating = case.reference.rotating
     if rotating is None or all(rotating):
         return ""
 
     words = f" in {sum(rotating)} of {len(rotating)} layers"
-    window = find_window(kind, text)
+    window = case.reference.window
     return f"{words}, which see {window} tokens" if window else words
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ropelab.audit.layers import LAYER_KEYS, UNROTATED, find_rule, list_rotating
 from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.words import EXTRA_NAMES, describe_place
 from ropelab.math.axes import describe_pairs
@@ -16,6 +15,7 @@ from ropelab.readers.axes import (
     read_vision,
 )
 from ropelab.readers.extra_rotations import list_rotations
+from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import SHAPE, RopeSpec, short
 from ropelab.readers.trace import language_part, rope_paths
@@ -83,9 +83,10 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
-    by_class = any(model_type in READ[rule] for rule in UNROTATED)
-    if by_class or any(key in text for key in LAYER_KEYS):
-        yield "layers without rotation", partial(describe_unrotated, text=text)
+    has_keys = any(key in text for key in FLAG_KEYS)
+    rule = case.reference.layer_rule
+    if has_keys or rule not in ("", "every") or has_unrotated(case):
+        yield "layers without rotation", describe_unrotated
 
     tempered = any(text.get(key) for key in READ["temperature"]["keys"])
     if model_type == "llama4_text" or tempered:
@@ -111,6 +112,14 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
         yield name, partial(describe_axes, block=case.block)
 
 
+def has_unrotated(case: AuditCase) -> bool:
+    """Return True if a runtime leaves a layer without a rotation."""
+    return any(
+        reading.rotating is not None and not all(reading.rotating)
+        for reading in case.readings
+    )
+
+
 def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
     """Say which features a rotation beside that of attention turns, where it was
     read.
@@ -130,11 +139,10 @@ def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     return f"base {write_number(spec.base)}, {spec.method}"
 
 
-def describe_unrotated(reading: Reading, text: Mapping[str, Any]) -> str:
-    rule = find_rule(reading.model_type, reading.runtime.name)
-    rotating = list_rotating(rule, reading.model_type, text) if rule else None
+def describe_unrotated(reading: Reading) -> str:
+    rotating = reading.rotating
     if rotating is None:
-        return "every 4th" if rule == "fourth" else ""
+        return "every 4th" if reading.layer_rule == "fourth" else ""
 
     unrotated = [layer for layer, rotates in enumerate(rotating) if not rotates]
     return name_layers(unrotated, len(rotating))

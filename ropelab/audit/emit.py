@@ -345,6 +345,10 @@ def find_losses(
             # The length is the flag's, so what the file claims is no difference.
             main = replace(main, claimed_len=None)
         differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
+        rotating = reading.rotating
+        if rotating and source.rotating and rotating != source.rotating:
+            count = f"{sum(rotating)} of {len(rotating)}"
+            differing.append(f"{name}: other layers rotate, {count}")
         # The layers beside the main ones have to stay as they were; a length is claimed
         # for the whole model and was compared above.
         for label, other in source.beside.items():

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.beside import Aspect
-from ropelab.audit.layers import find_window
 from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import (
     DynamicNtk,
@@ -446,8 +445,7 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
         return None
 
     # Where all rotating layers have a window, no position is far from another.
-    _, text = language_part(case.document.config)
-    if name not in STOPS_BEYOND and find_window(case.reference.model_type, text):
+    if name not in STOPS_BEYOND and case.reference.window:
         return None
 
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):

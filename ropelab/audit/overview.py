@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.layers import LAYER_KEYS, find_rule
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
@@ -23,6 +22,7 @@ from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.document import Document
 from ropelab.readers.extra_rotations import ExtraRotation, list_rotations, read_rotation
 from ropelab.readers.families import meaning, near
+from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import MODEL_FORMAT, Reading
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
 from ropelab.readers.trace import (
@@ -206,11 +206,11 @@ def list_keys(case: AuditCase) -> Rows:
     rows = []
     for path, by_runtime in group_pairs(uses).items():
         status = {name: use.status for name, use in by_runtime}
-        if path.split(".")[-1] in LAYER_KEYS:
-            for name in status:
-                # Readers know nothing of these keys, which name layers, not angles.
-                if find_rule(case.reference.model_type, name) == "listed":
-                    status[name] = "used"
+        if path.split(".")[-1] in FLAG_KEYS:
+            # Readers know nothing of these keys, which name layers, not angles.
+            for reading in case.readings:
+                if reading.layer_rule in ("flags", "flags_needed", "numbers"):
+                    status[reading.runtime.name] = "used"
         _, first_use = by_runtime[0]
         row = {
             "key": path,

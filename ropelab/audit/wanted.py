@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ropelab.audit.layers import find_window
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import KnownModel
@@ -46,6 +45,8 @@ class ModelFile:
     layers: Fragment = field(default_factory=dict)
     # the rotations of the others
     beside: Mapping[str, RopeSpec] = field(default_factory=dict)
+    # for each layer whether it rotates; None: all do, or it is not known
+    rotating: tuple[bool, ...] | None = None
     # the tokens that the rotating layers see, where all of these have a window
     window: int | None = None
     released: RopeSpec | None = None  # the rotation of the file as it is
@@ -177,7 +178,8 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         main=main,
         layers=layers,
         beside=beside,
-        window=find_window(reading.model_type, text),
+        rotating=reading.rotating,
+        window=reading.window,
         released=spec,
         unscalable=reading.model_type if family.unscalable else "",
     )

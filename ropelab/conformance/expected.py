@@ -32,6 +32,7 @@ from ropelab.runs.files import table_beside
 
 USUAL = table_beside(__file__, "explained")
 AXES_NOT_JUDGED = "axes of positions were not judged"
+LAYERS_NOT_JUDGED = "which layers rotate was not judged"
 # Positions at which errors show.
 PROBES = tuple(USUAL["positions"])
 
@@ -98,6 +99,8 @@ class Expected:
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     # A remark on what is not judged.
     note: str = ""
+    # For each layer of the model whether it rotates. None: all do, or it is not known.
+    rotating: tuple[bool, ...] | None = None
 
     @property
     def inv_freq(self) -> Pairs:
@@ -180,9 +183,11 @@ def expect_config(
         readings[runtime] = reading
         if reading.main:
             others[runtime] = reading.main
-    layers = readings[registry.REFERENCE].layers
+    reading = readings[registry.REFERENCE]
+    layers = reading.layers
     if not layers:
-        layers = {"all": registry.reference(name, config)}
+        reading = registry.reading_of(name, config)
+        layers = {"all": reading.layers[reading.label]}
 
     _, text = language_part(config)
     _, block = rope_block(text)
@@ -195,7 +200,12 @@ def expect_config(
         elif has_axes:
             kind = short(text.get("model_type", ""))
             note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{kind}'"
-        expected = Expected(spec, length or spec.length, others, layers, note)
+        rotating = reading.rotating
+        if rotating and not all(rotating):
+            count = f"{sum(rotating)} of {len(rotating)} layers should"
+            note = "; ".join(filter(None, (note, f"{LAYERS_NOT_JUDGED}: {count}")))
+        length_asked = length or spec.length
+        expected = Expected(spec, length_asked, others, layers, note, rotating)
         expected_layers[layer] = expected
 
     for kind in list_rotations(text):

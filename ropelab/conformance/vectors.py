@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,8 @@ def vectors(
         arrays, says = make_arrays(expected, facts, rule, prompt)
         for key in (*SHAPE, *GAINS, "place", "backwards"):
             facts[key] = getattr(expected.spec, key)
+        if expected.rotating and not all(expected.rotating):
+            facts["unrotated_layers"] = list_unrotated(expected.rotating)
         write(folder, arrays, {**facts, "mistakes": says}, whole)
 
         layer_rows.append(facts)
@@ -103,6 +105,11 @@ def vectors(
     folders = tuple(row["folder"] for row in layer_rows)
     rows = {"layers": layer_rows, "budgets": budget_rows, "mistakes": mistake_rows}
     return Written(folders, rows)
+
+
+def list_unrotated(rotating: Sequence[bool]) -> list[int]:
+    """Return the numbers of the layers that do not rotate, counted from 0."""
+    return [layer for layer, rotates in enumerate(rotating) if not rotates]
 
 
 def _check_layers(config: str, layers: Mapping[str, Expected]) -> None:
@@ -289,6 +296,10 @@ def write_readme(about: Facts, arrays: Mapping[str, np.ndarray]) -> str:
     text = README_IMAGES.format(**values)
     if "positions" in arrays:
         text = README.format(**values, count=len(arrays["positions"]))
+    unrotated = about.get("unrotated_layers")
+    if unrotated:
+        numbers = ", ".join(str(layer) for layer in unrotated)
+        text += f"\nLayers that do not rotate queries and keys, counted from 0: {numbers}.\n"
     return text + describe_axes(values, arrays)
 
 

@@ -84,6 +84,7 @@ class Family:
     # A base of 0 leaves its layers without a rotation (granite.py:210 in vLLM, :193 in
     # SGLang).
     unrotated_at_zero: bool = False
+    unrotated_at_null: bool = False  # a base of null, too (granite.py:193 in SGLang)
     # A server's model file writes the block itself, and reads none of the file's.
     own_block: bool = False
     unscaled: bool = False  # a server's model file passes no scaling on

@@ -1,13 +1,21 @@
 """The runtimes by name, and reading one configuration with all of them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal
 
 from ropelab.readers import families, mlx
 from ropelab.readers.axes import add_axes
 from ropelab.readers.families import RELEASE, RELEASES, table
+from ropelab.readers.layers import (
+    BASES_KEY,
+    choose_type,
+    find_layer_base,
+    find_rule,
+    find_window,
+    list_rotating,
+)
 from ropelab.readers.reader import head_dim_of
 from ropelab.readers.served import (
     CLASS_OF,
@@ -55,6 +63,15 @@ class Runtime:
     backed: bool = False  # where it has no class of its own, that of transformers runs
     classed: bool = False  # it trains the classes of transformers
 
+    @property
+    def name_of_class(self) -> str:
+        """The runtime whose classes it runs, where it has none of its own."""
+        if not self.classed:
+            return self.name
+        release = ".".join(self.release.split(".")[:2])
+        is_older = release.startswith("4.")
+        return f"transformers-{release}" if is_older else "transformers-5"
+
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
         if model_type not in self.compared:
@@ -101,6 +118,12 @@ class Reading:
     outcome: Outcome
     problem: str
     model_type: str
+    # The rule by which layers are left out (layers.toml), empty without one.
+    layer_rule: str = ""
+    # For each layer of the model whether it rotates. None: all do, or it is not known.
+    rotating: tuple[bool, ...] | None = None
+    # The tokens that the rotating layers see, where all of these have a window.
+    window: int | None = None
 
     def __repr__(self) -> str:
         if self.outcome != "read":
@@ -218,12 +241,20 @@ def read(
     trace = Trace(config, flags, runtime.release, served)
 
     layers: dict[str, RopeSpec] = {}
+    name = runtime.name_of_class
+    kind = choose_type(name, str(config.get("model_type")), trace.model_type)
+    rotating = None
+    window = None
     outcome: Outcome = "not modelled"
     try:
         if unfound and not runtime.by_class:
             raise RefusedError(unfound)
         refuse_unread(runtime, trace)
-        layers = add_axes(config, runtime.read(trace), runtime.name)
+        specs = add_axes(config, runtime.read(trace), runtime.name)
+        specs = set_layer_base(specs, trace, find_layer_base(kind, name, text))
+        rotating = list_rotating(kind, name, text)
+        window = find_window(kind, name, text)
+        layers = specs
         outcome = "read"
         problem = ""
     except RefusedError as error:
@@ -236,7 +267,32 @@ def read(
         outcome, problem = "meaningless", f"numbers out of range ({error})"
 
     problem = printable(problem[:300])  # a file can hold names of any length
-    return Reading(runtime, layers, trace.uses(), outcome, problem, trace.model_type)
+    return Reading(
+        runtime,
+        layers,
+        trace.uses(),
+        outcome,
+        problem,
+        trace.model_type,
+        find_rule(kind, name),
+        tuple(rotating) if rotating is not None else None,
+        window,
+    )
+
+
+def set_layer_base(
+    specs: dict[str, RopeSpec], trace: Trace, base: float | None
+) -> dict[str, RopeSpec]:
+    """Return the specs with the base of a list that has one for each layer, if any."""
+    if base is None:
+        return specs
+    trace.mark(BASES_KEY, "used")
+    if trace.family.whole_base:
+        base = float(int(base))
+    return {
+        layer: replace(spec, base=base, base_source=BASES_KEY).check()
+        for layer, spec in specs.items()
+    }
 
 
 def is_described(runtime: Runtime, trace: Trace) -> bool:

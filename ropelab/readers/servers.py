@@ -22,7 +22,11 @@ from ropelab.readers.spec import (
     whole,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
-from ropelab.readers.transformers import Transformers5, fill_block
+from ropelab.readers.transformers import (
+    Transformers5,
+    fill_block,
+    stop_unrotated,
+)
 
 LATENT = "deepseek_yarn"
 # Types whose configuration class stops at scaling types, whoever runs the model.
@@ -106,7 +110,10 @@ class Server(Transformers5):
             settings.needs(*Transformers5.methods[kind].needs)
 
         family = settings.trace.family
-        if family.unrotated_at_zero and settings.get("rope_theta") == 0:
+        base = settings.get("rope_theta")
+        if base is None:
+            stop_unrotated(settings.trace)
+        if family.unrotated_at_zero and base == 0:
             raise NotModelledError("a base of 0, with which its layers rotate nothing")
         # by its configuration class
         if family.name.startswith(STRICT) and kind in family.refuses:
@@ -222,6 +229,8 @@ class Sglang(Server):
         return settings
 
     def spec(self, settings: Settings) -> RopeSpec:
+        if settings.get("rope_theta") is None:
+            stop_unrotated(settings.trace)
         if settings.trace.family.whole_base:
             base = int(settings.number("rope_theta"))
             settings.put("rope_theta", base, settings.sources["rope_theta"])

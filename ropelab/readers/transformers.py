@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ropelab.readers import reader
 from ropelab.readers.declared import check_values
+from ropelab.readers.layers import find_rule
 from ropelab.readers.reader import Made, Reader, Settings
 from ropelab.readers.spec import (
     NotModelledError,
@@ -277,10 +278,23 @@ def read_compressed(
 
 
 def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
-    """Raise RefusedError for a base of null, which no power can be taken of."""
+    """Raise RefusedError for a base of null, which no power can be taken of.
+
+    NotModelledError: the model file then rotates nothing.
+    """
     for key in keys:
-        if trace.has(key):
-            raise RefusedError(f"{key} is null")
+        if not trace.has(key):
+            continue
+        stop_unrotated(trace)
+        raise RefusedError(f"{key} is null")
+
+
+def stop_unrotated(trace: Trace) -> None:
+    """Raise NotModelledError for a model file that rotates nothing at a base of null."""
+    # A class with a list of bases refuses the file before its model file sees it.
+    has_list = find_rule(trace.model_type, "transformers-5") == "bases"
+    if trace.family.unrotated_at_null and not has_list:
+        raise NotModelledError("a base of null, with which its layers rotate nothing")
 
 
 def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:

@@ -1070,9 +1070,21 @@ def test_layers_with_a_window_need_the_length_alone(tmp_path: Path) -> None:
     assert "yarn" in forced.targets[0].text
 
 
+def test_a_target_that_rotates_other_layers_is_named(tmp_path: Path) -> None:
+    """llama.cpp knows windows of EXAONE 4 in models of 64 layers only."""
+    path = tmp_path / "config.json"
+    types = ["sliding_attention"] * 3 + ["full_attention"]
+    small: dict[str, Any] = {"model_type": "exaone4", "layer_types": types * 2}
+    path.write_text(json.dumps({**MODEL, **WINDOWED, **small}))
+    (emission,) = emit(str(path), context=8192, target="llama.cpp").targets
+    said = (*emission.lost, *emission.remarks)
+    assert any("other layers rotate, 8 of 8" in words for words in said)
+
+
 def test_without_a_window_every_layer_of_exaone_rotates(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    small = {"model_type": "exaone4", "sliding_window": None}
+    small: dict[str, Any] = {"model_type": "exaone4", "sliding_window": None}
+    small["layer_types"] = ["full_attention"] * WINDOWED["num_hidden_layers"]
     path.write_text(json.dumps({**MODEL, **WINDOWED, **small}))
     done = emit(str(path), context=32768, target="hf5")
     assert done.wanted.scaling == Yarn(factor=4.0)

@@ -211,6 +211,18 @@ def test_every_mistake_is_named_by_check(folder: Path) -> None:
         assert done.answer.startswith("k: ")
 
 
+def test_layers_that_do_not_rotate_are_named(tmp_path: Path) -> None:
+    """Of Cohere 2's layers every fourth has no positions; check does not judge them."""
+    config = {**PLAIN, "model_type": "cohere2", "num_hidden_layers": 8}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    (row,) = ropelab.vectors(str(path), str(tmp_path / "kit")).rows["layers"]
+    assert row["unrotated_layers"] == [3, 7]
+    (tmp_path / "mine.npz").write_bytes((tmp_path / "kit" / "vectors.npz").read_bytes())
+    done = check(str(tmp_path / "mine.npz"), config=str(path))
+    assert "6 of 8 layers" in done.answer
+
+
 def test_layer_types_have_a_folder_each_and_their_own_answers(tmp_path: Path) -> None:
     tiny("gemma3_text", **ARCHITECTURES["gemma3_text"]).save_pretrained(tmp_path)
     done = ropelab.vectors(str(tmp_path), str(tmp_path / "out"))

@@ -26,11 +26,17 @@ NOT_MODELLED = {
     ("qwen2_5_vl", "larger head"),
     ("qwen2_vl", "larger head"),
 }
+# Keys without which their model files stop, whatever else the oracle asked.
+NEEDED: dict[str, dict[str, Any]] = {
+    "exaone4": {"sliding_window_pattern": "LLLG"},
+    "llama4_text": {"no_rope_layers": [1, 1, 1, 0, 1, 1]},
+}
 LAYERS = ["sliding_attention", "full_attention"] * 3
 
 
 def read(kind: str, keys: dict[str, Any]) -> registry.Reading:
     config = {"model_type": kind, "layer_types": LAYERS, "v_head_dim": 64, **keys}
+    config |= NEEDED.get(kind, {})
     if kind == "llama4":  # a whole with a file of its own
         text = {**config, "model_type": "llama4_text"}
         config = {"model_type": kind, "text_config": text}

@@ -21,7 +21,7 @@ from ropelab.conformance.laws.law import Case, Found, Law, Trial
 from ropelab.conformance.laws.subject import TransformersSubject, UnaskedError
 from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import Observed, observe_vectors
-from ropelab.readers import registry
+from ropelab.readers import layers, registry
 from ropelab.readers.families import unrotated
 from ropelab.readers.spec import RopeSpec
 
@@ -30,9 +30,6 @@ LARGEST = 2**13
 TOLERANCE = 0.01
 # What does not move changes by less than this, relative to its size, in float32.
 STILL = 1e-5
-# Architectures whose layers rotate only under a window, as their configuration does not
-# say.
-WINDOWED_ONLY = ("cohere2", "exaone4", "exaone_moe")
 
 
 @dataclass(frozen=True)
@@ -133,14 +130,8 @@ def find_text_config(case: Case) -> Any:
 
 def list_rotating(text: Any) -> list[bool]:
     """Return True for each layer that the configuration or architecture lets rotate."""
-    has_window = bool(getattr(text, "sliding_window", None))
-    if text.model_type in WINDOWED_ONLY and has_window:
-        return [kind == "sliding_attention" for kind in text.layer_types]
-
-    flags = getattr(text, "no_rope_layers", None)
-    if not flags:
-        return [True] * text.num_hidden_layers
-    return [bool(flag) for flag in flags]
+    rotating = layers.list_rotating(text.model_type, registry.REFERENCE, text.to_dict())
+    return rotating or [True] * text.num_hidden_layers
 
 
 def compare_layers(case: Case) -> Found:
