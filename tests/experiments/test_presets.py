@@ -27,7 +27,13 @@ def training(corpora: tuple[str, str], preset: str) -> Training:
 
 @pytest.mark.parametrize(
     ("preset", "millions"),
-    [("small", 1.13), ("base", 10.8), ("large", 38.0), ("xl", 121)],
+    [
+        ("small", 1.13),
+        ("base", 10.8),
+        # Their weights take half a gigabyte.
+        pytest.param("large", 38.0, marks=pytest.mark.slow),
+        pytest.param("xl", 121, marks=pytest.mark.slow),
+    ],
 )
 def test_the_models_of_a_preset_have_its_size_and_read(
     preset: str, millions: float, corpora: tuple[str, str]
