@@ -567,10 +567,15 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
         shown[name] = [f"{value:.1e}" if value else None for value in shown[name]]
     terminal.show_answer(done.answer, shown)
     right = ("holds", "rounding only")
-    found = [row for row in done.rows["trials"] if row["law"] == "rotation"]
-    if said := [row["says"] for row in found if row["verdict"] in right]:
-        print_line("")
-        terminal.show_paragraph(f"rotation: {'; '.join(said)}", hanging=4)
+    for law in ("rotation", "eviction"):
+        said = []
+        for row in done.rows["trials"]:
+            is_right = row["law"] == law and row["verdict"] in right
+            if is_right and row["says"] and row["says"] not in said:
+                said.append(row["says"])
+        if said:
+            print_line("")
+            terminal.show_paragraph(f"{law}: {'; '.join(said)}", hanging=4)
     broken = [row for row in done.rows["trials"] if row["verdict"] == "broken"]
     told = {row["says"]: row for row in reversed(broken)}.values()
     for row in reversed(told):

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -20,7 +21,7 @@ from ropelab.conformance.laws.law import (
     join_passes,
 )
 from ropelab.conformance.laws.rotation import STILL, recover_turns
-from ropelab.conformance.laws.subject import Prompt, Tokens, UnaskedError
+from ropelab.conformance.laws.subject import Prompt, Tokens
 from ropelab.conformance.prompts import Counting, Segment, count_positions
 from ropelab.conformance.rotations import pair_features
 from ropelab.math.axes import Axes

@@ -5,6 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -13,7 +14,7 @@ from ropelab.conformance.laws.law import (
     Trial,
     join_passes,
 )
-from ropelab.conformance.laws.subject import Stages, UnaskedError
+from ropelab.conformance.laws.subject import Stages
 
 # Lengths of the rows of a padded batch; where the second packed text begins.
 LENGTHS = (TOKENS, 31, 7)

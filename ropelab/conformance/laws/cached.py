@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from ropelab.conformance.laws.batch import LENGTHS, compare_rows, make_batch
+from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -14,7 +15,7 @@ from ropelab.conformance.laws.law import (
     Trial,
     join_passes,
 )
-from ropelab.conformance.laws.subject import Given, Stages, Tokens, UnaskedError
+from ropelab.conformance.laws.subject import Given, Stages, Tokens
 
 PREFILLED = 24
 GENERATED = 6

@@ -13,6 +13,7 @@ import torch
 from ropelab.conformance.laws.axes import MROPE
 from ropelab.conformance.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.conformance.laws.cached import CACHE
+from ropelab.conformance.laws.eviction import EVICTION
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -31,7 +32,7 @@ from ropelab.models.released.loading import ModelDtype
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows
 
-LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, ROTATION, MROPE, STATE)
+LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, EVICTION, ROTATION, MROPE, STATE)
 # From the worst to the best; costs are no verdict.
 ORDER = ("broken", "rounding only", "holds", "cannot be asked")
 

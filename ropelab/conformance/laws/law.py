@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.subject import Stages, Subject, Tokens, UnaskedError
+from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.subject import Stages, Subject, Tokens
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
@@ -61,6 +62,10 @@ class Comparison(NamedTuple):
     exact: bool = False
     # The largest position.
     reach: int = TOKENS
+    # What the two were found to be, where a law allows more than one answer.
+    says: str = ""
+    # Returns the mistake in words, or none that is known; it is called if the two differ.
+    explain: Callable[[], str] | None = None
 
 
 class Found(NamedTuple):
@@ -98,6 +103,8 @@ class Violation(NamedTuple):
     layer: int | None = None
     # The size that rounding to float32 explains.
     explained: float = math.inf
+    # What was found to be computed, or the mistake.
+    says: str = ""
 
 
 @dataclass
@@ -108,6 +115,8 @@ class Case:
     dtype: torch.dtype
     # What was recovered of each layer that rotates.
     layers: list[dict[str, Any]] = field(default_factory=list)
+    # The rotation of each layer's cache, by the distance in positions.
+    turns: dict[int, Any] = field(default_factory=dict)
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -218,14 +227,28 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Found:
         return answer
     violation = measure_violation(answer)
     if not answer.exact:
-        return violation
+        return violation._replace(says=describe_comparison(case, answer, violation))
 
-    size, position, layer, _ = violation
+    size = violation.size
     if not size:
         return Found("holds", "")
     if not math.isfinite(size):
         size = 0.0
-    return Found("broken", "not bit for bit", size, layer, position)
+    return Found("broken", "not bit for bit", size, violation.layer, violation.position)
+
+
+def describe_comparison(case: Case, answer: Comparison, violation: Violation) -> str:
+    """Return the mistake of a comparison that differs, else what was found."""
+    # A smaller format explains a larger difference: mistakes are sought in float32.
+    is_sought = case.dtype == torch.float32
+    is_rounding = violation.size <= violation.explained
+    if answer.explain is None or is_rounding or not is_sought:
+        return answer.says
+    try:
+        return answer.explain()
+    # The search asks the model's code what it may not know.
+    except (UnaskedError, InputError, *REFUSALS):
+        return ""
 
 
 def judge_violation(
@@ -314,10 +337,14 @@ def make_row(
     row["size"] = size
     row["verdict"] = "cost" if trial.cost else verdict
 
-    if row["verdict"] == "broken":
+    if row["verdict"] != "broken":
+        row["says"] = single.says
+    else:
         # Where float64 decided, it says where the violation begins.
         where = exact if exact is not None and said == words else single
         row |= {"layer": where.layer, "position": where.position, **said}
+        if said == words and single.size > single.explained:
+            row["says"] = single.says or words.get("says", "")
     if not math.isfinite(size):
         row |= dict.fromkeys(("size", "float32", "float64"))
         row["says"] = "its logits are no numbers"

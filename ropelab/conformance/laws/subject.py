@@ -5,7 +5,7 @@ Token ids, positions and segments go in, hidden states and logits come out.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ropelab.conformance.laws import caches
+from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.models.released.facts import layer_windows
 
 # Outputs of each layer, then logits, each [rows, tokens, width].
 Stages = list[Tensor]
 Tokens = Int[Tensor, "rows tokens"]
-# Keys and values of a layer; None where it keeps none.
-Entry = tuple[Tensor, Tensor] | None
 # One number per token, or None: left to the model.
 Given = Tokens | None
 ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
@@ -34,10 +34,6 @@ class Prompt(NamedTuple):
     kinds: Tensor
     # Frames, rows and columns of each image, before patches are merged.
     grids: Tensor
-
-
-class UnaskedError(Exception):
-    """The model has no means to be asked this; the message is the reason."""
 
 
 class Float64(TorchFunctionMode):
@@ -99,6 +95,7 @@ class Subject(ABC):
         positions: Given = None,
         segments: Given = None,
         cache: Any = None,
+        visible: Tensor | None = None,
     ) -> Stages:
         """Read tokens behind those in a cache, which grows.
 
@@ -108,6 +105,7 @@ class Subject(ABC):
             segments: of the tokens in the cache and the new ones; 0 is padding, and a token looks
                 at earlier tokens of its own segment only. None: all is one segment.
             cache: an empty or used one of `new_cache`; None: nothing is kept.
+            visible: True [rows, queries, keys] where a query may look, in place of segments.
         """
 
     def read_prompt(
@@ -142,6 +140,41 @@ class Subject(ABC):
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         raise UnaskedError("its keys cannot be changed")
+
+    @property
+    def evicts(self) -> bool:
+        """True for code that drops keys of its cache itself."""
+        return hasattr(self.code, "evict_keys")
+
+    def evict(self, cache: Any, keep: Sequence[int]) -> None:
+        """Let the model's own code drop all keys but those in these slots.
+
+        Its `evict_keys(cache, keep)` changes the cache, or returns another one.
+        """
+        if not self.evicts:
+            raise UnaskedError("it has no evict_keys(cache, keep)")
+        other = self.code.evict_keys(cache["held"], list(keep))
+        if other is not None:
+            cache["held"] = other
+
+    def join(self, first: Any, second: Any) -> Any:
+        """Let the model's own code put the keys of one cache behind those of another.
+
+        Its `join_caches(first, second)` changes the first, or returns another one.
+        """
+        if not hasattr(self.code, "join_caches"):
+            raise UnaskedError("it has no join_caches(first, second)")
+        other = self.code.join_caches(first["held"], second["held"])
+        return dict(first) if other is None else {**first, "held": other}
+
+    def find_next_position(self, cache: Any) -> int | None:
+        """Return the position that the model's code gives the next token.
+
+        None: it has no `next_position(cache)`.
+        """
+        if not hasattr(self.code, "next_position"):
+            return None
+        return int(self.code.next_position(cache["held"]))
 
     def generate(
         self,
@@ -234,11 +267,14 @@ class TransformersSubject(Subject):
         positions: Given = None,
         segments: Given = None,
         cache: Any = None,
+        visible: Tensor | None = None,
     ) -> Stages:
         given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
         if positions is not None:
             given["position_ids"] = positions.to(self.device)
-        if segments is not None:
+        if visible is not None:
+            given["attention_mask"] = self._make_bias(visible)
+        elif segments is not None:
             given["attention_mask"] = self._make_mask(segments, tokens.shape[1])
         return self._call(given, cache)
 
@@ -295,11 +331,15 @@ class TransformersSubject(Subject):
         segments = segments.to(self.device).long()
         if segments.max() <= 1:
             return segments
-        may_look = make_mask(segments, new)[:, None]
+        return self._make_bias(make_mask(segments, new))
+
+    def _make_bias(self, visible: Tensor) -> Tensor:
+        """Return 0 [rows, 1, queries, keys] where a query may look, else the least."""
+        may_look = visible.to(self.device)[:, None]
         # The format in which the model computes at present.
         dtype = next(self.model.parameters()).dtype
-        mask = torch.zeros_like(may_look, dtype=dtype)
-        return mask.masked_fill_(~may_look, torch.finfo(dtype).min)
+        bias = torch.zeros_like(may_look, dtype=dtype)
+        return bias.masked_fill_(~may_look, torch.finfo(dtype).min)
 
     def new_cache(self) -> Any:
         from transformers import DynamicCache
@@ -369,7 +409,8 @@ class Function(Subject):
 
     The mask is True [rows, queries, keys] where a query may look. If it takes `cache`,
     it is given what its `new_cache()` made. `shift_keys(cache, by)` is asked to move
-    the keys of a cache.
+    the keys of a cache. `evict_keys`, `join_caches` and `next_position` are as in
+    `Subject`.
     """
 
     def __init__(self, function: Any, name: str = "") -> None:
@@ -394,6 +435,7 @@ class Function(Subject):
         positions: Given = None,
         segments: Given = None,
         cache: Any = None,
+        visible: Tensor | None = None,
     ) -> Stages:
         rows, new = tokens.shape
         before = 0
@@ -407,7 +449,7 @@ class Function(Subject):
             segments = torch.ones(rows, after, dtype=torch.long)
         if positions is None:
             positions = torch.arange(before, after).expand(rows, -1)
-        mask = make_mask(segments, new)
+        mask = make_mask(segments, new) if visible is None else visible
 
         logits = self.function(tokens, positions, mask, **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
@@ -423,6 +465,23 @@ class Function(Subject):
         if not self.cached:
             return super().new_cache()
         return {"held": self.function.new_cache(), "read": 0}
+
+    def entries(self, cache: Any) -> list[Entry]:
+        return caches.list_entries(cache)
+
+    def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
+        if entry is not None:
+            caches.set_entry(cache, layer, entry)
+            cache["read"] = entry[0].shape[2]
+
+    def evict(self, cache: Any, keep: Sequence[int]) -> None:
+        super().evict(cache, keep)
+        cache["read"] = len(keep)
+
+    def join(self, first: Any, second: Any) -> Any:
+        whole = super().join(first, second)
+        whole["read"] = first["read"] + second["read"]
+        return whole
 
     def compile(self) -> Subject:
         same = copy(self)
