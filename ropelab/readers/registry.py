@@ -62,6 +62,8 @@ class Runtime:
     by_class: bool = False
     backed: bool = False  # where it has no class of its own, that of transformers runs
     classed: bool = False  # it trains the classes of transformers
+    # Model types for which it finds no configuration class but that of a file's auto_map.
+    lacks: frozenset[str] = frozenset()
 
     @property
     def name_of_class(self) -> str:
@@ -172,6 +174,7 @@ def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
     about.pop("options", None)
     about["read"] = reader.read
     about["compared"] = frozenset(row.get("compared", "").split())
+    about["lacks"] = frozenset(row.get("lacks", "").split())
     about["reads"] = tuple(row.get("reads", "config").split())
     return Runtime(name, **about)
 
@@ -249,6 +252,12 @@ def read(
     try:
         if unfound and not runtime.by_class:
             raise RefusedError(unfound)
+        outer = str(config.get("model_type"))
+        if outer in runtime.lacks and not config.get("auto_map"):
+            raise RefusedError(
+                f"'{outer}' is not in the release of transformers that it asks for, and"
+                " no code of its own is named (auto_map)"
+            )
         refuse_unread(runtime, trace)
         specs = add_axes(config, runtime.read(trace), runtime.name)
         specs = set_layer_base(specs, trace, find_layer_base(kind, name, text))

@@ -465,7 +465,10 @@ OWN_CODE: list[tuple[str, str, dict[str, Any], tuple[float, int, int], set[str]]
         *((1e5, 64, 64), {"transformers-5", "vllm", "sglang"}),
     ),
     (
-        *("iquestcoder", "IQuestCoderForCausalLM", WIDE, (1e6, 128, 128)),
+        *("iquestcoder", "IQuestCoderForCausalLM"),
+        # The servers' releases of transformers lack the type.
+        WIDE | {"auto_map": {"AutoConfig": "configuration_iquestcoder.Config"}},
+        (1e6, 128, 128),
         {"transformers-5", "mlx-lm", "vllm", "sglang", "llama.cpp"},
     ),
     (

@@ -725,3 +725,13 @@ def test_a_base_of_0_is_no_rotation_in_granite(
     reading = read(runtime, kind, name, rope_theta=0)
     assert reading.outcome == "not modelled"
     assert "rotate nothing" in reading.problem
+
+
+def test_types_that_the_servers_releases_of_transformers_lack_need_code() -> None:
+    """transformers 5.20 and 5.19, which vLLM and SGLang ask for, have no InternLM 3."""
+    code = {"auto_map": {"AutoConfig": "configuration_internlm3.InternLM3Config"}}
+    for runtime in ("vllm", "sglang"):
+        bare = read(runtime, "internlm3", "InternLM3ForCausalLM")
+        assert bare.outcome == "refused"
+        coded = read(runtime, "internlm3", "InternLM3ForCausalLM", **code)
+        assert coded.outcome == "read"

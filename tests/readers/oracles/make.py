@@ -31,8 +31,9 @@ SMALL = (
     "fsspec",
 )
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "exllamav3": "1.6.5"}
-# SGLang pins it, and newer ones keep no rotated share beside the block.
-PINNED_BY_SGLANG = "5.19.0"
+# The releases of transformers that the servers ask for: SGLang 5.19.0, vLLM one below
+# 5.21. Newer ones keep no rotated share beside the block.
+PINNED = {"sglang": "5.19.0", "vllm": "5.20.2"}
 LLAMA_CPP = ("llama-cpp-python", "0.3.36", "0c1e570")
 PINNED_BY_THE_CONVERTER = "4.57.6"
 MLX = ("mlx[cpu]", "mlx-lm==0.32.2")
@@ -89,8 +90,8 @@ def from_wheels(folder: Path, out: Path) -> None:
                     place, [n for n in archive.namelist() if n.endswith(".py")]
                 )
         answers = [str(place), version, str(out / f"{name}.json")]
-        if name == "sglang":
-            answers.append(str(transformers(folder, PINNED_BY_SGLANG, ())))
+        if name in PINNED:
+            answers.append(str(transformers(folder, PINNED[name], ())))
         observe(name, *answers)
 
 

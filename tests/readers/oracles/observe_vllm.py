@@ -1,4 +1,6 @@
-"""What vLLM computes: `python observe_vllm.py WHEEL_FOLDER VERSION OUT`.
+"""What vLLM computes: `python observe_vllm.py WHEEL_FOLDER VERSION OUT SITE`.
+
+SITE is a folder with the release of transformers that vLLM asks for.
 
 Its config patch, its get_rope and its length rule run as they are; a Llama attention
 layer's call is made from the same arguments (DeepSeek's where the head has a rotary
@@ -11,6 +13,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+# Ahead of the environment's own transformers, which is newer than vLLM allows.
+sys.path.insert(0, sys.argv[4])
 
 import common
 import standins
