@@ -6,19 +6,24 @@ import os
 import pickle
 import py_compile
 import re
+import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ropelab
+from ropelab.cli import outcome
 from ropelab.cli.app import main
 from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
+from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
@@ -556,6 +561,36 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     assert mentions(str(error), "mymodule:MyRoPE", "has changed")
 
 
+def plan_of_user() -> dict[str, Any]:
+    method: Any = own.find("methods", "mymodule:MyRoPE")
+    method(factor=4).plan(Geometry(8, 1e4, 64), 128)
+    return {}
+
+
+PLANS = replace(EMPTY, kind="plans", function=plan_of_user)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)"])
+def test_code_that_ends_a_worker_is_an_error_in_it(
+    mymodule, tmp_path, end: str
+) -> None:
+    text = MODULE.replace("        slow = ", f"        {end}\n        slow = ")
+    mymodule(f"import os, sys\n{text}")
+    own.find("methods", "mymodule:MyRoPE")
+
+    def compute() -> None:
+        engine = Workers(1)
+        try:
+            ((_, error),) = engine.compute([PLANS], Context(cells=Cells(tmp_path)))
+            assert error is not None
+            raise error
+        finally:
+            engine.stop()
+
+    assert outcome.status_of(compute) == 2
+
+
 def test_so_does_a_worker_on_ray(mymodule) -> None:
     known = on_ray.VERSION, {"mymodule:MyRoPE": "another"}, list[str]()
     with pytest.raises(MachineError, match="has changed since this run began"):
@@ -814,6 +849,106 @@ def test_what_own_code_prints_is_no_part_of_a_document(
     assert stop.value.code == 0
     assert json.loads(out)["experiment"] == "freqs"
     assert {"from the module", "from the method"} <= {*err.splitlines()}
+
+
+# Ways to write to stdout that pass by `sys.stdout`, and ways to end a program.
+WAYS_TO_PRINT = """
+    os.write(1, b"printed 1\\n")
+    subprocess.run(["echo", "printed 2"])
+    sys.__stdout__.write("printed 3\\n")
+"""
+WAYS_TO_END = [
+    "os._exit(0)",
+    "posix._exit(0)",
+    'os.execlp("true", "true")',
+    "run_in_thread(os._exit)",
+]
+HARMLESS = "if os.fork() == 0: os._exit(0)", "atexit.register(lambda: os._exit(1))"
+
+
+@pytest.fixture
+def run_method(mymodule):
+    """Run a process that asks a method for its plan, after some lines of code."""
+
+    def run(lines: str) -> subprocess.CompletedProcess[str]:
+        body = indent(dedent(lines).strip(), " " * 8)
+        text = MODULE.replace("        slow = ", f"{body}\n        slow = ")
+        Path("mymodule.py").write_text(
+            f"""
+import atexit, os, posix, subprocess, sys, threading
+def run_in_thread(function):
+    thread = threading.Thread(target=lambda: function(0))
+    thread.start()
+    thread.join()
+{text}"""
+        )
+        command = [sys.executable, "-m", "ropelab", "freqs", "--head-dim", "8"]
+        command += ["--json", "--method", "mymodule:MyRoPE(factor=2)"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    return run
+
+
+@pytest.mark.processes
+def test_what_own_code_writes_past_python_is_no_part_of_a_document(run_method) -> None:
+    done = run_method(WAYS_TO_PRINT)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["experiment"] == "freqs"
+    lines = {*done.stderr.splitlines()}
+    assert {"printed 1", "printed 2", "printed 3"} <= lines
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("end", WAYS_TO_END)
+def test_own_code_does_not_end_the_process_without_a_word(run_method, end) -> None:
+    done = run_method(end)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "mymodule.py, line" in done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("line", HARMLESS)
+def test_own_code_may_end_its_children_and_not_change_the_status(
+    run_method, line: str
+) -> None:
+    done = run_method(line)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["experiment"] == "freqs"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'object.__setattr__(geometry, "base", 77.0)',
+        'object.__setattr__(geometry, "rotary_dim", 4)',
+        'object.__setattr__(self, "factor", 77.0)',
+        'vars(self)["factor"] = 77.0',
+    ],
+)
+def test_a_plan_does_not_change_what_it_is_asked_for(
+    mymodule, capsys, change: str
+) -> None:
+    mymodule(MODULE.replace("        slow = ", f"        {change}\n        slow = "))
+    status, out, err = typed(capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "mymodule" in err
+
+
+def test_a_task_cannot_change_the_distances_that_its_answer_must_have(
+    mymodule, corpus
+) -> None:
+    easier = """
+def my_task(seed, distances, context, rows, background):
+    distances[:] = distances[:1]
+    return copy_trials(seed, distances, context, rows, background)
+"""
+    mymodule(f"{MODULE}\n{MORE}\n{easier}")
+    values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
+    config: Any = Lab().prepare("extrapolate", values).config
+    task = beyond_training(config, "mymodule:my_task")
+    assert isinstance(task, Retrieval)
+    with pytest.raises(InputError, match="each of the distances"):
+        task.trials(0, 64, 2)
 
 
 @pytest.mark.parametrize(

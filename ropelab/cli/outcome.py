@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import typer
 
-from ropelab.runs import interrupts
+from ropelab.runs import exits, interrupts
 from ropelab.runs.errors import InputError, RopelabError, defect, printable, unseen_in
 
 # The status that typer gives a command which a KeyboardInterrupt ended, whatever the
@@ -27,6 +27,7 @@ def status_of(command: Callable[[], Any]) -> int:
     """Run a command and return its exit status. Errors are one line on stderr, never a
     traceback.
     """
+    exits.begin_command()
     complete_streams()
     try:
         with interrupts.handle_signals():
@@ -54,6 +55,8 @@ def status_of(command: Callable[[], Any]) -> int:
         if isinstance(error, SystemExit):
             raise
         return defect(error)
+    finally:
+        exits.end_command()
 
     if status == INTERRUPTED:
         return _end_interrupted()
@@ -135,6 +138,8 @@ def print_line(text: object) -> None:
 # The stdout that documents are printed on, while `sys.stdout` is stderr. The list has an
 # entry for each `nothing_but_documents` block that is running.
 _streams_of_documents: list[TextIO] = []
+STDOUT = 1
+STDERR = 2
 
 
 @contextmanager
@@ -142,12 +147,46 @@ def nothing_but_documents() -> Iterator[None]:
     """Reserve stdout for documents while the block runs, since code of the user may
     print.
     """
-    _streams_of_documents.append(sys.stdout)
+    with _separate_stdout() as stream:
+        _streams_of_documents.append(stream)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            _streams_of_documents.pop()
+
+
+@contextmanager
+def _separate_stdout() -> Iterator[TextIO]:
+    """Yield a stream to stdout; inside the block its usual number leads to stderr.
+
+    Programs that code of the user starts write to the number, and so may that code.
+    """
+    stdout = sys.stdout
     try:
-        with redirect_stdout(sys.stderr):
-            yield
+        number = stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        number = -1
+    if number != STDOUT:
+        # A program that calls this one has replaced stdout, perhaps by a text.
+        yield stdout
+        return
+
+    stdout.flush()
+    copy = os.dup(STDOUT)
+    stream = os.fdopen(copy, "w", encoding=stdout.encoding, errors=stdout.errors)
+    os.dup2(STDERR, STDOUT)
+    try:
+        yield stream
+        stream.flush()
     finally:
-        _streams_of_documents.pop()
+        # What own code has put into the stream itself goes to stderr, too.
+        with suppress(OSError, ValueError):
+            stdout.flush()
+        os.dup2(copy, STDOUT)
+        # An error was raised by the flush above, and what is left is dropped.
+        with suppress(OSError):
+            stream.close()
 
 
 def print_document(document: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ token (Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2).
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -29,22 +29,28 @@ def check_base(base: float) -> None:
         raise InputError(f"base must be a finite number above 1, not {base:g}")
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """The rotary geometry of a trained model; InputError if it cannot be."""
-
+class GeometryFields(NamedTuple):
     rotary_dim: int  # rotated features of a head, two per pair
     base: float  # rope_theta
     trained_len: int  # tokens; original_max_position_embeddings in configs
 
-    def __post_init__(self) -> None:
-        check_rotary_dim(self.rotary_dim)
-        check_base(self.base)
+
+class Geometry(GeometryFields):
+    """The rotary geometry of a trained model; InputError if it cannot be."""
+
+    # Methods of the user receive it, and what it says of the model is in the tables. A
+    # tuple cannot be changed; a frozen dataclass can, by `object.__setattr__`.
+    __slots__ = ()
+
+    def __new__(cls, rotary_dim: int, base: float, trained_len: int) -> Self:
+        check_rotary_dim(rotary_dim)
+        check_base(base)
         # LongRope divides by ln(trained_len), which is 0 for one token.
-        if self.trained_len < 2:
+        if trained_len < 2:
             raise InputError(
-                f"trained_len must be at least 2 tokens, not {self.trained_len}"
+                f"trained_len must be at least 2 tokens, not {trained_len}"
             )
+        return super().__new__(cls, rotary_dim, base, trained_len)
 
     @property
     def pairs(self) -> int:

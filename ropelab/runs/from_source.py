@@ -21,6 +21,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.exits import files_of_user, guard_exits
 
 PACKAGE = __name__.partition(".")[0]
 # The names of folders of installed packages. An installer compiles what it writes, and a
@@ -39,6 +40,7 @@ class SourceOnly(SourceFileLoader):
     content: bytes
 
     def get_code(self, fullname: str) -> CodeType:
+        files_of_user.add(self.path)
         self.content = self.get_data(self.path)
         return self.source_to_code(self.content, self.path)
 
@@ -95,6 +97,7 @@ def importing(module: str) -> Iterator[None]:
     The module may be in the working folder. It is compiled from its source, and so are
     the modules that it imports from its own folder, now and later.
     """
+    guard_exits()
     parts = module.split(".")
     here = Path.cwd()
     # The packages that a module is in are imported with it.

@@ -260,7 +260,7 @@ def _train_at_test_len(
         base.recipe, steps=steps, window=test_len, tokens_per_step=tokens_per_step
     )
 
-    longer_geometry = replace(geometry, trained_len=test_len)
+    longer_geometry = Geometry(geometry.rotary_dim, geometry.base, test_len)
     encoding = partial(UNSCALED.encoding, longer_geometry, test_len)
     return replace(base, recipe=recipe, encoding=encoding, pretrained=False)
 

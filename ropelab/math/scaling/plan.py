@@ -160,7 +160,13 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
 
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
+        label = self.label
         made = plan(self, geometry, length)
+        if self.label != label:
+            raise InputError(
+                f"{label}: plan() must leave its parameters, and made them {self.label}"
+            )
+
         # A plan() of one's own may lack its `return`, or return frequencies alone.
         if not isinstance(made, RopePlan):
             raise InputError(

@@ -332,7 +332,8 @@ class Retrieval(EvaluationTask):
 
         reference, _ = self.own
         function = find("tasks", reference) or TASKS[self.name]
-        made = function(seed, distances, length, count, blank)
+        # Its answer is compared with the distances, so it gets a list of its own.
+        made = function(seed, [*distances], length, count, blank)
         if not isinstance(made, Trials):
             raise InputError(f"{reference} must return a Trials (docs/own.md)")
         shape = (count, length)

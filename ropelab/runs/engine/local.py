@@ -202,6 +202,8 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     """
     # Methods of users may print, and stdout is reserved for documents of the parent.
     sys.stdout = sys.stderr
+    with suppress(OSError):
+        os.dup2(2, 1)
     global _send, _sources
     _send = queue.put
     _sources = sources

@@ -1,0 +1,99 @@
+"""Code of the user may not end the process without a word.
+
+`os._exit(0)` ends it with status 0, and no answer is printed. Here such a call is an
+error like any other in that code.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ropelab.runs.errors import InputError, say
+
+# Functions that end this program at once, without an exception. `os` has all other
+# functions of this kind written with these.
+NAMES = ("_exit", "execv", "execve")
+# `os` takes its functions from one of these modules, which code may import itself.
+SYSTEM_MODULES = ("posix", "nt")
+
+# The files of modules that were compiled for the user.
+files_of_user: set[str] = set()
+_real_exit = os._exit
+# The process whose functions were replaced. A child that code of the user forks may end
+# as it likes.
+_guarded_process = 0
+# True once a command has its exit status, which no code may change any more.
+_has_status = False
+
+
+def guard_exits() -> None:
+    """Replace the functions that end this process, for callers in `files_of_user`."""
+    global _guarded_process
+    is_guarded = hasattr(os._exit, "__wrapped__")
+    _guarded_process = os.getpid()
+    if is_guarded:
+        return
+
+    modules = [os]
+    for name in SYSTEM_MODULES:
+        if name in sys.modules:
+            modules.append(sys.modules[name])
+    for name in NAMES:
+        guarded = _refuse_user(getattr(os, name))
+        for module in modules:
+            setattr(module, name, guarded)
+
+
+def begin_command() -> None:
+    global _has_status
+    _has_status = False
+
+
+def end_command() -> None:
+    """Note that the status is known: functions that run at the exit leave it."""
+    global _has_status
+    _has_status = True
+
+
+def _refuse_user(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that raises InputError if code of the user calls it in the
+    guarded process, and else does what it did.
+    """
+
+    @wraps(function)
+    def refuse_user(*arguments: Any, **named: Any) -> Any:
+        # Python itself calls the functions that were registered for the exit: then
+        # nothing stands above this frame.
+        caller = sys._getframe().f_back
+        place = _find_user(caller)
+        is_registered = caller is None
+        if os.getpid() != _guarded_process or not (place or is_registered):
+            return function(*arguments, **named)
+        if is_registered or _has_status:
+            return None
+
+        text = f"{place}: os.{function.__name__} ends the process without an answer"
+        if threading.current_thread() is threading.main_thread():
+            raise InputError(text)
+        # An exception would end this thread alone.
+        say(f"ropelab: {text}")
+        return _real_exit(InputError.exit_status)
+
+    return refuse_user
+
+
+def _find_user(frame: FrameType | None) -> str:
+    """Return the file and line of the innermost frame in code of the user; empty if
+    there is none.
+    """
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file in files_of_user:
+            return f"{Path(file).name}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return ""
