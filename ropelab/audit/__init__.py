@@ -1,7 +1,7 @@
 """Configurations of models: audited as runtimes read them, and written for them.
 
-`audited` sets the runtimes' readings side by side, `findings` are its rules, and `emit`
-is the inverse of the readers.
+`audited` sets the runtimes' readings side by side, `findings` applies the rules to them,
+and `emit` is the inverse of the readers.
 
 `ropelab.audit(...)` is a call. This room has the name of that function, so it answers
 the call itself: a function beside it would be replaced as soon as anything imports the

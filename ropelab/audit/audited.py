@@ -9,13 +9,9 @@ from typing import Any, Literal
 
 from ropelab.audit import overview
 from ropelab.audit.beside import Aspect, list_aspects
-from ropelab.audit.findings import (
-    LEVELS,
-    STOPS_BEYOND,
-    AuditFinding,
-    collect_findings,
-    list_exceeded,
-)
+from ropelab.audit.finding import LEVELS, AuditFinding
+from ropelab.audit.findings import collect_findings
+from ropelab.audit.lengths import STOPS_BEYOND, list_exceeded
 from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.sources import read_source
 from ropelab.audit.words import count_pairs

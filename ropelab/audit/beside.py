@@ -8,12 +8,7 @@ from typing import Any
 from ropelab.audit.overview import AuditCase, agrees
 from ropelab.audit.words import EXTRA_NAMES, describe_place
 from ropelab.math.axes import describe_pairs
-from ropelab.readers.axes import (
-    VISION_CONFIG,
-    find_facts,
-    find_vision,
-    read_vision,
-)
+from ropelab.readers.axes import VISION_CONFIG, find_facts, find_vision, read_vision
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import Reading

@@ -25,13 +25,7 @@ from ropelab.readers.families import meaning, near
 from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import MODEL_FORMAT, Reading
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
-from ropelab.readers.trace import (
-    ABSENT,
-    MAXIMUM,
-    language_part,
-    rope_block,
-    value_in,
-)
+from ropelab.readers.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
 from ropelab.runs.errors import known
 from ropelab.runs.rows import Rows, group_pairs
 

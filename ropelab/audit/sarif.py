@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ropelab.audit import findings
 from ropelab.audit.audited import FileAudit
+from ropelab.audit.finding import CODES as RECORDS
 from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
 OF_CODE = {"E": "error", "W": "warning", "N": "note"}
-CODES: dict[str, str] = {code: row["title"] for code, row in findings.CODES.items()}
+CODES: dict[str, str] = {code: row["title"] for code, row in RECORDS.items()}
 
 
 def as_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:

@@ -13,13 +13,7 @@ from ropelab.readers.families import CLASSES, TRAINED, Family, family_of
 from ropelab.readers.reader import magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import (
-    BLOCKS,
-    MAXIMUM,
-    ORIGINAL,
-    language_part,
-    rope_block,
-)
+from ropelab.readers.trace import BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError
 

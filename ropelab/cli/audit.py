@@ -23,7 +23,7 @@ from ropelab.runs.sentences import count_of
 if TYPE_CHECKING:
     from ropelab.audit.audited import FileAudit
     from ropelab.audit.emit import Emission
-    from ropelab.audit.findings import AuditFinding
+    from ropelab.audit.finding import AuditFinding
     from ropelab.conformance.laws.doctor import Diagnosis
     from ropelab.math.scaling.plan import Scaling
     from ropelab.models.released.loading import ModelDtype
@@ -99,7 +99,7 @@ def audit(
 
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
-    from ropelab.audit import audited, findings
+    from ropelab.audit import audited, draft
 
     if out:
         command = f"{shlex.join(['ropelab', 'audit', *files])} --json"
@@ -125,20 +125,22 @@ def audit(
         )
         audits.append(one)
     difference: Rows | None = None
-    draft: list[AuditFinding] = []
+    draft_findings: list[AuditFinding] = []
     if len(audits) == 2:
         difference = audited.compare(*audits)
-        draft = [*findings.compare_draft(*audits)]
+        draft_findings = [*draft.compare_draft(*audits)]
 
     if figures:
         draw_audits(audits, Path(figures))
     if kind == "sarif":
         from ropelab.audit.sarif import as_sarif
 
-        audits[-1] = replace(audits[-1], findings=(*audits[-1].findings, *draft))
+        audits[-1] = replace(
+            audits[-1], findings=(*audits[-1].findings, *draft_findings)
+        )
         print_document(as_sarif(audits, ropelab.__version__))
     elif kind == "json":
-        print_audits(audits, read_flags, difference, draft)
+        print_audits(audits, read_flags, difference, draft_findings)
     else:
         for number, one in enumerate(audits):
             if number > 0:
@@ -146,10 +148,10 @@ def audit(
             show_audit(one, verbose, read_flags)
         if difference is not None:
             show_difference(audits, difference)
-        show_findings(draft)
+        show_findings(draft_findings)
 
     levels = {one.worst() for one in audits}
-    levels |= {finding.level for finding in draft}
+    levels |= {finding.level for finding in draft_findings}
     return FOUND if levels & {*failing} else 0
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ropelab.audit.audited import FileAudit, audit, compare
 from ropelab.audit.beside import list_aspects
-from ropelab.audit.findings import compare_draft
+from ropelab.audit.draft import compare_draft
 from ropelab.cli.app import main
 from ropelab.readers.document import Document
 from tests.texts import mentions

@@ -1,0 +1,113 @@
+"""Why a runtime computes something else, and the runtimes that each cause affects."""
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
+from ropelab.math.scaling import Unscaled, Yarn
+from ropelab.readers.spec import RefusedError, RopeSpec, number, whole
+from ropelab.readers.trace import MAXIMUM, ORIGINAL
+
+
+def fix_ratio(case: AuditCase) -> str:
+    """Return the length to write where the block's factor is not the ratio of the
+    lengths, or nothing.
+    """
+    if case.kind != "yarn":
+        return ""
+    try:
+        maximum = whole(case.maximum, "")
+        original = whole(case.block.get(ORIGINAL), "")
+        reached = number(case.block.get("factor"), "") * original
+    except RefusedError:
+        return ""
+
+    # A factor below 1 is a mistake of its own.
+    if reached < original or math.isinf(reached):
+        return ""
+    if math.isclose(reached, maximum, rel_tol=1e-6):
+        return ""
+    return f'"{MAXIMUM}": {round(reached)}'
+
+
+def list_unscaled(case: AuditCase) -> list[str]:
+    """Return the runtimes that pass over a scaling."""
+    if not isinstance(case.kind, str) or case.kind in ("default", "mrope"):
+        return []
+    names = [name for name, spec in case.specs if is_plain(spec)]
+    if len(names) < len(case.specs):
+        return names
+
+    # Where nobody scales, the block may ask for nothing.
+    factor = case.block.get("factor")
+    divisors = case.block.get("long_factor")
+    if factor not in (None, 1):
+        return names
+    if isinstance(divisors, list) and any(divisor != 1 for divisor in divisors):
+        return names
+    return []
+
+
+def is_plain(spec: RopeSpec) -> bool:
+    """Return True if the spec changes nothing, even far beyond the trained length."""
+    far = 4 * spec.trained_len  # dynamic and longrope change nothing at short lengths
+    unscaled = replace(spec, scaling=Unscaled())
+    if measure_distance(spec, unscaled, far)[1] is not None:
+        return False
+    return math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
+
+
+def list_explained(case: AuditCase) -> set[str]:
+    """Return the runtimes whose difference has a cause of its own: base, width, no
+    scaling, a factor from the lengths.
+    """
+    right = case.spec
+    names = {*list_unscaled(case), *list_scaled_by_ratio(case)}
+    for name, spec in case.specs:
+        other_base = not math.isclose(spec.base, right.base, rel_tol=1e-7)
+        if spec.rotary_dim != right.rotary_dim or other_base:
+            names.add(name)
+    return names
+
+
+def list_scaled_by_ratio(case: AuditCase) -> list[str]:
+    """Return the runtimes whose factor is the ratio of the lengths, not the file's."""
+    if not fix_ratio(case):
+        return []
+    ratio = case.maximum / case.block[ORIGINAL]
+    names = []
+    for name, spec in case.specs:
+        if isinstance(spec.scaling, Yarn) and math.isclose(spec.scaling.factor, ratio):
+            names.append(name)
+    return names
+
+
+def list_started_elsewhere(case: AuditCase) -> list[str]:
+    """Return the runtimes that scale from another trained length, and differ by it."""
+    if case.kind not in ("yarn", "llama3", "longrope"):
+        return []
+    names = []
+    for name, spec in case.specs:
+        elsewhere = spec.trained_len != case.spec.trained_len
+        if elsewhere and case.compare(spec)[2] is not None:
+            names.append(name)
+    return names
+
+
+def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
+    """Return the case without some runtimes."""
+    left = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=left)
+
+
+def describe_phase(case: AuditCase, names: Collection[str]) -> str:
+    """Say from which position on the phases of these runtimes are off, if they are."""
+    positions = []
+    for name, spec in case.specs:
+        position = case.compare(spec)[2]
+        if name in names and position is not None:
+            positions.append(position)
+    if not positions:
+        return ""
+    return f"; a phase is off by {TOLERANCE} rad from position {min(positions)}"

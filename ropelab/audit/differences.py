@@ -1,0 +1,77 @@
+"""Rules of an audit: runtimes that scale by other numbers than the reference."""
+
+import math
+from collections.abc import Iterator
+
+from ropelab.audit.causes import (
+    describe_phase,
+    leave_out,
+    list_explained,
+    list_started_elsewhere,
+)
+from ropelab.audit.finding import AuditFinding, make_finding
+from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
+from ropelab.math.scaling import DynamicNtk, LongRope
+from ropelab.readers.trace import ORIGINAL
+from ropelab.runs.sentences import shorten_numbers
+
+
+def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes that scale by other numbers than the reference."""
+    right = case.spec
+    # One finding for a cause: what follows from it is not listed again.
+    case = leave_out(case, list_explained(case))
+    # Every runtime has another default for a missing original length.
+    elsewhere = list_started_elsewhere(case)
+    if elsewhere:
+        parts = []
+        for length, names in case.group(lambda spec: spec.trained_len).items():
+            parts.append(f"{', '.join(names)} {length}")
+        fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
+        off = describe_phase(case, elsewhere)
+        yield make_finding("W03", by="; ".join(parts), off=off, fix=fix)
+        case = leave_out(case, elsewhere)
+
+    yield from find_other_numbers(case)
+    if isinstance(right.scaling, DynamicNtk):
+        yield make_finding("W07", trained=right.trained_len)
+
+    if isinstance(right.scaling, LongRope):
+        # 64 tokens are below every original length, where the short table is right.
+        other_tables = []
+        for name, spec in case.specs:
+            if measure_distance(spec, right, 64)[1] is not None:
+                other_tables.append(name)
+        if other_tables:
+            yield make_finding("W08", names=other_tables)
+
+
+def find_other_numbers(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find other factors on the logits, and other frequencies."""
+    reference = case.reference.runtime.name
+    wanted = case.spec.logit_multiplier
+    # Rounded, because runtimes form the same factor in several orders.
+    multipliers = case.group(lambda spec: float(f"{spec.logit_multiplier:.9g}"))
+    for value, names in multipliers.items():
+        if not math.isclose(value, wanted, rel_tol=1e-8):
+            about = {"value": value, "reference": reference, "wanted": wanted}
+            yield make_finding("W04", names=names, **about)
+
+    for (method, ratio, position), names in case.group(case.compare).items():
+        if position is None:
+            continue
+        several = len(names) > 1
+        if ratio:
+            verb = "have" if several else "has"
+            apart = f"{verb} frequencies up to {ratio:.4g} times off"
+        else:
+            apart = "are off" if several else "is off"
+        yield make_finding(
+            "W05",
+            names=names,
+            about=shorten_numbers(method),
+            apart=apart,
+            length=case.length,
+            tolerance=TOLERANCE,
+            first=position,
+        )

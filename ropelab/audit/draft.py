@@ -1,0 +1,57 @@
+"""What a second file means as a draft model, for speculative decoding."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ropelab.audit.finding import AuditFinding, make_finding
+from ropelab.audit.overview import AuditCase
+from ropelab.readers.trace import language_part
+from ropelab.runs.sentences import write_number
+
+# The names of each size in config.json and in a GGUF file.
+SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
+
+
+def read_sizes(case: AuditCase) -> list[float]:
+    """Return the number of layers and their width, as far as the file gives them."""
+    _, text = language_part(case.document.config)
+    sizes = []
+    for names in SIZES:
+        given = [text[name] for name in names if name in text]
+        if given and isinstance(given[0], int | float):
+            sizes.append(given[0])
+    return sizes
+
+
+def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]:
+    """State what a second file means as the draft model of the first, for speculative
+    decoding.
+    """
+    sizes = read_sizes(target)
+    draft_sizes = read_sizes(draft)
+    if len(sizes) < len(SIZES) or len(draft_sizes) < len(SIZES) or sizes == draft_sizes:
+        return
+    if any(own < other for own, other in zip(sizes, draft_sizes, strict=True)):
+        return
+
+    spec = target.spec
+    longest = max(target.asked or 0, spec.length)
+    reached = draft.spec.length
+    if reached < longest:
+        about: dict[str, Any] = {"theirs": reached, "longest": longest}
+        yield make_finding("W17", name=draft.document.name, **about)
+
+    values = {
+        "base": (write_number(spec.base), write_number(draft.spec.base)),
+        "scaling": (spec.method, draft.spec.method),
+        "factor on logits": (
+            write_number(spec.logit_multiplier),
+            write_number(draft.spec.logit_multiplier),
+        ),
+    }
+    parts = []
+    for name, (own, other) in values.items():
+        if own != other:
+            parts.append(f"{name} {other}, not {own}")
+    if parts:
+        yield make_finding("N05", apart="; ".join(parts))

@@ -1,0 +1,92 @@
+"""Rules of an audit: refusals, and runtimes that rotate by something else."""
+
+import math
+from collections.abc import Iterator
+
+from ropelab.audit.causes import fix_ratio, list_unscaled
+from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
+from ropelab.audit.overview import AuditCase
+from ropelab.math.scaling import Yarn
+from ropelab.readers.reader import SAME_TYPES
+from ropelab.readers.trace import MAXIMUM, ORIGINAL
+from ropelab.runs.sentences import write_number
+
+
+def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find contradictions, refusals, and runtimes that rotate by something else."""
+    old = case.block.get("type")
+    new = case.block.get("rope_type")
+    if old and new and old != new and (old, new) not in SAME_TYPES:
+        yield make_finding("E01", level="error", old=old, new=new)
+
+    encoding = case.document.encoding
+    if encoding:
+        yield make_finding("E09", level="error", encoding=encoding)
+    for reason, names in case.group_problems("refused").items():
+        yield blame_runtimes(case, "E02", names, reason=reason)
+
+    for reason, names in case.group_problems("meaningless").items():
+        if reason.startswith("base must be"):
+            yield make_finding("E03", "none", "error", names=names, reason=reason)
+        else:
+            yield make_finding("E11", level="error", names=names, reason=reason)
+    yield from find_other_bases(case)
+    yield from find_scaling_not_applied(case)
+
+    reference = case.reference.runtime.name
+    right = case.spec.rotary_dim
+    for width, names in case.group(lambda spec: spec.rotary_dim).items():
+        if width != right:
+            about = {"width": width, "reference": reference, "right": right}
+            yield blame_runtimes(case, "W06", names, **about)
+
+
+def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes that take another base."""
+    config = case.document.config
+    right = case.spec.base
+    for base, names in case.group(lambda spec: spec.base).items():
+        if math.isclose(base, right, rel_tol=1e-7):
+            continue  # float32 holds it in a GGUF file
+
+        source = ""
+        for _, spec in case.specs:
+            if spec.base == base and not source:
+                source = spec.base_source
+        wanted = base if base == config.get("rotary_emb_base") else right
+        if source.startswith("--"):
+            fix = f"leave {source} off"
+        elif config.get("rope_theta") != wanted:
+            fix = f'write "rope_theta": {wanted!r} at top level'
+        elif "llama.cpp" in names:  # the key is passed over
+            fix = f"--rope-freq-base {wanted!r}"
+        else:
+            fix = ""
+        about = {
+            "base": write_number(base),
+            "right": write_number(right),
+            "source": source,
+        }
+        yield blame_runtimes(case, "E03", names, fix=fix, **about)
+
+
+def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
+    in any case, which are two causes.
+    """
+    fix = fix_ratio(case)
+    by_ratio, others = [], []
+    specs = dict(case.specs)
+    for name in list_unscaled(case):
+        if fix and isinstance(specs[name].scaling, Yarn):
+            by_ratio.append(name)
+        else:
+            others.append(name)
+
+    if by_ratio:
+        ratio = case.maximum / case.block[ORIGINAL]
+        why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
+    if others:
+        instead = "ropelab emit --target, for the form that it reads"
+        yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=instead)

@@ -1,0 +1,94 @@
+"""Rules of an audit about lengths: which differ, and which reach too far."""
+
+import math
+from collections.abc import Iterator
+
+from ropelab.audit.causes import fix_ratio
+from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
+from ropelab.audit.overview import AuditCase
+from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
+from ropelab.readers.spec import RopeSpec
+from ropelab.runs.files import table_beside
+from ropelab.runs.rows import group_pairs
+
+# Servers that refuse a longer context, and the variable that allows it.
+STOPS_BEYOND: dict[str, str] = table_beside(__file__, "beside")["stops_beyond"]
+
+
+def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find lengths that differ between runtimes, or that the scaling does not reach or
+    exceeds.
+    """
+    # Those that multiply have a finding of their own.
+    parts = []
+    for length, names in case.group(lambda spec: spec.claimed_len).items():
+        specs = dict(case.specs)
+        plain = [name for name in names if not specs[name].multiplied]
+        if length and plain:
+            parts.append(f"{length} in {', '.join(plain)}")
+    if len(parts) > 1:
+        yield make_finding("W15", by="; ".join(parts))
+
+    scaling = case.spec.scaling
+    if not isinstance(scaling, Yarn) or scaling.factor <= 1 or fix_ratio(case):
+        return
+    limit = scaling.factor * case.spec.trained_len
+    low = {}
+    for name, spec in case.specs:
+        if spec.claimed_len and spec.claimed_len < limit:
+            low[name] = spec.claimed_len
+    if low:
+        claims = " or ".join(str(length) for length in sorted({*low.values()}))
+        yield make_finding("W10", limit=limit, names=[*low], claims=claims)
+
+
+def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
+    """Return the tokens up to which a runtime has rotations that the model was made
+    for, None without a limit.
+    """
+    scaling = spec.scaling
+    if isinstance(scaling, DynamicNtk):
+        return None
+
+    # Where all rotating layers have a window, no position is far from another.
+    if name not in STOPS_BEYOND and case.reference.window:
+        return None
+
+    if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
+        # vLLM allows less by itself, and as much as the file has if it is asked.
+        return max(spec.length, case.maximum)
+    if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
+        reach = scaling.factor * spec.trained_len
+        return None if math.isinf(reach) else max(spec.length, round(reach))
+    return spec.length
+
+
+def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
+    """Return the runtimes that are asked for more tokens than the model has in them,
+    each behind its limit.
+    """
+    if case.asked is None:
+        return []
+
+    exceeded = []
+    for name, spec in case.specs:
+        limit = find_limit(case, name, spec)
+        asking = case.asking in ("", name)
+        if asking and limit is not None and case.asked > limit:
+            exceeded.append((limit, name))
+    return exceeded
+
+
+def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find lengths that a server refuses, and those that no position was made for."""
+    for limit, names in group_pairs(list_exceeded(case)).items():
+        others = []
+        for name in names:
+            if name in STOPS_BEYOND:
+                variable = STOPS_BEYOND[name]
+                about = {"asked": case.asked, "limit": limit, "variable": variable}
+                yield blame_runtimes(case, "E10", [name], **about)
+            else:
+                others.append(name)
+        if others:
+            yield make_finding("W18", names=others, asked=case.asked, limit=limit)
