@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ropelab.conformance.laws import eviction_mistakes, forgetting
+from ropelab.conformance.laws import eviction_mistakes, eviction_unasked, forgetting
 from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.eviction_mistakes import EQUAL
 from ropelab.conformance.laws.forgetting import (
@@ -209,13 +209,14 @@ def find_reference(
     """Return the first right computation that an answer equals, or the nearest one."""
     best = Comparison([], [])
     least = math.inf
+    later = range(schedule.start, TOKENS)
     for says, compute in list_references(schedule).items():
         expected = compute(case, schedule)
         for got in answers:
             size = float(measure_differences(got[-1], expected[-1]).max())
             if size < least or not best.got:
                 least = size
-                best = Comparison(got, expected, LATER, says=says)
+                best = Comparison(got, expected, later, says=says)
         # In a single layer keys that are moved up are those of a text without a gap.
         if least <= EQUAL:
             break
@@ -312,6 +313,36 @@ def read_with_own_eviction(
     return join_passes(passes)
 
 
+def compare_unasked_eviction(case: Case) -> Comparison | Found:
+    """Read token by token with a cache that forgets by itself, and find what it does."""
+    subject = case.subject
+    cache = subject.new_forgetting_cache()
+    case = eviction_unasked.choose_tokens(case)
+    trace = eviction_unasked.Steps(case)
+    passes = []
+    for number in range(TOKENS):
+        first = subject.find_next_position(cache)
+        positions = None if first is None else case.make_positions(first, 1)
+        token = case.tokens[:, number : number + 1]
+        passes.append(subject.read(token, positions, cache=cache))
+        trace.look(subject.entries(cache))
+
+    schedules = trace.list_schedules()
+    best = Comparison([], [])
+    for schedule in schedules:
+        got = join_passes(passes[schedule.start :])
+        reference = find_reference(case, schedule, [got])
+        if not best.got or measure_size(reference) < measure_size(best):
+            best = reference
+    explain = partial(eviction_unasked.explain, case, trace)
+    return best._replace(explain=explain)
+
+
+def measure_size(comparison: Comparison) -> float:
+    logits = comparison.got[-1]
+    return float(measure_differences(logits, comparison.expected[-1]).max())
+
+
 def compare_own_joining(case: Case) -> Comparison:
     """Let the model's own code join the caches of two fragments, and read on."""
     first = fill_cache(case, case.tokens[:, :FRAGMENT])
@@ -361,6 +392,7 @@ EVICTION = Law(
         Trial("own, middle dropped", partial(compare_own_eviction, schedule=MIDDLE)),
         Trial("own, rolling", partial(compare_own_eviction, schedule=ROLLING)),
         Trial("own, fragments joined", compare_own_joining),
+        Trial("own, unasked", compare_unasked_eviction),
         Trial("price: front dropped", partial(price_moved, schedule=FRONT), cost=True),
         Trial("price: kept", price_kept, cost=True),
         Trial("price: moved up", partial(price_moved, schedule=MIDDLE), cost=True),

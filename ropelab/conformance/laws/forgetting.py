@@ -52,6 +52,11 @@ class Schedule(NamedTuple):
         """All parts but the first, before which nothing was dropped."""
         return self.parts[1:]
 
+    @property
+    def start(self) -> int:
+        """The first token that is read when others were dropped."""
+        return self.parts[0].end
+
 
 def drop_once(sinks: int) -> Schedule:
     whole = Part(0, PREFILLED, 0)
@@ -79,7 +84,7 @@ def compute_kept(case: Case, schedule: Schedule) -> Stages:
     stages = case.subject.read(
         case.tokens, case.make_positions(0), visible=visible[None]
     )
-    return [stage[:, PREFILLED:] for stage in stages]
+    return [stage[:, schedule.start :] for stage in stages]
 
 
 def hide_dropped(schedule: Schedule) -> Tensor:
@@ -117,7 +122,7 @@ def compute_moved(case: Case, schedule: Schedule) -> Stages:
     stages = case.subject.read(
         torch.cat(tokens, dim=1), torch.cat(positions, dim=1), visible=visible[None]
     )
-    return [stage[:, PREFILLED:TOKENS] for stage in stages]
+    return [stage[:, schedule.start : TOKENS] for stage in stages]
 
 
 def compute_anew(case: Case, schedule: Schedule) -> Stages:

@@ -157,6 +157,10 @@ class Subject(ABC):
         if other is not None:
             cache["held"] = other
 
+    def new_forgetting_cache(self) -> Any:
+        """Return an empty cache that drops keys by itself."""
+        raise UnaskedError("only a model of transformers is asked for such a cache")
+
     def join(self, first: Any, second: Any) -> Any:
         """Let the model's own code put the keys of one cache behind those of another.
 
@@ -345,6 +349,11 @@ class TransformersSubject(Subject):
         from transformers import DynamicCache
 
         return {"held": DynamicCache(config=self.text)}
+
+    def new_forgetting_cache(self) -> Any:
+        if not hasattr(self.model, "new_forgetting_cache"):
+            raise UnaskedError("it has no new_forgetting_cache()")
+        return {"held": self.model.new_forgetting_cache()}
 
     def entries(self, cache: Any) -> list[Entry]:
         layers = getattr(cache["held"], "layers", None)

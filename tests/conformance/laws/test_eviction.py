@@ -15,6 +15,8 @@ from tests.conformance.laws.evictions import (
     FAMILIES,
     MISTAKES,
     RIGHT,
+    UNASKED,
+    UNASKED_MISTAKES,
     Counting,
     Joining,
     Mistake,
@@ -108,6 +110,34 @@ def test_right_code_is_not_accused(name: str) -> None:
 def test_right_code_is_told_which_of_the_two_it_does(name: str, says: str) -> None:
     rows = ask(RIGHT[name](), "own, middle dropped")
     assert rows["own, middle dropped"]["says"] == says
+
+
+@pytest.mark.parametrize("name", UNASKED)
+def test_a_cache_that_forgets_by_itself_is_told_which_it_does(name: str) -> None:
+    row = ask(UNASKED[name].make(), "own, unasked")["own, unasked"]
+    assert row["verdict"] in ("holds", "rounding only")
+    assert row["says"] == (MOVED if name == "moved up" else KEPT)
+
+
+# The positions of keys behind 48 tokens.
+ENDS = {
+    "the count is that of keys": "0 to 3, 16 times 20",
+    "moved up, and the count goes on": (
+        "0 to 3, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46"
+    ),
+    "the newest key is not moved": "0 to 3, 5 to 20",
+    "the newest key is not moved, dropped before": "0 to 3, 5 to 20",
+}
+
+
+@pytest.mark.parametrize("name", UNASKED_MISTAKES)
+def test_a_cache_that_forgets_by_itself_is_told_its_positions(name: str) -> None:
+    row = ask(UNASKED_MISTAKES[name].make(), "own, unasked")["own, unasked"]
+    assert row["verdict"] == "broken"
+    assert row["says"] == (
+        f"keys end at positions {ENDS[name]}, where kept they are at 0 to 3, 32 to 47,"
+        " and moved up at 0 to 19"
+    )
 
 
 def test_code_that_gives_keys_positions_of_its_own_is_not_compared() -> None:
