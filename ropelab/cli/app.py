@@ -20,7 +20,7 @@ from typer import Argument, Option
 
 import ropelab
 from ropelab import experiments
-from ropelab.cli import audit, flags, panels, results
+from ropelab.cli import flags, one_model, panels, results
 from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import explain
 from ropelab.cli.outcome import nothing_but_documents, status_of
@@ -67,7 +67,7 @@ def application(word: str | None = None) -> typer.Typer:
     app.callback()(_top)
     run_files = flags.taking_options(run, flags.OF_ONE_RUN)
     panels.add_command(app, "run", run_files, panels.MEASURE)
-    audit.register(app)
+    one_model.register(app)
     for command, panel in OTHERS.items():
         panels.add_command(app, command.__name__, command, panel)
 

@@ -21,6 +21,8 @@ from ropelab.runs.errors import InputError, RopelabError, defect, printable, uns
 # The status that typer gives a command which a KeyboardInterrupt ended, whatever the
 # signal was.
 INTERRUPTED = 130
+# The status of a command that did its work and found something wrong.
+FOUND = 3
 
 
 def status_of(command: Callable[[], Any]) -> int:

@@ -27,7 +27,7 @@ from ropelab.audit.targets import (
     write_nothing,
 )
 from ropelab.audit.wanted import ModelFile, Wanted
-from ropelab.cli import audit as commands
+from ropelab.cli import emit as emit_command
 from ropelab.conformance.observed import build_rotary
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
@@ -496,7 +496,7 @@ def test_a_method_that_replaces_the_files_own_is_named(
     path = own_file(tmp_path, "llama-3.1")
     done = emit(str(path), context=131072, method="yarn", target="hf5")
     assert mentions(done.replaced, "llama3(factor=8)", "yarn(factor=16)")
-    command = partial(commands.emit, context="128k", from_=str(path))
+    command = partial(emit_command.emit, context="128k", from_=str(path))
     assert command(method="yarn") == 3
     assert "replaced by yarn(factor=16)" in capsys.readouterr().err
     assert command() == 0
@@ -627,7 +627,7 @@ def test_the_last_line_names_the_file(
 ) -> None:
     file = tmp_path / "my model.json"
     file.write_text(json.dumps({**MODEL, "max_position_embeddings": 4096}))
-    emitting = partial(commands.emit, context="64k", target="hf5")
+    emitting = partial(emit_command.emit, context="64k", target="hf5")
     sources: tuple[tuple[dict[str, Any], str, str], ...] = (
         ({"from_": str(file)}, f"'{file}'", f"'{file}'"),
         ({"model": str(file)}, f"'{file}'", f"'{file}'"),

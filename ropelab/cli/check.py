@@ -1,0 +1,125 @@
+"""The commands check and vectors: code compared with its configuration."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ropelab.cli.flags import Json
+from ropelab.cli.lengths import Length, read_tokens
+from ropelab.cli.outcome import FOUND, print_document
+
+
+def check(
+    target: Annotated[
+        str, Argument(metavar="TARGET", help="module:factory, folder or arrays.")
+    ],
+    config: Annotated[
+        str, Option(metavar="FILE", help="config.json that it should follow.")
+    ] = "",
+    length: Length = None,
+    dtype: Annotated[
+        str, Option(metavar="NAME", help="float32, bfloat16, float16.")
+    ] = "float32",
+    tolerance: Annotated[
+        float, Option(metavar="X", help="Largest phase error, in rad.")
+    ] = 0.01,
+    layer_type: Annotated[
+        str, Option(metavar="NAME", help="Such as full_attention or indexer.")
+    ] = "",
+    json: Json = False,
+) -> int:
+    """Compare rotary code with its configuration, and name the first stage that is
+    wrong.
+
+    A factory is called without arguments and returns a function: of positions, which
+    gives cos and sin, or of vectors and positions, which gives the rotated vectors; or
+    both, if the second takes what the first makes. Parameters are known by name (x, q,
+    k, positions, offset, seq_len, cos, sin), else by trying. Importing its module runs
+    its code. A folder runs none: transformers' own class is built from config.json.
+
+    Cannot show: the behaviour of a kernel on another device.
+    """
+    from ropelab.conformance.check import check as check_target
+    from ropelab.show.terminal import Delayed, progress_here
+
+    tokens = read_tokens(length)
+    # Code that builds its tables at every call takes a minute at a million tokens.
+    with Delayed(progress_here())(f"checking {target}"):
+        done = check_target(
+            target,
+            config=config,
+            length=tokens,
+            dtype=dtype,
+            tolerance=tolerance,
+            layer_type=layer_type,
+        )
+    if json:
+        about = {
+            "answer": done.answer,
+            "wrong": done.wrong,
+            "fix": done.fix,
+            "called": done.called,
+            "target": target,
+        }
+        print_document({"experiment": "check", **about, "tables": done.rows})
+    else:
+        from ropelab.show.terminal import show_paragraph, show_places
+
+        show_paragraph(f"{target}: {done.answer}")
+        if done.called:
+            show_paragraph(f"called as {done.called}", indent=4, hanging=8)
+        if done.fix:
+            show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
+        again = ["ropelab", "check", target]
+        if config:
+            again += ["--config", config]
+        if layer_type:
+            again += ["--layer-type", layer_type]
+        if done.wrong:
+            show_places({"next": shlex.join(again)})
+        elif config or Path(target).is_dir():
+            # Arrays alone have nothing to audit.
+            audit = ["ropelab", "audit", config or target]
+            show_places({"next": shlex.join(audit)})
+    return FOUND if done.wrong else 0
+
+
+def vectors(
+    config: Annotated[str, Option(metavar="FILE", help="config.json or model folder.")],
+    out: Annotated[str, Option(metavar="DIR", help="Folder to write to.")],
+    length: Length = None,
+    prompt: Annotated[
+        str, Option(metavar="TEXT", help="As 'text 5, image 8x12, text 3'.")
+    ] = "",
+    json: Json = False,
+) -> int:
+    """Write what an engine in any language must compute: tables, rotated queries and
+    keys.
+
+    DIR gets them as .npz, .safetensors and JSON with hexadecimal floats, bounds on the
+    errors of honest codes, the results of the commonest mistakes, and a README. ropelab
+    check then reads what the engine computed. Layer types that rotate differently have
+    a folder each, as an encoder of images has. Of a model of images and text, DIR has
+    the position ids of a prompt, too: of the usual one, or of --prompt.
+    """
+    from ropelab.conformance.vectors import vectors as write_vectors
+    from ropelab.show import terminal
+    from ropelab.show.terminal import Delayed, progress_here
+
+    with Delayed(progress_here())(f"writing vectors into {out}"):
+        done = write_vectors(config, out, length=read_tokens(length), prompt=prompt)
+    if json:
+        print_document({"experiment": "vectors", "tables": done.rows})
+        return 0
+
+    for row in done.rows["layers"]:
+        kind = f"{row['layer_type']} layers: {row['method']}, base {row['base']:g}"
+        terminal.show_paragraph(
+            f"{kind}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
+            f"{row['logit_multiplier']:.6g}, at {row['length']} tokens"
+        )
+        mine = f"ropelab check {shlex.quote(row['folder'] + '/mine.npz')}"
+        terminal.show_places({"read": f"{row['folder']}/README.md", "next": mine})
+    return 0

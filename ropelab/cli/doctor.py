@@ -1,0 +1,153 @@
+"""The command doctor: a model's own code, asked whether its positions are right."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from typer import Argument, Option
+
+from ropelab.cli.flags import Json
+from ropelab.cli.outcome import FOUND, print_document, print_line
+from ropelab.runs.errors import known
+from ropelab.runs.rows import Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ropelab.conformance.laws.doctor import Diagnosis
+    from ropelab.models.released.loading import ModelDtype
+
+
+def doctor(
+    model: Annotated[
+        str, Argument(metavar="MODEL", help="Folder, Hub id, or module:factory.")
+    ],
+    dtype: Annotated[
+        str, Option(metavar="NAME", help="Number format of a folder.")
+    ] = "auto",
+    device: Annotated[str, Option(metavar="NAME", help="cpu or cuda.")] = "cpu",
+    trials: Annotated[
+        bool, Option("--trials", help="Show every trial of each law.")
+    ] = False,
+    compiled: Annotated[
+        bool, Option("--compile", help="Ask with torch.compile too.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Ask a model's own code whether positions are right: padding, packing, cache,
+    rotation.
+
+    MODEL is a folder as in evaluate; without weights it is given small random ones,
+    since laws are about code. Importing the module of a factory runs its code: it
+    returns a model of transformers, or a callable from token ids, positions and a mask
+    [rows, queries, keys] to logits. Each law is asked in the model's number format, in
+    float32 and in float64, to tell rounding from defects.
+
+    Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
+    """
+    from ropelab.conformance.laws.doctor import doctor as examine_model
+    from ropelab.show.terminal import Delayed, progress_here
+
+    known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
+    known("--device", device, ("cpu", "cuda"))
+    waiting = Delayed(progress_here())
+    # The user's code may print.
+    with waiting(f"examining {model}"), redirect_stdout(sys.stderr):
+        done = examine_model(model, cast("ModelDtype", dtype), device, compiled)
+    if json:
+        about = {"model": done.name, "answer": done.answer, "broken": done.broken}
+        cost = {"cpu_s": done.cpu_s, "peak_bytes": done.peak_bytes}
+        print_document({"experiment": "doctor", **about, **cost, "tables": done.rows})
+    else:
+        show_diagnosis(done, trials)
+    return FOUND if done.broken else 0
+
+
+def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
+    """Print the verdict, a line per law or trial, and what is known about each
+    violation.
+    """
+    from ropelab.runs.estimate import size
+    from ropelab.show import terminal
+
+    rows = done.rows["trials" if trials else "laws"]
+    terminal.show_answer(done.answer, shorten_rows(rows))
+    show_right(done.rows["trials"])
+    show_violations(done.rows["trials"])
+    show_unasked(rows)
+    took = (
+        f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at"
+        " most"
+    )
+    terminal.show_places({"took": took})
+
+
+def shorten_rows(rows: Rows) -> "pd.DataFrame":
+    """Return the columns of laws or trials that fit on a line."""
+    import pandas as pd
+
+    columns = ("law", "verdict", "size", "float64", "position", "layer", "trial")
+    short_rows = []
+    for row in rows:
+        short_row = {name: row[name] for name in columns}
+        for name in ("size", "float64"):
+            value = row[name]
+            short_row[name] = f"{value:.1e}" if value else None
+        short_rows.append(short_row)
+    return pd.DataFrame(short_rows, dtype=object)
+
+
+def show_right(trials: Rows) -> None:
+    """Print what the trials of two laws say where nothing is broken."""
+    from ropelab.show import terminal
+
+    for law in ("rotation", "eviction"):
+        sentences = []
+        for row in trials:
+            is_right = row["law"] == law and row["verdict"] in (
+                "holds",
+                "rounding only",
+            )
+            if is_right and row["says"] and row["says"] not in sentences:
+                sentences.append(row["says"])
+        if sentences:
+            print_line("")
+            terminal.show_paragraph(f"{law}: {'; '.join(sentences)}", hanging=4)
+
+
+def show_violations(trials: Rows) -> None:
+    """Print each violation once, with the name of the first trial that shows it."""
+    from ropelab.show import terminal
+
+    first_trials: dict[str, Mapping[str, Any]] = {}
+    for row in trials:
+        if row["verdict"] == "broken":
+            # A sentence of several trials is printed in the place of the last of them.
+            first_trial = first_trials.pop(row["says"], row)
+            first_trials[row["says"]] = first_trial
+
+    for row in first_trials.values():
+        print_line("")
+        kind = f" ({row['kind']})" if row["kind"] else ""
+        words = f"{row['law']}, {row['trial']}{kind}: {row['says']}"
+        terminal.show_paragraph(words, hanging=4)
+        if row["fix"]:
+            terminal.show_paragraph(f"fix: {row['fix']}", indent=4, hanging=5)
+
+
+def show_unasked(rows: Rows) -> None:
+    """Print why some laws cannot be asked, each reason with its laws."""
+    from ropelab.show import terminal
+
+    laws_by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if row["verdict"] == "cannot be asked":
+            laws = laws_by_reason.setdefault(row["says"], [])
+            if row["law"] not in laws:
+                laws.append(row["law"])
+
+    for reason, laws in laws_by_reason.items():
+        print_line("")
+        words = f"{', '.join(laws)} cannot be asked: {reason}"
+        terminal.show_paragraph(words, hanging=4)

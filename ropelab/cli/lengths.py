@@ -1,0 +1,23 @@
+"""Lengths in tokens, as people type them."""
+
+from typing import Annotated
+
+from typer import Option
+
+from ropelab.runs.errors import InputError
+
+Length = Annotated[str | None, Option(metavar="N", help="Tokens in the context.")]
+
+
+def read_tokens(text: str | None, flag: str = "--length") -> int | None:
+    """Return the length that an option gives, None without one."""
+    from ropelab.readers.flags import read_option
+
+    if text is None:
+        return None
+    value = read_option(flag, text)
+    if not isinstance(value, int) or not 2 <= value <= 2**40:
+        raise InputError(
+            f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'"
+        )
+    return value
