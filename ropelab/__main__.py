@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from ropelab.runs import interrupts
-from ropelab.runs.errors import defect
+from ropelab.runs.errors import defect, ignore_warnings
 
 
 def main() -> None:
     """Run the command line; nothing heavy is imported before signals are heard."""
     interrupts.leave_at_once()
+    ignore_warnings()
     # Pictures are files here: neither a backend for windows or notebooks nor a style
     # of the user's may change them, or stop the library that draws them.
     os.environ["MPLBACKEND"] = "agg"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.cli import outcome
+from ropelab.cli.app import main
 from ropelab.runs.errors import InputError, printable
 from tests.texts import mentions
 
@@ -82,6 +83,27 @@ def test_a_closed_stdin_holds_no_configuration(tmp_path: Path) -> None:
         command, shell=True, cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_program_without_streams_calls_commands(monkeypatch, name, is_closed) -> None:
+    stream = None
+    if is_closed:
+        with Path(os.devnull).open() as stream:
+            pass
+    monkeypatch.setattr(sys, name, stream)
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "-"] if name == "stdin" else ["methods"])
+    getattr(sys, name).close()
+    assert ended.value.code == (2 if name == "stdin" else 0)
+
+
+@pytest.mark.processes
+def test_warnings_of_libraries_do_not_reach_stderr(tmp_path: Path) -> None:
+    options = ["--base", "1.7e308", "--head-dim", "1024", "--train-len", "64"]
+    done = ropelab("freqs", *options, cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_memory_is_one_line(capsys):

@@ -98,9 +98,12 @@ def complete_streams() -> None:
         pass
     os.close(descriptor)
 
-    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        stream = getattr(sys, name)
+        # A program without a terminal has none (pythonw); one that calls this one may
+        # have closed them.
+        if stream is None or stream.closed:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -79,9 +79,9 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
 def wavelengths(inv_freq: Frequencies) -> Frequencies:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation.
 
-    It is infinite for a dropped pair.
+    It is infinite for a dropped pair, and for one that is slower than 2 pi / 1e308.
     """
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return 2 * math.pi / inv_freq
 
 

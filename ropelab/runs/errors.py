@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 import unicodedata
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -205,6 +206,16 @@ def unseen_in(text: str) -> set[str]:
     """
     letters = set(text) - {"\n"}
     return {each for each in letters if unicodedata.category(each) in UNSEEN}
+
+
+def ignore_warnings() -> None:
+    """Keep the warnings of libraries away from stderr, unless Python was asked for them
+    (`python -W`, PYTHONWARNINGS).
+
+    They speak of NumPy's and matplotlib's calls, not of what the user typed.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
 
 
 def say(text: str) -> None:

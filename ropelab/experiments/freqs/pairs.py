@@ -133,7 +133,7 @@ def _pairs(
         return np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
 
     # A dropped pair is divided by infinity, which becomes missing below.
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         divided_by = original / scaled
 
     table = pd.DataFrame(

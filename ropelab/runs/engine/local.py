@@ -29,7 +29,7 @@ from ropelab.runs.cell import Cell, Cells, Context, Resources
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
-from ropelab.runs.errors import RopelabError
+from ropelab.runs.errors import RopelabError, ignore_warnings
 from ropelab.runs.files import table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import folder_of
@@ -204,6 +204,7 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     sys.stdout = sys.stderr
     with suppress(OSError):
         os.dup2(2, 1)
+    ignore_warnings()
     global _send, _sources
     _send = queue.put
     _sources = sources
