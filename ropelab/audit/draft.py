@@ -6,7 +6,7 @@ from typing import Any
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.audit.overview import AuditCase
 from ropelab.readers.trace import language_part
-from ropelab.runs.sentences import write_number
+from ropelab.runs.sentences import shorten_numbers, write_number
 
 # The names of each size in config.json and in a GGUF file.
 SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
@@ -43,7 +43,10 @@ def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]
 
     values = {
         "base": (write_number(spec.base), write_number(draft.spec.base)),
-        "scaling": (spec.method, draft.spec.method),
+        "scaling": (
+            shorten_numbers(spec.method),
+            shorten_numbers(draft.spec.method),
+        ),
         "factor on logits": (
             write_number(spec.logit_multiplier),
             write_number(draft.spec.logit_multiplier),

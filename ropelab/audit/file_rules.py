@@ -51,9 +51,13 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
         if parents and key in in_block:
             continue  # the class itself puts it into the block
         close = near(use.path)
-        # A name that holds a known one is a key of its own: rope_interleave_factor.
+        # A name that holds a known one is a key of its own: rope_interleave_factor, but
+        # for a second base, rope_theta_2, which looks as if it counted.
         is_own = close in use.path and not meant(key)
-        if not meaning(use.path) and close and not is_own:
+        if re.fullmatch(rf"{re.escape(close)}_?\d+", key):
+            is_own = False
+        is_used = use.status in ("used", "translated")
+        if not meaning(use.path) and close and not is_own and not is_used:
             yield make_finding("W01", "unknown", path=show_key(use.path), close=close)
         elif use.path.endswith(".attn_factor"):
             yield make_finding("W01", "one", path=use.path)

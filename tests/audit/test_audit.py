@@ -877,6 +877,7 @@ def test_keys_of_published_files_are_not_called_misspelt() -> None:
 
 
 LIKE_KNOWN_KEYS = {
+    "rope_theta_2": "rope_theta",
     "rope_theta ": "rope_theta",
     " rope_theta": "rope_theta",
     "Rope_Theta": "rope_theta",
@@ -917,6 +918,14 @@ def test_so_is_one_inside_the_block(name: str) -> None:
 def test_a_name_that_holds_that_of_a_block_is_one_of_its_own(name: str) -> None:
     result = audited({**LLAMA, **LENGTH, name: {"factor": 4.0}})
     assert "W01" not in {each.code for each in result.findings}
+
+
+def test_a_key_that_is_used_is_no_unknown_one() -> None:
+    """Grok has its rope_type beside the base, where it looks like rope_theta."""
+    config = {**LLAMA, **LENGTH, "model_type": "grok-1", "rope_type": "yarn"}
+    config |= {"scaling_factor": 16.0, "original_max_position_embeddings": 8192}
+    config["architectures"] = ["Grok1ForCausalLM"]
+    assert "W01" not in {each.code for each in audited(config).findings}
 
 
 PHI_2 = {"model_type": "phi-msft", "n_embd": 2560, "n_head": 32, "n_positions": 2048}
