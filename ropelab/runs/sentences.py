@@ -1,7 +1,11 @@
 """The text of answers: numbers as people type them, and sentences made of parts."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_number(number: float) -> str:
@@ -115,3 +119,32 @@ def printable(text: str) -> str:
             letter = ascii(letter)[1:-1]
         letters.append(letter)
     return "".join(letters)
+
+
+def describe_casts_apart(
+    table: "pd.DataFrame",
+    column: str,
+    describe: Callable[["pd.Series"], str],
+    effect: str,
+    most: int = 3,
+) -> list[str]:
+    """Describe the casts that differ most, a row each, then the others in one sentence.
+
+    Args:
+        table: a row per cast.
+        column: what casts are ordered by. Rows without a value come first: the cast
+            overflows.
+        describe: makes the sentence of a row.
+        effect: the words between the number of the other casts and their largest value,
+            such as "have a mean KL of".
+        most: how many casts get a sentence of their own.
+    """
+    ordered = table.sort_values(
+        column, ascending=False, na_position="first", kind="stable"
+    )
+    sentences = [describe(row) for _, row in ordered.head(most).iterrows()]
+    others = ordered.iloc[most:]
+    if len(others):
+        largest = others[column].max()
+        sentences.append(f"{len(others)} more casts {effect} {largest:.2g}")
+    return sentences

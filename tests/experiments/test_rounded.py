@@ -13,7 +13,7 @@ from ropelab.experiments.evaluate import results as evaluate
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate import results as extrapolate
 from ropelab.models.tasks.cells import Evaluation
-from ropelab.models.tasks.rounded import COLUMNS, said_of_casts
+from ropelab.models.tasks.rounded import COLUMNS, describe_casts
 from ropelab.models.tasks.tables import NLL
 from ropelab.runs.cell import Context, name_of
 from ropelab.runs.config import build
@@ -234,7 +234,7 @@ def test_an_answer_names_what_costs_and_from_which_error():
             ("fp8_e4m3", "keys", 0.03, 0.004, "costs"),
         )
     ]
-    (said,) = said_of_casts(pd.DataFrame(rows, columns=COLUMNS))
+    (said,) = describe_casts(pd.DataFrame(rows, columns=COLUMNS))
     assert mentions(said, "2048 tokens", "1 of 6", "up to 0.002")
     costs = "position=bfloat16 0.412", "q4_0 0.03", "int4 0.02"
     assert mentions(said, *costs, "2 more up to 0.01")

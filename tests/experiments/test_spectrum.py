@@ -129,7 +129,7 @@ def test_removing_a_band_takes_its_pairs_and_no_others(corpus: str) -> None:
     model = Model()
     gone = []
     for cell in body.cells(wanted)[len(LABELS) :]:
-        next(cell.mode.passes(model, [64]))
+        cell.mode.prepare(model, [64])
         changed = model.encoding.plan.inv_freq != inv_freq
         assert (model.encoding.plan.inv_freq[changed] == 0).all()
         gone.append(changed)

@@ -29,17 +29,18 @@ from ropelab.models.tasks.cells import (
     is_found,
 )
 from ropelab.models.tasks.divergence import (
+    describe_divergence,
     divergence_tables,
     make_divergence,
+    pair_method_plans,
     pair_plans,
-    said_of_divergence,
     shorten_divergence,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
+from ropelab.models.tasks.rounded import casts_table, describe_casts, rounded_rows
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import select_pair, tied_with
@@ -86,15 +87,12 @@ def cells(config: EvaluateConfig) -> list[Evaluation]:
 
 
 def divergences(config: EvaluateConfig) -> list[Evaluation]:
-    """Return each document under each cast, beside the one they are compared with."""
+    """Return a cell per document and cast, beside the cast of the comparison."""
     geometry = config.facts.geometry()
-    unmodified = Unmodified()
-    pairs = list(pair_plans(config, AS_SHIPPED, 1.0, unmodified, geometry))
-    for method in config.parsed_methods():
-        if isinstance(method, Scaled):
-            mode = WithMethod(method, geometry)
-            pairs += pair_plans(config, method.label, method.factor, mode, geometry)
-
+    pairs = [
+        *pair_plans(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
+        *pair_method_plans(config, geometry),
+    ]
     modes = [mode for pair in pairs for mode in (pair.mode, pair.other)]
     checked = check_model(config, modes)
     compared = []
@@ -284,8 +282,8 @@ def answer(tables: Tables) -> str:
         # Without a method or a window nothing else was compared, and nothing is
         # recommended.
         alone = len(tables["casts"]) == len(tables["comparisons"])
-        findings = [*said_of_casts(tables["casts"]), *(() if alone else findings)]
-    findings = [*said_of_divergence(dict(tables)), *findings]
+        findings = [*describe_casts(tables["casts"]), *(() if alone else findings)]
+    findings = [*describe_divergence(tables), *findings]
     more = []
     costs = tables["comparisons"].query(
         "metric == 'nll_short_context' & method_a == @AS_SHIPPED"
@@ -403,4 +401,4 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return the short table of two casts, if they were compared."""
-    return shorten_divergence(dict(tables))
+    return shorten_divergence(tables)

@@ -28,16 +28,16 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.divergence import (
+    describe_divergence,
     divergence_tables,
     make_divergence,
-    pair_plans,
-    said_of_divergence,
+    pair_method_plans,
     shorten_divergence,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training, mixture_of
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
-from ropelab.models.tasks.rounded import casts_table, rounded_rows, said_of_casts
+from ropelab.models.tasks.rounded import casts_table, describe_casts, rounded_rows
 from ropelab.runs import labels
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import tied_with
@@ -106,24 +106,19 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
-    """Return each document under each cast, beside the one they are compared with."""
+    """Return a cell per model and cast, beside the cast of the comparison."""
     geometry = config.geometry()
     compared = []
     for model in trainings(config, geometry):
-        for method in config.parsed_methods():
-            if not isinstance(method, Scaled):
-                continue
-            mode = WithMethod(method, geometry)
-            pairs = pair_plans(config, method.label, method.factor, mode, geometry)
-            for pair in pairs:
-                cell = Evaluation(
-                    subject=model,
-                    task=make_divergence(config, pair),
-                    mode=pair.mode,
-                    labels=(*pair.labels, ("seed", model.seed)),
-                    dtype=config.dtype,
-                )
-                compared.append(cell)
+        for pair in pair_method_plans(config, geometry):
+            cell = Evaluation(
+                subject=model,
+                task=make_divergence(config, pair),
+                mode=pair.mode,
+                labels=(*pair.labels, ("seed", model.seed)),
+                dtype=config.dtype,
+            )
+            compared.append(cell)
     return compared
 
 
@@ -436,9 +431,9 @@ def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of
     long text.
     """
-    findings = said_of_divergence(dict(tables))
+    findings = describe_divergence(tables)
     if "casts" in tables:
-        findings += said_of_casts(tables["casts"])
+        findings += describe_casts(tables["casts"])
 
     exact = {}
     for name, table in tables.items():
@@ -480,7 +475,7 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return the short table of two casts, if they were compared."""
-    return shorten_divergence(dict(tables))
+    return shorten_divergence(tables)
 
 
 def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:

@@ -20,12 +20,11 @@ from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, blocks, span
 from ropelab.math.numerics.keys import Rounding, parse_rounding
 from ropelab.runs.cell import Advance
+from ropelab.runs.sentences import describe_casts_apart
 from ropelab.runs.tables import Tables
 
-# Per position and pair: angles, cosines and sines of two plans.
+# The processor time of one position and pair: angles, cosines and sines of two plans.
 SECONDS_PER_ANGLE = 2e-7
-# Plans that a sentence names, the farthest apart first.
-MOST_NAMED = 3
 
 
 def read_against(config: PrecisionConfig) -> Rounding:
@@ -161,23 +160,20 @@ def compare_scores(
 
 def state_against(table: pd.DataFrame) -> list[str]:
     """Say how far each plan is from the other, the farthest first."""
-    ordered = table.sort_values(
-        "rms_score_difference", ascending=False, na_position="first", kind="stable"
+    return describe_casts_apart(
+        table, "rms_score_difference", _describe_plan, "move a score by up to"
     )
-    said = [_state_plan(row) for _, row in ordered.head(MOST_NAMED).iterrows()]
-    others = ordered.iloc[MOST_NAMED:]
-    if len(others):
-        largest = others["rms_score_difference"].max()
-        said.append(f"{len(others)} more casts move a score by up to {largest:.2g}")
-    return said
 
 
-def _state_plan(row: pd.Series) -> str:
+def _describe_plan(row: pd.Series) -> str:
     lead = f"{row['name']} against {row['against']}:"
     if row["status"] != "ok":
         return f"{lead} one of them {row['status']}"
-    differences = ["max_angle_difference_rad", "max_table_difference"]
-    differences.append("rms_score_difference")
+    differences = [
+        "max_angle_difference_rad",
+        "max_table_difference",
+        "rms_score_difference",
+    ]
     if (row[differences] == 0).all():
         return f"{lead} every number is the same"
     beyond = ""
@@ -196,8 +192,8 @@ def _state_plan(row: pd.Series) -> str:
 
 
 def shorten_against(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the short table."""
-    shown = {
+    """Return the short table of `against`, its columns under shorter names."""
+    short_names = {
         "name": "cast",
         "against": "against",
         "max_angle_difference_rad": "worst_rad",
@@ -205,4 +201,4 @@ def shorten_against(table: pd.DataFrame) -> pd.DataFrame:
         "max_table_difference": "cos_and_sin",
         "rms_score_difference": "score",
     }
-    return table[list(shown)].rename(columns=shown)
+    return table[list(short_names)].rename(columns=short_names)

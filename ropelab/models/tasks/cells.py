@@ -60,6 +60,8 @@ class Checked:
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
             for mode in self.modes:
+                # Only the errors of the first pass are of interest here. There is no
+                # pass if the encoding is not defined for the trained length.
                 next(mode.passes(model, [self.train_len]), None)
             # Only now is it known if long contexts are passed in parts, and how much
             # memory of a GPU is free.

@@ -2,7 +2,7 @@
 
 A model that is trained with one rounding and served with another gives the same text two
 probabilities. Both are computed here by one model, on the same documents, and compared
-token by token: p under a cast, q under the one that it is compared with.
+token by token: p under a cast, q under the cast that it is compared with.
 
 divergence
     a row per cast over whole documents. `kl_nats_per_token` is the mean over tokens of
@@ -16,8 +16,8 @@ divergence_by_place
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pandas as pd
 import torch
@@ -26,70 +26,47 @@ from torch import Tensor
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.keys import Rounding
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, Readable
+from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.config import Evaluated, Roundable, read_against, roundings
-from ropelab.models.tasks.modes import Mode, Rounded
-from ropelab.models.tasks.task import EvaluationTask, Windows
+from ropelab.models.tasks.modes import Mode, Rounded, WithMethod
+from ropelab.models.tasks.task import DocumentTask, Windows
 from ropelab.runs.cell import Advance, Values
 from ropelab.runs.labels import method_label
+from ropelab.runs.sentences import describe_casts_apart
 from ropelab.runs.stats import crossed_mean
+from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import DIVERGED
 
 PLACE = ["bucket_start_tokens", "bucket_end_tokens"]
 # The columns that identify a row over whole documents.
 PLANS = ["method", "factor", "cast", "against"]
-# The casts that sentences name, the farthest apart first.
-MOST_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Divergence(EvaluationTask):
+class Divergence(DocumentTask):
     """How far the predictions of two evaluation modes are apart, on real text."""
 
-    scores_all: ClassVar[bool] = True
     name: str = "divergence"
-    documents: int
-    # The number of the one document that is compared; None: all of them.
-    only: int | None = None
-    # Ranges [start, end) of positions, without a gap.
-    buckets: Sequence[tuple[int, int]]
-    # The mode that the one of the evaluation is compared with.
+    # The mode that the mode of the evaluation is compared with.
     other: Mode
 
     @property
     def title(self) -> str:
         if self.only is None:
             return "two casts on the same tokens"
-        return f"two casts on document {self.only + 1} of {self.documents}"
+        return f"two casts on {super().title}"
 
     @property
     def key(self) -> dict[str, Any]:
         key = super().key
         key["other"] = self.other.key
-        if self.only is not None:
-            # It is the same document among more or fewer.
-            del key["documents"]
         return key
-
-    @property
-    def steps(self) -> int:
-        return self.documents if self.only is None else 1
-
-    @property
-    def length(self) -> int:
-        """The number of tokens of a document that are predicted."""
-        return self.buckets[-1][1]
 
     @property
     def windows(self) -> Windows:
         return [(2 * self.steps, self.length)]
-
-    def check(self) -> None:
-        self.corpus.documents(self.length + 1, self.documents)
-
-    def parts(self) -> Sequence[Self]:
-        return [replace(self, only=number) for number in range(self.documents)]
 
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
@@ -102,7 +79,14 @@ class Divergence(EvaluationTask):
         for document in range(first_document, first_document + self.steps):
             for ends in mode.passes(model, list(starts)):
                 text = tokens[document : document + 1, : ends[-1] + 1]
-                kl, differences = self._compare_modes(model, text, ends)
+                hidden = _read_text(model, text)
+                self.other.prepare(model, ends)
+                other_hidden = _read_text(model, text)
+                # The next step of the loop sets the encoding of `mode` again.
+
+                kl, differences = compare_predictions(
+                    model, hidden, other_hidden, text[0, 1:]
+                )
                 for end in ends:
                     place = slice(starts[end], end)
                     apart = differences[place].abs()
@@ -119,22 +103,15 @@ class Divergence(EvaluationTask):
             advance(1)
         return {"divergence": pd.DataFrame(rows)}
 
-    @torch.inference_mode()
-    def _compare_modes(
-        self, model: Readable, text: Tensor, ends: Sequence[int]
-    ) -> tuple[Tensor, Tensor]:
-        """Read a text under the mode that is set, then under the other one.
 
-        The next pass of the caller sets its own mode again.
-        """
-        text = text.to(model.head.weight.device)
-        hidden = model.hidden_states(text[:, :-1])
-        # The step of the iteration sets the encoding of the model.
-        next(iter(self.other.passes(model, ends)))
-        other_hidden = model.hidden_states(text[:, :-1])
-        return compare_predictions(model, hidden[0], other_hidden[0], text[0, 1:])
+@torch.inference_mode()
+def _read_text(model: Readable, text: Tensor) -> Tensor:
+    """Return the hidden states, [tokens, width], that predict all tokens but the first."""
+    inputs = text[:, :-1].to(model.head.weight.device)
+    return model.hidden_states(inputs)[0]
 
 
+@torch.inference_mode()
 def compare_predictions(
     model: Readable, hidden: Tensor, other_hidden: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -146,6 +123,7 @@ def compare_predictions(
         other_hidden: the same, from which q follows.
         targets: [tokens], the tokens that the text has.
     """
+    targets = targets.to(hidden.device)
     size = max(1, LOGITS_PER_CHUNK // model.size.vocabulary)
     divergences = []
     differences = []
@@ -163,10 +141,13 @@ def compare_predictions(
 
 
 class Compared(Evaluated, Roundable, Protocol):
-    """A config of an experiment that compares casts with another one."""
+    """A config of an experiment that compares casts with another cast."""
 
     @property
-    def against(self) -> str: ...
+    def against(self) -> str:
+        """The name of the other cast; empty if casts are not compared."""
+
+    def parsed_methods(self) -> Sequence[Method]: ...
 
 
 @dataclass(frozen=True)
@@ -193,7 +174,7 @@ class PlanPair:
 def pair_plans(
     config: Compared, method: str, factor: float, mode: Mode, geometry: Geometry
 ) -> Iterator[PlanPair]:
-    """Yield each rounding of a config beside the one that it is compared with."""
+    """Yield each rounding of a config beside the rounding that it is compared with."""
     if not config.against:
         return
     against = read_against(config.against)
@@ -208,6 +189,14 @@ def pair_plans(
             mode=round_mode(mode, rounding, geometry),
             other=round_mode(mode, other, geometry),
         )
+
+
+def pair_method_plans(config: Compared, geometry: Geometry) -> Iterator[PlanPair]:
+    """Yield the pairs of roundings of every scaling method of a config."""
+    for method in config.parsed_methods():
+        if isinstance(method, Scaled):
+            mode = WithMethod(method, geometry)
+            yield from pair_plans(config, method.label, method.factor, mode, geometry)
 
 
 def round_mode(mode: Mode, rounding: Rounding, geometry: Geometry) -> Mode:
@@ -292,22 +281,19 @@ def average(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
-def said_of_divergence(tables: dict[str, pd.DataFrame]) -> list[str]:
-    """Say how far apart the two casts are, the farthest first."""
+def describe_divergence(tables: Tables) -> list[str]:
+    """Say how far the two casts are apart; nothing if they were not compared."""
     if "divergence" not in tables:
         return []
-    table = tables["divergence"].sort_values(
-        "kl_nats_per_token", ascending=False, kind="stable"
+    return describe_casts_apart(
+        tables["divergence"],
+        "kl_nats_per_token",
+        _describe_pair,
+        "have a mean KL of",
     )
-    sentences = [_say_pair(row) for _, row in table.head(MOST_NAMED).iterrows()]
-    others = table.iloc[MOST_NAMED:]
-    if len(others):
-        largest = others["kl_nats_per_token"].max()
-        sentences.append(f"{len(others)} more casts have a mean KL of {largest:.2g}")
-    return sentences
 
 
-def _say_pair(row: pd.Series) -> str:
+def _describe_pair(row: pd.Series) -> str:
     label = method_label(row["method"], row["factor"])
     lead = f"{label}, {row['cast']} against {row['against']}, {row['tokens']} tokens: "
     largest = row["largest_difference_nats_per_token"]
@@ -327,8 +313,10 @@ def _say_pair(row: pd.Series) -> str:
     )
 
 
-def shorten_divergence(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the short table of casts beside the one that they are compared with."""
+def shorten_divergence(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short table of casts beside the cast that they are compared with; none
+    if no casts were compared.
+    """
     if "divergence" not in tables:
         return {}
     table = tables["divergence"]

@@ -43,6 +43,13 @@ class Mode(ABC):
         Lengths rise; those for which the encoding is not defined are left out.
         """
 
+    def prepare(self, model: Any, lengths: Sequence[int]) -> None:
+        """Set the model's encoding to that of the first pass over these lengths.
+
+        The encoding must be defined for one of them.
+        """
+        next(self.passes(model, lengths))
+
     def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
         """Return the loss of the `last` tokens (0: all) of each row."""
         return evaluation.token_losses(model, tokens, last)

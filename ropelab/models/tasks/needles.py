@@ -163,7 +163,7 @@ class Needles(EvaluationTask):
         losses = []
         for number in range(self.rows, self.rows + SEARCH_ROWS):
             tokens, answers = self.needle(self.contexts[-1], number)
-            next(mode.passes(model, [self.contexts[-1]]))
+            mode.prepare(model, [self.contexts[-1]])
             losses_of_answer, _ = evaluate_last(model, tokens, answers[-1].size)
             losses.append(losses_of_answer.mean())
         return float(torch.stack(losses).mean())

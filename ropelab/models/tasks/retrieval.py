@@ -296,7 +296,7 @@ class Retrieval(EvaluationTask):
         distances = [longest // 4, longest // 2, longest * 3 // 4]
         searched = replace(self, places=places(distances, [longest]))
         batch = searched.trials(SEARCH_SEED, longest, SEARCH_SEQUENCES).batch
-        next(mode.passes(model, [longest]))
+        mode.prepare(model, [longest])
         losses = token_losses(model, batch.tokens, batch.last_scored)
         is_scored = batch.scored[:, -batch.last_scored :]
         return float(losses[is_scored].mean())

@@ -170,7 +170,7 @@ def _predict_errors(
     return angle_error, spreads.overall().value
 
 
-def said_of_casts(casts: pd.DataFrame) -> list[str]:
+def describe_casts(casts: pd.DataFrame) -> list[str]:
     """Say for each method what its roundings cost, in text and at the farthest places of
     each task.
     """

@@ -115,23 +115,15 @@ class EvaluationTask(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts(EvaluationTask):
-    """The loss of real text, by position and by length of the context."""
+class DocumentTask(EvaluationTask):
+    """A task on documents of real text, with values in buckets of positions."""
 
     scores_all: ClassVar[bool] = True
-    name: str = "text"
     documents: int
     # The number of the one document that is evaluated; None: all of them.
     only: int | None = None
     # Ranges [start, end) of positions, without a gap.
     buckets: Sequence[tuple[int, int]]
-    # Lengths in tokens of the contexts before the end of the text. The same final tokens
-    # are compared as this context grows.
-    contexts: Sequence[int] = ()
-    # The number of these final tokens.
-    last: int = 0
-    # The first position of the loss that a search lowers; None: nothing is searched.
-    beyond: int | None = None
 
     @property
     def title(self) -> str:
@@ -143,21 +135,13 @@ class Texts(EvaluationTask):
     def key(self) -> dict[str, Any]:
         key = super().key
         if self.only is not None:
-            # It is the same document among more or fewer.
+            # The values of one document do not depend on the number of the others.
             del key["documents"]
         return key
 
     @property
     def steps(self) -> int:
         return self.documents if self.only is None else 1
-
-    @property
-    def windows(self) -> Windows:
-        return [(self.steps, length) for length in {self.length, *self.contexts}]
-
-    @property
-    def search_windows(self) -> Windows:
-        return [(SEARCH_WINDOWS, self.length + 1)]
 
     @property
     def length(self) -> int:
@@ -167,12 +151,34 @@ class Texts(EvaluationTask):
     def check(self) -> None:
         self.corpus.documents(self.length + 1, self.documents)
 
+    def parts(self) -> Sequence[Self]:
+        return [replace(self, only=number) for number in range(self.documents)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(DocumentTask):
+    """The loss of real text, by position and by length of the context."""
+
+    name: str = "text"
+    # Lengths in tokens of the contexts before the end of the text. The same final tokens
+    # are compared as this context grows.
+    contexts: Sequence[int] = ()
+    # The number of these final tokens.
+    last: int = 0
+    # The first position of the loss that a search lowers; None: nothing is searched.
+    beyond: int | None = None
+
+    @property
+    def windows(self) -> Windows:
+        return [(self.steps, length) for length in {self.length, *self.contexts}]
+
+    @property
+    def search_windows(self) -> Windows:
+        return [(SEARCH_WINDOWS, self.length + 1)]
+
     def at_the_end(self, length: int) -> Self:
         """Return the same task with one context, of that length, before the end."""
         return replace(self, contexts=(length,))
-
-    def parts(self) -> Sequence[Self]:
-        return [replace(self, only=number) for number in range(self.documents)]
 
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
@@ -261,8 +267,7 @@ class Texts(EvaluationTask):
         """Return the mean loss from `beyond` on, on windows of the training text."""
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
-        # The step sets the model's encoding for this length, which the losses need.
-        next(mode.passes(model, [self.length]))
+        mode.prepare(model, [self.length])
         losses = mode.losses(model, texts, self.length - self.beyond)
         return float(losses.mean())
 
