@@ -727,20 +727,23 @@ def ordered_run(
 def test_orderings_are_decided_by_verdicts_and_closeness(
     difference, noise, better, costs, free
 ):
-    def verdict(id_: str, a: str, b: str, **about: Any) -> Verdict:
+    def verdict(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> Verdict:
         row = (a, b, difference, {"first": a, "second": b}.get(better, "~"))
-        return find(id_).verdict(runs=(ordered_run(row, noise=noise, **about),))
+        metric = find(id_).inputs["metric"]
+        stored = ordered_run(row, noise=noise, metric=metric, at=at)
+        return find(id_).verdict(runs=(stored,), **inputs)
 
     assert verdict("static-costs-short", "unscaled", "yarn ×4") == costs
-    assert verdict(*TEMPERATURE, metric="nll_bucket", at=LONGER) == free
+    assert verdict(*TEMPERATURE, at=LONGER, groups=EQUALS) == free
 
 
-# A claim about equals, and its rows.
+# A claim, its rows, and the groups that make it one about equals.
 TEMPERATURE = (
     "yarn-temperature-finetuned",
     "yarn ×4 finetuned",
     "yarn(attention_factor=1) ×4 finetuned",
 )
+EQUALS = [["yarn", "yarn(attention_factor=1)"]]
 
 
 @pytest.mark.parametrize(
@@ -757,15 +760,16 @@ TEMPERATURE = (
 def test_equal_and_not_shown_to_differ_have_two_signs(
     difference, noise, better, costs, free
 ):
-    def sign(id_: str, a: str, b: str, **about: Any) -> str:
+    def sign(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> str:
         row = (a, b, difference, {"first": a}.get(better, "~"))
-        run = ordered_run(row, noise=noise, **about)
-        evidence = find(id_).evidence(runs=(run,))
+        metric = find(id_).inputs["metric"]
+        stored = ordered_run(row, noise=noise, metric=metric, at=at)
+        evidence = find(id_).evidence(runs=(stored,), **inputs)
         assert_reason(evidence)
         return evidence.deciding.measured.split(" ")[0]
 
     assert sign("static-costs-short", "unscaled", "yarn ×4") == costs
-    assert sign(*TEMPERATURE, metric="nll_bucket", at=LONGER) == free
+    assert sign(*TEMPERATURE, at=LONGER, groups=EQUALS) == free
 
 
 def test_a_row_that_fails_here_refutes_no_published_order() -> None:
@@ -773,14 +777,15 @@ def test_a_row_that_fails_here_refutes_no_published_order() -> None:
     equal = ordered_run((a, b, -0.9, a), metric="nll_bucket", at=LONGER)
     worse = ordered_run(("unscaled", "yarn ×4", 0.9, "yarn ×4"))
     better = ordered_run(("unscaled", "yarn ×4", -0.9, "unscaled"))
-    for claim, stored, before, after in (
-        (id_, equal, WRONG, OPEN),
-        ("static-costs-short", worse, WRONG, OPEN),
-        ("static-costs-short", better, HOLDS, HOLDS),
+    equals = {"groups": EQUALS}
+    for claim, inputs, stored, before, after in (
+        (id_, equals, equal, WRONG, OPEN),
+        ("static-costs-short", {}, worse, WRONG, OPEN),
+        ("static-costs-short", {}, better, HOLDS, HOLDS),
     ):
-        assert find(claim).verdict(runs=(stored,)) == before
+        assert find(claim).verdict(runs=(stored,), **inputs) == before
         stored.tables["comparisons"]["status"] = "a row fails"
-        assert find(claim).verdict(runs=(stored,)) == after
+        assert find(claim).verdict(runs=(stored,), **inputs) == after
 
 
 def test_runs_of_the_same_models_that_decide_differently_leave_open() -> None:

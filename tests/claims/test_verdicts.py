@@ -223,13 +223,17 @@ def test_a_narrow_terminal_keeps_id_verdict_and_why(capsys):
         assert id_ in out
 
 
-def test_a_paper_without_quotations_has_a_page_of_its_statements():
+def test_a_page_has_quotations_and_statements_where_there_are_none():
     tables = run(ClaimsConfig(source="kazemnejad"))
     assert set(tables) == {"claims", "findings", "passages"}
     several = run(ClaimsConfig(source="rope_basics"))
     page = verdicts.page(several)
-    assert list(page["sentence"]) == list(several["claims"]["statement"])
+    assert list(page["sentence"]) == list(several["passages"]["quote"])
     assert list(page["section"]) == list(several["passages"]["place"])
+    several["passages"]["quote"] = ""
+    several["passages"]["english"] = ""
+    page = verdicts.page(several)
+    assert list(page["sentence"]) == list(several["claims"]["statement"])
 
 
 def test_a_page_answers_the_questions_that_its_note_asks():
