@@ -230,13 +230,12 @@ def float64_needed(
         return largest(chain.angle_errors(span(end - TOKENS, end)))
 
     error = largest_error(base, NATIVE)
-    what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
-    findings.part(what, f"{error:.4f} rad", error > ANGLE_RAD, error)
-
     usual_error = largest_error(usual, NATIVE)
-    text = f"{usual_error:.4f} rad"
+    what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
+    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
+    findings.part(what, text, error > usual_error, error)
     findings.part(
-        f"the same at a base of {usual:g}", text, error > usual_error, usual_error
+        f"the same, above {ANGLE_RAD:g} rad", f"{error:.4f}", error > ANGLE_RAD, error
     )
 
     longer = 4 * NATIVE

@@ -4,7 +4,6 @@ numpy.
 
 import cmath
 import math
-from dataclasses import astuple
 from functools import partial
 
 import mpmath
@@ -209,7 +208,7 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
     ours = published.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
-    check = partial(find("minimind-yarn-ramp").evidence, geometry=astuple(geometry))
+    check = partial(find("minimind-yarn-ramp").evidence, geometry=tuple(geometry))
     assert published.largest_ratio(theirs.numpy(), ours) == pytest.approx(
         check().findings[0].value, rel=1e-5
     )

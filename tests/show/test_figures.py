@@ -34,7 +34,7 @@ from ropelab.show.figures.shapes import (
     set_token_axis,
     write_note,
 )
-from ropelab.show.figures.style import fit_paper, use_style
+from ropelab.show.figures.style import fit_paper, list_small_panels, use_style
 from tests.texts import mentions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -530,3 +530,18 @@ def test_of_few_methods_there_is_one_figure():
     figures = drawn.draw_figures(drawn.find_draw("extrapolate"), copies)
     assert "llama3 ×4" in list_names(figures["copy_by_distance"])
     assert "copy_by_distance_all" not in figures
+
+
+def test_a_scale_of_colours_is_no_panel_and_a_list_of_words_stays_whole():
+    with use_style():
+        figure = make_figure((9, 3))
+        left, _ = figure.subplots(1, 2)
+        figure.colorbar(left.imshow(np.eye(2)), ax=left)
+    assert list_small_panels(figure) == []
+    lists = make_figure((9, 3))
+    for ax in lists.subplots(1, 3):
+        ax.axis("off")
+    assert list_small_panels(lists) == []
+    charts = make_figure((9, 3))
+    panels = list(charts.subplots(1, 3))
+    assert list_small_panels(charts) == panels

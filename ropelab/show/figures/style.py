@@ -73,9 +73,18 @@ def list_small_panels(figure: Figure) -> list[Axes]:
     """Return the panels of a figure that has three or more of them, some side by side;
     else none.
     """
-    panels = _list_panels(figure)
-    places = [panel.get_subplotspec() for panel in panels]
-    is_row = any(place and place.get_gridspec().ncols > 1 for place in places)
+    panels = []
+    is_row = False
+    for panel in _list_panels(figure):
+        place = panel.get_subplotspec()
+        # A scale of colours has no place of its own: it goes with its panel.
+        if place is None:
+            continue
+        # Lists of words without axes are read together.
+        if not panel.axison:
+            return []
+        panels.append(panel)
+        is_row = is_row or place.get_gridspec().ncols > 1
     return panels if len(panels) > 2 and is_row else []
 
 
