@@ -17,7 +17,8 @@ import torch
 
 import ropelab
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.results import OF_PRETRAINED, trainings
+from ropelab.experiments.extrapolate.pretrained import OF_PRETRAINED
+from ropelab.experiments.extrapolate.rows import trainings
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import FOLDER, write_pretrained
 from ropelab.models.lm.training import train

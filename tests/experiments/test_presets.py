@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.results import trainings
+from ropelab.experiments.extrapolate.rows import trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, one_step

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.results import (
+from ropelab.experiments.extrapolate.pretrained import (
     OF_PRETRAINED,
     describe_pretrained,
-    trainings,
 )
+from ropelab.experiments.extrapolate.rows import trainings
 from ropelab.models.lm import pretrained
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import (

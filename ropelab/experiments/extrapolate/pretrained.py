@@ -1,0 +1,42 @@
+"""The models that come with ropelab, as an answer of --quick."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ropelab.models.lm.pretrained import list_pretrained
+from ropelab.runs.sentences import count_of
+
+# The values of a config that decide which model is trained, as the models that come
+# with ropelab have them.
+OF_PRETRAINED: dict[str, Any] = {
+    "train_len": 512,
+    "base": 10000.0,
+    "head_dim": 64,
+    "preset": "small",
+    "steps": None,
+    "tokens_per_step": None,
+    "heads": None,
+    "corpus": "",
+}
+
+
+def describe_pretrained(given: Mapping[str, Any]) -> str:
+    """Say which models that came with ropelab can answer; nothing if none can.
+
+    `given` has the values of a config that are not the defaults.
+    """
+    stored = list_pretrained()
+    for name, value in OF_PRETRAINED.items():
+        if given.get(name, value) != value:
+            return ""
+    seeds = given.get("seeds", tuple(stored))
+    if not stored or not set(seeds) <= set(stored):
+        return ""
+
+    made = stored[seeds[0]].made
+    length = OF_PRETRAINED["train_len"]
+    return (
+        f"nothing is trained here: {count_of(len(seeds), 'model')} of the default size"
+        f" came with ropelab, trained at {length} tokens on {made['day']} by"
+        f" `{made['command']}`; without --quick your own are trained"
+    )
