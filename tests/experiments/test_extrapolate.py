@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ropelab.experiments import load
-from ropelab.experiments.extrapolate import ExtrapolateConfig, results, rows
+from ropelab.experiments.extrapolate import ExtrapolateConfig, results
 from ropelab.experiments.extrapolate.rows import adapt, trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
@@ -706,7 +706,10 @@ def test_a_recalibrated_model_is_known_by_all_parameters_of_a_method_of_ones_own
     given = config()
     (base,) = trainings(given, GEOMETRY)
     keys = []
-    monkeypatch.setattr(rows, "sources", lambda *owners: {"own": "a hash"})
+    monkeypatch.setattr(
+        "ropelab.experiments.extrapolate.rows.sources",
+        lambda *owners: {"own": "a hash"},
+    )
     for text in ("drope(steps=2)", "drope(steps=2, sharpen=0)"):
         (method,) = parse_methods([text], GEOMETRY, 256)
         assert isinstance(method, FixedMethod)
