@@ -126,6 +126,20 @@ def test_a_checkpoint_that_scales_does_so_unmodified_and_not_when_unscaled(
     ]
 
 
+def test_a_length_that_was_not_read_has_no_column(tables):
+    short = dict(tables)
+    for name in ("last_window", "text_nll"):
+        short[name] = tables[name].assign(train_len_tokens=512)
+    columns = results.summary(short).columns
+    assert [name for name in columns if name.startswith("nll")] == ["nll @256"]
+    assert "tax_and_gain" in draw(tables)
+    assert "tax_and_gain" not in draw(short)
+    columns = results.summary(tables).columns
+    assert [name for name in columns if name.startswith("nll")] == [
+        "nll @64", "nll @256",
+    ]  # fmt: skip
+
+
 def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     copies = tables["copy_accuracy"]
     assert set(copies["method"]) == {"unmodified"}

@@ -333,9 +333,8 @@ def _finding(row: pd.Series, model: pd.Series, alone: bool) -> str:
             f" better than guessing, which has {UNIFORM:.2f} nats per byte"
         )
     if row["status"] == UNDECIDABLE:
-        cases = (
-            f"in fewer than half of the cases inside {model['train_len_tokens']} tokens"
-        )
+        inside = min(model["train_len_tokens"], row["at_tokens"])
+        cases = f"in fewer than half of the cases inside {inside} tokens"
         return f"unmodified it {does} {cases}, so nothing is decided beyond"
     unit = (
         " nats per byte in the last bucket of positions"
@@ -377,16 +376,13 @@ def summary(tables: Tables) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = tables["last_window"]
-        trained, longest = (
-            losses["train_len_tokens"].iloc[0],
-            losses["context_tokens"].max(),
-        )
-        columns |= {
-            f"nll @{at}": common.by_label(
-                losses[losses["context_tokens"] == at], common.NLL
-            )
-            for at in dict.fromkeys((trained, longest))
-        }
+        trained = losses["train_len_tokens"].iloc[0]
+        longest = losses["context_tokens"].max()
+        for at in dict.fromkeys((trained, longest)):
+            rows = losses[losses["context_tokens"] == at]
+            # Texts may be shorter than what the model was trained on.
+            if len(rows):
+                columns[f"nll @{at}"] = common.by_label(rows, common.NLL)
     for task in common.retrieval_of(tables):
         found = in_longest_context(tables[f"{task}_accuracy"])
         at = found["context_tokens"].iloc[0]

@@ -161,7 +161,8 @@ def _draw_arm(
     labels = set(row_labels(last))
     has_baseline = bool({AS_SHIPPED, "unscaled"} & labels)
     has_methods = bool(labels - set(BASELINES))
-    if arm == "zero_shot" and has_baseline and has_methods:
+    # Texts may be shorter than what the model was trained on: nothing is gained there.
+    if arm == "zero_shot" and has_baseline and has_methods and _reaches_beyond(last):
         figures["tax_and_gain"] = _draw_tax_and_gain(last, comparisons)
     return figures
 
