@@ -175,8 +175,7 @@ def judge_run(
     experiment: str, config: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
     """Return the ledger's verdicts on one run: a row per claim that it can decide."""
-    # `claims.stored` lists the columns that are used. The checks do not use the path of
-    # a run, which may not be written yet.
+    # The checks do not use the path of a run, which may not be written yet.
     run = Stored(experiment, dict(config), dict(tables), path="")
     rows = []
     for claim in CLAIMS:

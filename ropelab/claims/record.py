@@ -380,7 +380,7 @@ class Claim:
     statement: str
     # The places that say it. The first is cited where there is room for one.
     passages: tuple[Passage, ...]
-    # The name of the module of the check, and of the TOML file beside it.
+    # The name of the TOML file of the claim, and of the module or package of its check.
     family: str
     # The result if the claim were true, with inputs and the bound of the check in
     # braces.

@@ -8,19 +8,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ropelab.claims import stored as reading
-from ropelab.claims import trained
 from ropelab.claims.ledger import CLAIMS, find, judge_run
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
-from ropelab.claims.stored import (
-    Encodings,
-    Methods,
-    Tally,
-    describe_models,
-    sort_largest_first,
-)
-from ropelab.claims.trained import compare_published_order
+from ropelab.claims.trained.deciding import describe_models, sort_largest_first
+from ropelab.claims.trained.orders import compare_published_order
+from ropelab.claims.trained.runs import Encodings, Methods
+from ropelab.claims.trained.tally import Tally
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
@@ -926,8 +920,8 @@ def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
     runs = (really_run[claim.reads],)
     decided = claim.verdict(runs=runs) != OPEN
     assert decided == (claim.id == "base-bound-table")
-    monkeypatch.setattr(reading, "LEARNED", 0.0)
-    monkeypatch.setattr(trained, "LEARNED", 0.0)
+    for module in ("deciding", "methods", "orders", "runs"):
+        monkeypatch.setattr(f"ropelab.claims.trained.{module}.LEARNED", 0.0)
     evidence = claim.evidence(runs=runs)
     assert evidence.is_missing == (claim.id in NOT_IN_SMALL_RUNS), evidence.measured
 

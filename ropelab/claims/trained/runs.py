@@ -1,196 +1,34 @@
-"""Stored runs of the labs that train models: which run decides, and its result for a
-pair.
+"""Stored runs of the experiments that train models, and what their tables say.
 
 Nothing is compared anew: the tables `comparisons` (and `extrapolation`) have paired
-differences with 95 % intervals, and a `verdict` that names the better one or is `~`.
+differences with 95 % intervals, and a `verdict` that names the better row or is `~`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.margins import Number, margin_of_interval
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.trained.tally import Tally, tally
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import method_label, row_labels
-from ropelab.runs.sentences import count_of
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
-# Millions of parameters of each preset, whose runs store no sizes.
-SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
-# The number of symbols that a model of bytes reads and writes.
-BYTES = 256
-# The name of the metric in the tables.
+# The metric of copying in the tables of encodings and frequencies.
 COPYING = "copy accuracy"
 # The least number of seeds for an interval over seeds.
 FEWEST_PAIRED = 3
-Check = Callable[..., None]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """The number of places at which one row is better than another, worse, or
-    neither.
-    """
-
-    better: int
-    worse: int
-    ties: int
-    # The interval of the difference, where it is known and a single place was compared.
-    interval: Interval | None = None
-    # The least margin by which the row is better at a place; None if it nowhere is.
-    margin: Number = None
-
-    @property
-    def places(self) -> int:
-        return self.better + self.worse + self.ties
-
-    @property
-    def text(self) -> str:
-        if self.places == 0:
-            return "not compared"
-        if self.places == 1:
-            if self.better:
-                return "better"
-            return "worse" if self.worse else "within the noise"
-        counts = f"better at {self.better}, worse at {self.worse}"
-        return f"{counts} of {self.places} distances"
-
-    @property
-    def reason(self) -> str:
-        """The reason why neither row is better, where no place shows a difference."""
-        if self.interval is None:
-            return "no difference is shown"
-        return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
-
-    def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
-        """Add the answer to a question about the places; open where nothing was
-        compared.
-        """
-        if self.places == 0:
-            findings.missing(what, self.text)
-            return
-
-        # Differences within the noise refute nothing.
-        better: bool | None = None
-        if self.better or self.worse:
-            better = self.better > self.worse
-        answers: dict[str, tuple[Role, bool | None, int | None]] = {
-            "better": ("part", better, self.better - self.worse),
-            "nowhere worse": ("limit", self.worse == 0, self.worse),
-            # A method without cost need not help either.
-            "no cost": ("part", self.worse == 0, None),
-            "gains": ("limit", self.better > 0, None),
-        }
-        role, agrees, value = answers[asks]
-        findings.add(role, what, self.text, agrees, value, self.margin)
-        if agrees is None:
-            findings.leave_open(self.reason)
-
-
-def write_seed_count(learned: Sequence[bool]) -> str:
-    """Write the number of seeds that learned: `2 of 5`."""
-    return f"{learned.count(True)} of {len(learned)}"
-
-
-def tally(rows: pd.DataFrame, name: str) -> Tally:
-    """Count comparisons by their verdict: `name`, the other row, or `~` for neither."""
-    winners = rows["verdict"]
-    better = int((winners == name).sum())
-    ties = int((winners == "~").sum())
-    worse = len(winners) - better - ties
-    if not {"difference", "ci_low", "ci_high"} <= {*rows}:
-        return Tally(better, worse, ties)
-
-    margins = []
-    for low, high in rows.loc[winners == name, ["ci_low", "ci_high"]].to_numpy():
-        margins.append(margin_of_interval(low, high, 0))
-    known = [margin for margin in margins if margin is not None]
-
-    interval = None
-    row = rows.iloc[0]
-    if len(rows) == 1 and not math.isnan(row["ci_low"]):
-        interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
-    return Tally(better, worse, ties, interval, min(known, default=None))
-
-
-def write_interval(interval: Interval) -> str:
-    """Write `-0.018 [-0.050, +0.014]`."""
-    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
-
-
-def is_at_least(value: float, least: float) -> bool | None:
-    """Return value >= least; None for nan, a value that was not measured."""
-    return None if math.isnan(value) else value >= least
-
-
-def negate(agrees: bool | None) -> bool | None:
-    """Return the other answer; an open one stays open."""
-    return None if agrees is None else not agrees
-
-
-def reaches(interval: Interval, least: float) -> bool | None:
-    """Compare an interval with a threshold; None where it contains it or was not
-    measured.
-    """
-    if math.isnan(interval.low):
-        return None
-    if interval.low >= least:
-        return True
-    if interval.high < least:
-        return False
-    return None
-
-
-def add_interval(
-    findings: Findings,
-    role: Role,
-    what: str,
-    interval: Interval,
-    least: float,
-    form: str = ".2f",
-    unit: str = "",
-    fails: bool = False,
-) -> None:
-    """Add a value that reaches a threshold with its whole interval, or fails to.
-
-    Args:
-        findings: the findings so far.
-        role: the role of the new finding.
-        what: the words for the value.
-        interval: the value with its interval.
-        least: the threshold.
-        form: the format of the numbers.
-        unit: the end of the measurement in words, with a space before it.
-        fails: True if the claim is that the value stays below the threshold.
-    """
-    agrees = reaches(interval, least)
-    if fails:
-        agrees = negate(agrees)
-    margin = margin_of_interval(interval.low, interval.high, least)
-    low = format(interval.low, form)
-    high = format(interval.high, form)
-    measured = f"{interval.value:{form}} [{low}, {high}]{unit}"
-    findings.add(role, what, measured, agrees, interval.value, margin)
-    if agrees is None:
-        reason = f"the interval contains {least:g}"
-        if math.isnan(interval.low):
-            reason = "there is no interval"
-        findings.leave_open(reason)
 
 
 def select_context(
     table: pd.DataFrame, place: str, longest: bool = True
 ) -> pd.DataFrame:
-    """Select for each distance in column `place` the rows of its longest or shortest
-    context.
+    """Return the rows of each distance, in column `place`, that have its longest or
+    shortest context.
     """
     # Runs with a single context have no such column.
     if "context_tokens" not in table:
@@ -299,8 +137,8 @@ class Methods(Trained):
         arm: str = "zero_shot",
         tables: Sequence[str] = ("last_window", "copy_accuracy"),
     ) -> str:
-        """Label a method at its smallest factor that covers the tested length, or its
-        largest.
+        """Return the label of a method at its smallest factor that covers the tested
+        length, or at its largest factor.
         """
         factors: set[float] = set()
         for name in tables:
@@ -333,8 +171,8 @@ class Methods(Trained):
         return tally(select_context(rows, "at_tokens"), a)
 
     def are_equal(self, a: str, b: str, metric: str) -> bool:
-        """Return whether the whole interval of their difference is within CLOSE of
-        0.
+        """Return True if the whole interval of the difference of two rows is within
+        CLOSE of 0.
         """
         rows = self.select_comparisons(a, b, metric)
         if rows.empty:
@@ -382,8 +220,8 @@ class Methods(Trained):
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
     def measure_copying_at(self, label: str, place: str) -> Interval:
-        """Return `measure_copying` at its `best` or `least`, or nearest to `twice` the trained
-        length.
+        """Return the copy accuracy at one distance: where it is `best`, where it is
+        `least`, or nearest to `twice` the trained length.
         """
         accuracy = self.average_copies(label)
         if accuracy.empty:
@@ -434,9 +272,7 @@ class Encodings(Trained):
         return rows.set_index("seed")["nll_nats_per_byte"]
 
     def seeds_that_copy(self, encoding: str) -> list[bool]:
-        """Return for each seed whether its model learned to copy in the trained
-        length.
-        """
+        """Return True for each seed whose model learned to copy in the trained length."""
         rows = self.select(
             "copy_accuracy", encoding=encoding, context_tokens=self.train_len
         )
@@ -448,8 +284,11 @@ class Encodings(Trained):
         return [bool(share >= LEARNED) for share in shares]
 
     def bounds_between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
-        """Bound the difference of two text losses: over the seeds, each of which trained
-        both on the same text, or by the intervals of both to the baseline.
+        """Return bounds on the difference of two text losses, in nats per byte.
+
+        They are over the seeds, each of which trained both encodings on the same text.
+        If there are too few seeds, they follow from the intervals of both encodings to
+        the baseline.
         """
         context = self.test_len if longest else self.train_len
         losses_a = self.losses_by_seed(a, context)
@@ -476,9 +315,7 @@ class Encodings(Trained):
         return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
     def tally_against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
-        """Return the encoding that others are compared with, and the result at the
-        longest.
-        """
+        """Return the baseline, and the result against it in the longest context."""
         row = self.find_end_row("comparisons", True, encoding_a=encoding, metric=metric)
         if row is None:
             return self.plain, Tally(0, 0, 0)
@@ -508,15 +345,13 @@ class Frequencies(Trained):
         return math.nan if row is None else float(row["value"])
 
     def has_resting_pairs(self, scheme: str) -> bool:
-        """Return whether some pairs of a scheme do not rotate."""
+        """Return True if some pairs of a scheme do not rotate."""
         rows = self.select("schemes", scheme=scheme)
         return bool(len(rows) and (rows["rotating_pairs"] < rows["pairs"]).all())
 
     @property
     def slow_turns(self) -> float:
-        """Return the rotations of the slow third's fastest pair within the trained
-        length.
-        """
+        """The rotations of the fastest pair of the slow third within the trained length."""
         head_dim = int(self.config["head_dim"])
         base = float(self.config["base"])
         inv_freq = inverse_frequencies(head_dim, base)
@@ -543,80 +378,3 @@ class Frequencies(Trained):
             return rows
         rows = rows.sort_values("distance_tokens")
         return rows.iloc[-1:] if far else rows.iloc[:1]
-
-
-def describe_models(config: Mapping[str, Any]) -> str:
-    """Write the size of a run's models, the number of seeds, and the trained length."""
-    names = ("layers", "width", "heads", "head_dim")
-    if all(isinstance(config.get(name), int) for name in names):
-        # A model of bytes, without the parameters of its encoding.
-        layers, width, heads, head_dim = (config[name] for name in names)
-        # Four projections of attention, two of a feed-forward layer four times as wide;
-        # the bytes have an embedding and an output each.
-        layer = 4 * width * heads * head_dim + 8 * width**2
-        size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
-    else:
-        millions = SIZES.get(str(config.get("preset")))
-        size = f"about {millions:g} M" if millions else "unknown"
-    amount = count_of(len(config.get("seeds", ())), "seed")
-    base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
-    return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
-
-
-R = TypeVar("R", bound=Trained)
-
-
-def sort_largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
-    """Sort the stored runs that test beyond their trained length, the largest first."""
-    usable = (
-        kind(run) for run in runs if run.config["test_len"] > run.config["train_len"]
-    )
-    return sorted(usable, key=lambda run: run.quality, reverse=True)
-
-
-def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
-    """Leave the last finding open if one of the models named did not learn the task."""
-    weak = []
-    for name in names:
-        copied = run.copies_within(name)
-        # Copying that was not measured is nan, which compares as false.
-        has_learned = copied >= LEARNED
-        if not has_learned:
-            weak.append(f"{name} ({copied:.2f})")
-    if weak and not findings.findings[-1].missing:
-        findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
-
-
-def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
-    """Make a check of stored runs from one that adds the findings of a single run.
-
-    The run that leaves least open decides; of several, the largest. A run whose models
-    did not all learn the task decides only if there is no other.
-    """
-
-    def decorate(add_findings: Check) -> Check:
-        @wraps(add_findings)
-        def check(
-            findings: Findings, runs: Sequence[Stored] = (), **inputs: Any
-        ) -> None:
-            answers = []
-            for run in sort_largest_first(kind, runs):
-                answer = Findings(findings.expected, describe_models(run.config))
-                copied = run.copies_within()
-                if copied >= LEARNED:
-                    add_findings(answer, run, **inputs)
-                else:
-                    length = f"the trained length {run.train_len}"
-                    what = f"copy accuracy of {run.plain} inside {length}"
-                    if math.isnan(copied):
-                        answer.missing(what, "not measured")
-                    else:
-                        answer.missing(what, f"{copied:.2f}, below {LEARNED}")
-                answers.append(answer)
-            findings.take_best(
-                answers, "a stored run that tests beyond its trained length"
-            )
-
-        return check
-
-    return decorate

@@ -1,0 +1,97 @@
+"""The run that decides a claim, and findings that are open because it learned too little."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from ropelab.claims.record import Findings
+from ropelab.claims.trained.runs import Trained
+from ropelab.runs.cell import Stored
+from ropelab.runs.sentences import count_of
+from ropelab.runs.thresholds import LEARNED
+
+# The parameters of a model of each preset, in millions: runs of a preset store no sizes.
+SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
+# The number of symbols that a model of bytes reads and writes.
+BYTES = 256
+# A function that adds its findings to those in its first argument.
+Check = Callable[..., None]
+
+
+def describe_models(config: Mapping[str, Any]) -> str:
+    """Write the size of a run's models, the number of seeds, and the trained length."""
+    names = ("layers", "width", "heads", "head_dim")
+    if all(isinstance(config.get(name), int) for name in names):
+        # These are models of bytes. The parameters of the encoding are not counted.
+        layers, width, heads, head_dim = (config[name] for name in names)
+        # A layer has four projections of attention, and two of a feed-forward layer that
+        # is four times as wide. Each byte has an embedding and an output.
+        layer = 4 * width * heads * head_dim + 8 * width**2
+        size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
+    else:
+        millions = SIZES.get(str(config.get("preset")))
+        size = f"about {millions:g} M" if millions else "unknown"
+    amount = count_of(len(config.get("seeds", ())), "seed")
+    base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
+    return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
+
+
+# A kind of stored run.
+R = TypeVar("R", bound=Trained)
+
+
+def sort_largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
+    """Sort the stored runs that test beyond their trained length, the largest first."""
+    usable = (
+        kind(run) for run in runs if run.config["test_len"] > run.config["train_len"]
+    )
+    return sorted(usable, key=lambda run: run.quality, reverse=True)
+
+
+def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
+    """Leave the last finding open if one of the models named did not learn the task."""
+    weak = []
+    for name in names:
+        copied = run.copies_within(name)
+        # Copying that was not measured is nan, which compares as false.
+        has_learned = copied >= LEARNED
+        if not has_learned:
+            weak.append(f"{name} ({copied:.2f})")
+    if weak and not findings.findings[-1].missing:
+        findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
+
+
+def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
+    """Make a check of stored runs of a function that adds the findings of one run.
+
+    The run that leaves least open decides, the largest of several such runs. A run whose
+    models did not all learn the task decides only if there is no other.
+    """
+
+    def decorate(add_findings: Check) -> Check:
+        @wraps(add_findings)
+        def check(
+            findings: Findings, runs: Sequence[Stored] = (), **inputs: Any
+        ) -> None:
+            answers = []
+            for run in sort_largest_first(kind, runs):
+                answer = Findings(findings.expected, describe_models(run.config))
+                copied = run.copies_within()
+                if copied >= LEARNED:
+                    add_findings(answer, run, **inputs)
+                else:
+                    length = f"the trained length {run.train_len}"
+                    what = f"copy accuracy of {run.plain} inside {length}"
+                    if math.isnan(copied):
+                        answer.missing(what, "not measured")
+                    else:
+                        answer.missing(what, f"{copied:.2f}, below {LEARNED}")
+                answers.append(answer)
+            findings.take_best(
+                answers, "a stored run that tests beyond its trained length"
+            )
+
+        return check
+
+    return decorate

@@ -1,0 +1,144 @@
+"""Claims about single frequencies, and about the two ends of the spectrum."""
+
+import math
+
+import pandas as pd
+
+from ropelab.claims.record import Findings, Role, claim
+from ropelab.claims.trained.deciding import ask_runs
+from ropelab.claims.trained.runs import Frequencies
+from ropelab.claims.trained.tally import negate, tally
+from ropelab.runs.thresholds import MISSED, WORKS
+
+
+@claim("one-frequency-learned")
+@ask_runs(Frequencies)
+def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) -> None:
+    """Compare the recall of one frequency with that of the plain scheme, by distance."""
+    singles = run.list_single_frequencies()
+    # A run can have the scheme in two forms: all pairs rotate, or only some of them. With
+    # a period of a few windows, a model in which all pairs rotate may fail because no
+    # feature is free of positions. The second form is the control: it has such features.
+    # With a period of a million tokens every feature is practically free of positions in
+    # both forms. Both forms are asked in any case.
+    asked = [name for name in singles if _is_form_of(name, scheme)]
+    many = run.copies_within()
+    for name in asked or [scheme]:
+        rows = run.select_comparisons("comparisons", name)
+        copied = run.copies_within(name)
+        what = f"recall of {name} against {run.plain}"
+        if rows.empty or math.isnan(copied):
+            findings.missing(what)
+            return
+        result = tally(rows, name)
+        agrees = True if result.worse == len(rows) else None
+        if copied >= WORKS * many:
+            agrees = False
+        shares = (
+            f"{copied:.2f} against {many:.2f} from {run.train_len // 2} tokens back"
+        )
+        worse = f"lower at {result.worse} of {len(rows)} distances"
+        findings.part(what, f"{shares}; {worse}", agrees, copied)
+        if agrees is None:
+            findings.leave_open("a lower one is not shown at all distances")
+    if not any(run.has_resting_pairs(name) for name in asked):
+        # The unmet condition makes a run that has the control the preferred one.
+        what = "the same beside pairs that do not rotate"
+        findings.unmet(what, "not in this run", None)
+    best = max(singles, key=run.copies_within)
+    most = run.copies_within(best)
+
+    # Recall that was not measured is nan, which compares as false: it does not work.
+    best_works = most >= WORKS * many
+    findings.limit(f"the best single one, {best}", f"{most:.2f}", not best_works)
+
+
+def _is_form_of(name: str, scheme: str) -> bool:
+    """Return True for the scheme itself, and for the scheme with further arguments.
+
+    `one(period=1e+06)` has the form `one(period=1e+06, pairs=8)`: both begin with the
+    text of the scheme up to its closing parenthesis.
+    """
+    without_end = scheme.removesuffix(")")
+    return name.startswith(without_end)
+
+
+@claim("detail-and-whole")
+@ask_runs(Frequencies)
+def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
+    """Test that copying from far falls without the slow pairs, and copying from near
+    without the fast pairs.
+    """
+    for band, far in (("slow", True), ("fast", False)):
+        # The band should matter at the distances that it serves, and at no other.
+        served = run.select_comparisons("removed", band, far)
+        other = run.select_comparisons("removed", band, not far)
+        what = f"copying without the {band} third"
+        if served.empty:
+            findings.missing(what)
+            continue
+        _add_fall(findings, what, served, band)
+        _add_fall(findings, what, other, band, "limit")
+        if band == "slow":
+            # Both findings just added are about the slow pairs.
+            _open_unless_slow_pairs_turn(findings, run, count=2)
+
+
+@claim("slow-ones-mark-far")
+@ask_runs(Frequencies)
+def check_slow_pairs(findings: Findings, run: Frequencies, scheme: str) -> None:
+    """Test that a model trained with the scheme copies less from the farthest distance."""
+    rows = run.select_comparisons("comparisons", scheme, far=True)
+    what = f"copying of a model trained {scheme} against {run.plain}"
+    if rows.empty:
+        findings.missing(what)
+    else:
+        _add_fall(findings, what, rows, scheme)
+        _open_unless_slow_pairs_turn(findings, run, count=1)
+
+
+def _open_unless_slow_pairs_turn(
+    findings: Findings, run: Frequencies, count: int
+) -> None:
+    """Open the last `count` findings if the slow pairs hardly rotate.
+
+    Pairs that do not complete a rotation within the trained length mark no position.
+    """
+    if run.slow_turns < 1:
+        degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
+        why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
+        # Mute findings make a run whose slow pairs rotate the preferred one.
+        findings.leave_open(why, count, mute=True)
+
+
+def _add_fall(
+    findings: Findings, what: str, rows: pd.DataFrame, name: str, role: Role = "part"
+) -> None:
+    """Add a change of copying. A part agrees with a fall by MISSED or more, a limit with
+    no such fall.
+    """
+    row = rows.iloc[0]
+    result = tally(rows, name)
+
+    fell: bool | None = None
+    reason = f"the interval contains no change and a fall by {MISSED:g}"
+    if row["ci_low"] > -MISSED:
+        # The whole interval excludes a fall by MISSED.
+        fell = False
+    elif result.worse and row["difference"] <= -MISSED:
+        fell = True
+    elif result.worse:
+        reason = f"a fall that may be smaller than {MISSED:g}"
+
+    if role == "part":
+        agrees = fell
+    else:
+        agrees = negate(fell)
+
+    where = f"{what}, from {int(row['distance_tokens'])} tokens back"
+    ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+
+    shown = f"{row['difference']:+.2f} {ends} ({result.text})"
+    findings.add(role, where, shown, agrees)
+    if fell is None:
+        findings.leave_open(reason)

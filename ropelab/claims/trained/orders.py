@@ -1,0 +1,234 @@
+"""Published orderings of methods: groups of equals, the best group first.
+
+Every pair of an ordering is a part of its claim.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+
+import pandas as pd
+
+from ropelab.claims.margins import margin_below, margin_of_interval
+from ropelab.claims.record import ClaimFinding, Findings, claim
+from ropelab.claims.trained.deciding import describe_models, sort_largest_first
+from ropelab.claims.trained.runs import Methods, select_context
+from ropelab.claims.trained.tally import write_interval
+from ropelab.runs.cell import Stored
+from ropelab.runs.comparisons import FAILING, select_pair
+from ropelab.runs.labels import method_label
+from ropelab.runs.stats import Interval
+from ropelab.runs.thresholds import CLOSE, LEARNED
+
+# Methods that have no factor.
+WITHOUT_FACTOR = ("unscaled", "dynamic_ntk")
+# A claim names a method with this end if it was published with twice the factor of the
+# others.
+DOUBLED = " of twice the factor"
+
+
+@claim(
+    "order-zero-shot-2x",
+    "order-zero-shot-4x",
+    "order-finetuned-inside",
+    "order-finetuned-outside",
+    "yarn-temperature-helps",
+    "yarn-temperature-finetuned",
+    "static-costs-short",
+    "order-log-n",
+)
+def compare_published_order(
+    findings: Findings,
+    metric: str,
+    groups: Sequence[Sequence[str]],
+    factors: tuple[float, float] = (1.0, math.inf),
+    equal: bool = True,
+    finetuned: bool = False,
+    outside: bool = False,
+    runs: Sequence[Stored] = (),
+) -> None:
+    """Compare a published ordering with the largest runs that measured all of it.
+
+    The same models may have been measured in several runs, each with a list of methods
+    of its own. What is significant depends on how many methods are compared, so that
+    these runs can decide a pair differently. Such a pair is left open.
+
+    Args:
+        findings: the findings so far.
+        metric: the metric of the comparisons.
+        groups: the names of the methods, the best group first.
+        factors: the least and the largest of test_len / train_len (of fine-tuned models:
+            of the length of fine-tuning) for which the ordering was claimed.
+        equal: True if the methods of a group were claimed to be equal.
+        finetuned: True if the ordering is one of fine-tuned models.
+        outside: True if the ordering was claimed just beyond the length of fine-tuning.
+        runs: the stored runs.
+    """
+    names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
+    equals = " = " if equal else ", "
+    findings.expected = " > ".join(equals.join(group) for group in names)
+
+    answers: list[tuple[tuple[int, ...], Findings]] = []
+    for run in sort_largest_first(Methods, runs):
+        rows = run.select("comparisons", metric=metric)
+        # Copying that was not measured is nan, which compares as false: such a run has
+        # not shown that its models learned the task.
+        has_learned = run.copies_within() >= LEARNED
+        if rows.empty or not has_learned:
+            continue
+
+        length = run.test_len
+        arm = "zero_shot"
+        if finetuned:
+            length = _find_tuned_length(run)
+            arm = "finetuned"
+        factor = length / run.train_len
+        labels = [[_label(name, factor, arm) for name in group] for group in groups]
+
+        rows = _select_place(rows, run, metric, finetuned, outside)
+        known = {*rows["method_a"], *rows["method_b"]}
+        is_measured = known.issuperset(label for group in labels for label in group)
+        is_claimed = factors[0] <= factor <= factors[1]
+        if not is_measured or not is_claimed:
+            continue
+
+        answer = Findings(models=describe_models(run.config))
+        _compare_groups(answer, rows, labels, equal)
+        answers.append((run.quality, answer))
+    if not answers:
+        findings.missing("a stored run that compares these methods")
+        return
+
+    best_quality, first = answers[0]
+    deciding = [
+        answer.findings for quality, answer in answers if quality == best_quality
+    ]
+    findings.models = first.models
+    for alike in zip(*deciding, strict=True):
+        findings.findings.append(_unite(alike))
+
+
+def _find_tuned_length(run: Methods) -> int:
+    """Return the length of fine-tuning, which is the tested one if none was given."""
+    given = run.config.get("finetune_len")
+    return int(given) if given else run.test_len
+
+
+def _select_place(
+    rows: pd.DataFrame, run: Methods, metric: str, finetuned: bool, outside: bool
+) -> pd.DataFrame:
+    """Select the comparisons at the one place of the text that an ordering is about.
+
+    Copying is compared at twice the trained length; losses at the end of the text or, of
+    fine-tuned models, at the end or just outside of the length of fine-tuning.
+    """
+    places = rows["at_tokens"]
+    tuned_len = _find_tuned_length(run)
+    if metric == "copy_accuracy":
+        place = 2 * run.train_len
+    elif outside:
+        place = places[places > tuned_len].min()
+    elif finetuned:
+        place = places[places <= tuned_len].max()
+    else:
+        place = places.max()
+    return select_context(rows[places == place], "at_tokens")
+
+
+def _compare_groups(
+    findings: Findings,
+    rows: pd.DataFrame,
+    groups: Sequence[Sequence[str]],
+    equal: bool,
+) -> None:
+    """Add every pair of a group, if these are claimed to be equal, and every pair of
+    neighbouring groups.
+    """
+    if equal:
+        for group in groups:
+            for a, b in combinations(group, 2):
+                _compare(findings, rows, a, b, same=True)
+    for group, next_group in pairwise(groups):
+        for a, b in product(group, next_group):
+            _compare(findings, rows, a, b, same=False)
+
+
+def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
+    """Return the same finding of several runs as one; open if the runs do not decide it
+    alike.
+    """
+    first = alike[0]
+    if all(other.agrees == first.agrees for other in alike):
+        return first
+    results = dict.fromkeys(finding.measured for finding in alike)
+    listed = ", in another ".join(results)
+    reason = "runs of the same models do not decide alike"
+    return replace(first, agrees=None, measured=f"in one run {listed}; {reason}")
+
+
+def _label(name: str, factor: float, arm: str) -> str:
+    """Label a method of a claim at the factor of its run."""
+    if name in WITHOUT_FACTOR:
+        factor = 1.0
+    elif name.endswith(DOUBLED):
+        factor *= 2
+    return method_label(name.removesuffix(DOUBLED), factor, arm)
+
+
+def _compare(
+    findings: Findings, rows: pd.DataFrame, a: str, b: str, same: bool
+) -> None:
+    """Add a pair, published as equal (`=`) or as a better than b (`>`).
+
+    The measured sign is `=` if the whole interval of the difference is near 0, `>` or
+    `<` if the difference is significant, and else `~`: no difference is shown.
+    """
+    # Only orders can be reproduced: published numbers belong to other models, texts and
+    # lengths.
+    row = select_pair(rows, a, b).iloc[0]
+    interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+    better = str(row["verdict"])
+    is_significant = better != "~"
+    is_small = abs(interval.value) < CLOSE
+    # No significant difference is not equality: the whole interval must be near 0.
+    furthest = max(abs(interval.low), abs(interval.high))
+    is_equal = furthest < CLOSE
+
+    agrees: bool | None = None
+    margin = None
+    reason = f"the interval contains 0 and reaches {CLOSE:g}"
+    if same:
+        sign = {a: ">", b: "<", "~": "~"}[better]
+        margin = margin_below(furthest, CLOSE)
+        if is_equal:
+            sign = "="
+            agrees = True
+        elif is_significant and not is_small:
+            agrees = False
+        elif is_significant:
+            reason = (
+                f"the interval reaches {CLOSE:g}, up to which two results are equal"
+            )
+    else:
+        sign = {a: ">", b: "<", "~": "~"}[better]
+        margin = margin_of_interval(interval.low, interval.high, 0)
+        if is_significant and not is_small:
+            agrees = better == a
+        elif is_significant:
+            reason = (
+                f"the difference is below {CLOSE:g}, up to which two results are equal"
+            )
+        else:
+            reason = "the interval contains 0"
+    # A method that fails in these runs, after minutes of training, refutes no published
+    # order.
+    if agrees is False and row.get("status") == FAILING:
+        agrees = None
+        reason = "one of the two fails here, which refutes no published order"
+
+    claimed = "=" if same else ">"
+    measured = f"{sign} ({write_interval(interval)})"
+    findings.part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
+    if agrees is None:
+        findings.leave_open(reason)

@@ -1,0 +1,162 @@
+"""Results of comparisons as findings: counts of places, and values with an interval."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ropelab.claims.margins import Number, margin_of_interval
+from ropelab.claims.record import Findings, Role
+from ropelab.runs.stats import Interval
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The number of places at which one row is better than another, worse, or
+    neither.
+    """
+
+    better: int
+    worse: int
+    ties: int
+    # The interval of the difference; None if it is unknown or of several places.
+    interval: Interval | None = None
+    # The least margin by which the row is better at a place; None if it is better at none.
+    margin: Number = None
+
+    @property
+    def places(self) -> int:
+        return self.better + self.worse + self.ties
+
+    @property
+    def text(self) -> str:
+        if self.places == 0:
+            return "not compared"
+        if self.places == 1:
+            if self.better:
+                return "better"
+            return "worse" if self.worse else "within the noise"
+        counts = f"better at {self.better}, worse at {self.worse}"
+        return f"{counts} of {self.places} distances"
+
+    @property
+    def reason(self) -> str:
+        """Why neither row is better, if no place shows a difference."""
+        if self.interval is None:
+            return "no difference is shown"
+        return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
+
+    def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
+        """Add the answer to a question about the places; open if nothing was compared."""
+        if self.places == 0:
+            findings.missing(what, self.text)
+            return
+
+        # Differences within the noise refute nothing.
+        better: bool | None = None
+        if self.better or self.worse:
+            better = self.better > self.worse
+        answers: dict[str, tuple[Role, bool | None, int | None]] = {
+            "better": ("part", better, self.better - self.worse),
+            "nowhere worse": ("limit", self.worse == 0, self.worse),
+            # A method without cost need not help either.
+            "no cost": ("part", self.worse == 0, None),
+            "gains": ("limit", self.better > 0, None),
+        }
+        role, agrees, value = answers[asks]
+        findings.add(role, what, self.text, agrees, value, self.margin)
+        if agrees is None:
+            findings.leave_open(self.reason)
+
+
+def write_seed_count(learned: Sequence[bool]) -> str:
+    """Write the number of seeds that learned: `2 of 5`."""
+    return f"{learned.count(True)} of {len(learned)}"
+
+
+def tally(rows: pd.DataFrame, name: str) -> Tally:
+    """Count comparisons by their verdict: `name`, the other row, or `~` for neither."""
+    winners = rows["verdict"]
+    better = int((winners == name).sum())
+    ties = int((winners == "~").sum())
+    worse = len(winners) - better - ties
+    if not {"difference", "ci_low", "ci_high"} <= {*rows}:
+        return Tally(better, worse, ties)
+
+    margins = []
+    for low, high in rows.loc[winners == name, ["ci_low", "ci_high"]].to_numpy():
+        margins.append(margin_of_interval(low, high, 0))
+    known = [margin for margin in margins if margin is not None]
+
+    interval = None
+    row = rows.iloc[0]
+    if len(rows) == 1 and not math.isnan(row["ci_low"]):
+        interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+    return Tally(better, worse, ties, interval, min(known, default=None))
+
+
+def write_interval(interval: Interval) -> str:
+    """Write `-0.018 [-0.050, +0.014]`."""
+    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def is_at_least(value: float, least: float) -> bool | None:
+    """Return value >= least; None for nan, a value that was not measured."""
+    return None if math.isnan(value) else value >= least
+
+
+def negate(agrees: bool | None) -> bool | None:
+    """Return the opposite answer; None, an open answer, stays None."""
+    return None if agrees is None else not agrees
+
+
+def reaches(interval: Interval, least: float) -> bool | None:
+    """Return True if a whole interval reaches a threshold, False if none of it does.
+
+    None stands for an interval that contains the threshold or was not measured.
+    """
+    if math.isnan(interval.low):
+        return None
+    if interval.low >= least:
+        return True
+    if interval.high < least:
+        return False
+    return None
+
+
+def add_interval(
+    findings: Findings,
+    role: Role,
+    what: str,
+    interval: Interval,
+    least: float,
+    form: str = ".2f",
+    unit: str = "",
+    fails: bool = False,
+) -> None:
+    """Add a value that reaches a threshold with its whole interval, or fails to.
+
+    Args:
+        findings: the findings so far.
+        role: the role of the new finding.
+        what: the words for the value.
+        interval: the value with its interval.
+        least: the threshold.
+        form: the format of the numbers.
+        unit: the end of the measurement in words, with a space before it.
+        fails: True if the claim is that the value stays below the threshold.
+    """
+    agrees = reaches(interval, least)
+    if fails:
+        agrees = negate(agrees)
+    margin = margin_of_interval(interval.low, interval.high, least)
+    low = format(interval.low, form)
+    high = format(interval.high, form)
+    measured = f"{interval.value:{form}} [{low}, {high}]{unit}"
+    findings.add(role, what, measured, agrees, interval.value, margin)
+    if agrees is None:
+        reason = f"the interval contains {least:g}"
+        if math.isnan(interval.low):
+            reason = "there is no interval"
+        findings.leave_open(reason)
