@@ -4,6 +4,7 @@ steers.
 
 import errno
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -102,7 +103,9 @@ def test_a_program_without_streams_calls_commands(monkeypatch, name, is_closed) 
 @pytest.mark.processes
 def test_warnings_of_libraries_do_not_reach_stderr(tmp_path: Path) -> None:
     options = ["--base", "1.7e308", "--head-dim", "1024", "--train-len", "64"]
-    done = ropelab("freqs", *options, cwd=tmp_path, capture_output=True)
+    # matplotlib logs that it has no folder for its list of fonts.
+    env = {**os.environ, "HOME": "/dev/null", "MPLCONFIGDIR": "/dev/null"}
+    done = ropelab("freqs", *options, cwd=tmp_path, env=env, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -307,6 +310,12 @@ UNSEEN = [
     "\U000e0041",
     "\ud800",
 ]
+
+
+def test_a_document_has_null_for_numbers_that_json_lacks(capsys) -> None:
+    outcome.print_document({"rows": [{"nan": math.nan, "inf": (-math.inf, 1.5)}]})
+    read = json.loads(capsys.readouterr().out)
+    assert read == {"rows": [{"nan": None, "inf": [None, 1.5]}]}
 
 
 @pytest.mark.parametrize("letter", UNSEEN)

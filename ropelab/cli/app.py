@@ -23,7 +23,7 @@ from ropelab import experiments
 from ropelab.cli import flags, one_model, panels, results
 from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import explain
-from ropelab.cli.outcome import nothing_but_documents, status_of
+from ropelab.cli.outcome import COMPLETION, nothing_but_documents, status_of
 from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _refuse_empty(before, word)
         name = next((word for word in words if not word.startswith("-")), "")
         # A shell that completes a command asks for all flags.
-        completes = "_ROPELAB_COMPLETE" in os.environ
+        completes = COMPLETION in os.environ
         app = application(None if completes else name)
 
         _refuse_flags_as_values(app, name, words)

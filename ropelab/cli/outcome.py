@@ -5,6 +5,7 @@ status.
 import errno
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -18,6 +19,8 @@ import typer
 from ropelab.runs import exits, interrupts
 from ropelab.runs.errors import InputError, RopelabError, defect, printable, unseen_in
 
+# The variable by which a shell asks what completes a word.
+COMPLETION = "_ROPELAB_COMPLETE"
 # The status that typer gives a command which a KeyboardInterrupt ended, whatever the
 # signal was.
 INTERRUPTED = 130
@@ -55,7 +58,12 @@ def status_of(command: Callable[[], Any]) -> int:
         if place:
             return _fail_in_own_code(place, error)
         if isinstance(error, SystemExit):
-            raise
+            if COMPLETION in os.environ:
+                # click ends the process once it has printed what completes a word.
+                raise
+            # No command of ropelab ends so: a library does, or code that it calls.
+            text = "other code ended the command without an answer (SystemExit)"
+            return _fail(text, RopelabError.exit_status)
         return defect(error)
     finally:
         exits.end_command()
@@ -70,8 +78,11 @@ def _place_in_own_code(error: BaseException) -> str:
     arose elsewhere.
     """
     # If nothing has imported this module, the command used no code of the user.
-    own = sys.modules.get("ropelab.runs.own")
-    return own.place_of(error) if own else ""
+    if "ropelab.runs.from_source" not in sys.modules:
+        return ""
+    from ropelab.runs.own import place_of
+
+    return place_of(error)
 
 
 def _fail_in_own_code(place: str, error: BaseException) -> int:
@@ -194,6 +205,17 @@ def _separate_stdout() -> Iterator[TextIO]:
             stream.close()
 
 
+def _leave_out_nan(value: Any) -> Any:
+    """Return a value of a document with null for numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _leave_out_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_leave_out_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
 def print_document(document: Mapping[str, Any]) -> None:
     """Print a JSON document on stdout, with escapes for letters that the stream does not
     have or that a terminal does not show.
@@ -202,7 +224,11 @@ def print_document(document: Mapping[str, Any]) -> None:
     if _streams_of_documents:
         stream = _streams_of_documents[-1]
     ascii_only = not (stream.encoding or "").lower().startswith("utf")
-    text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
+    try:
+        text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
+    except ValueError:
+        finite = _leave_out_nan(document)
+        text = json.dumps(finite, ensure_ascii=ascii_only, allow_nan=False)
     # json.dumps escapes the control characters below the blank. Others steer a terminal,
     # too.
     for letter in unseen_in(text):

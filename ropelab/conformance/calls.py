@@ -797,6 +797,9 @@ def to_numbers(value: Any) -> np.ndarray:
         if not value.is_complex():
             value = value.double()
         value = value.numpy()
+    if isinstance(value, np.ma.MaskedArray):
+        # NumPy would return the numbers below the mask.
+        value = np.where(value.mask, np.nan, value.data)
     array = np.asarray(value)
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
     return array.astype(kind)

@@ -74,14 +74,19 @@ answer_job(*pickle.load(sys.stdin.buffer))
 def answer_job(answers: str, *job: Any) -> None:
     """Write what a factory answers, or its error, and end the process."""
     me = os.getpid()
+    answer: Any
     try:
-        answer: Any = ask_factory(*job)
-    except RopelabError as error:
-        answer = error
-    # The factory may have forked.
-    if os.getpid() == me:
-        Path(answers).write_bytes(pickle.dumps(answer))
-    os._exit(0)
+        try:
+            answer = ask_factory(*job)
+        except RopelabError as error:
+            answer = error
+        # The factory may have forked.
+        if os.getpid() == me:
+            Path(answers).write_bytes(pickle.dumps(answer))
+    finally:
+        # The code may have changed Python itself, so that even this fails. The process
+        # ends here without a traceback, and its parent says that it gave no answer.
+        os._exit(0)
 
 
 def observe(target: str, spec: RopeSpec, positions: Positions) -> dict[str, Observed]:

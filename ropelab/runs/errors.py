@@ -2,6 +2,7 @@
 terminal.
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -216,6 +217,8 @@ def ignore_warnings() -> None:
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+        # A message to a logger goes to stderr if no logger has a handler.
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def say(text: str) -> None:

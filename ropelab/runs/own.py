@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 from ropelab.runs.errors import InputError, MachineError, RopelabError
+from ropelab.runs.exits import files_of_user
 from ropelab.runs.from_source import importing, read_source
 
 Kind = Literal["methods", "encodings", "tasks", "casts"]
@@ -224,6 +225,7 @@ def place_of(error: BaseException) -> str:
     own_names = [name for name in names if name.partition(".")[0] != PACKAGE]
     modules = [sys.modules.get(name) for name in own_names]
     files = {getattr(module, "__file__", None) for module in modules}
+    files |= files_of_user
 
     # The lines are read from the text of the traceback, which has the lines of a worker
     # process, too.

@@ -184,6 +184,16 @@ def ends():
 def crashes():
     import os
     os.abort()
+def breaks_python():
+    import builtins
+    builtins.isinstance = lambda *arguments: True
+    return lambda positions: 1
+def masked():
+    def tables(positions):
+        angles = positions[:, None] * INV
+        cos = np.ma.masked_array(np.cos(angles), np.cos(angles) > 0.5)
+        return cos, np.sin(angles)
+    return tables
 def sleeps():
     import time
     time.sleep(600)
@@ -219,7 +229,8 @@ def forks():
         ("odd_rope:constant", "raised TypeError: 'int' object is not callable"),
         ("odd_rope:base_exception", "raised Odd: odd"),
         ("odd_rope:interrupts", "raised KeyboardInterrupt"),
-        ("odd_rope:ends", "ended with status 0, no answer"),
+        ("odd_rope:ends", "os._exit ends the process"),
+        ("odd_rope:breaks_python", "ended with status 0, no answer"),
         ("odd_rope:crashes", "ended with status -6, no answer"),
         ("odd_rope:forks", "made a int, which cannot be called"),
         ("odd_rope:missing", "cannot load odd_rope:missing"),
@@ -237,6 +248,12 @@ def test_code_that_breaks_is_one_line(here, call, target, sentence):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("ropelab: ")
     assert sentence in err
+
+
+def test_masked_numbers_are_none(here: Path, call: Callable[..., Any]) -> None:
+    (here / "odd_rope.py").write_text(CODE)
+    status, out, _ = call("check", "odd_rope:masked", "--config", here / "config.json")
+    assert (status, "not finite" in out) == (3, True)
 
 
 def test_code_that_changes_its_positions_is_wrong(

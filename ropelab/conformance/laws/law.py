@@ -148,8 +148,6 @@ def check_readable(case: Case) -> None:
     try:
         once = case.subject.read(case.tokens)[-1].cpu().double()
         again = case.subject.read(case.tokens)[-1].cpu().double()
-        spread = float(once.std(dim=1).max())
-        apart = float((once - again).abs().max())
     # The user's code may raise anything.
     except Exception as error:
         said = " ".join(str(error).split())[:DESCRIBED]
@@ -157,6 +155,13 @@ def check_readable(case: Case) -> None:
         kind = type(error).__name__
         raise InputError(f"{name} cannot read {asked}: {kind}: {said}") from None
 
+    if once.shape[:2] != case.tokens.shape or again.shape != once.shape:
+        raise InputError(
+            f"{name} gives an answer of shape {list(once.shape)} for tokens of shape"
+            f" {list(case.tokens.shape)}: one row of logits per token is needed"
+        )
+    spread = float(once.std(dim=1).max())
+    apart = float((once - again).abs().max())
     if spread <= STILL * float(once.abs().max()):
         raise InputError(
             f"{name}: every token has the same logits, so that no law can be asked"

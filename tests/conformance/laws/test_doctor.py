@@ -394,6 +394,39 @@ def test_logits_that_are_no_numbers_are_broken_and_have_no_size(
     assert mentions(first["says"], "no numbers")
 
 
+def test_logits_of_the_last_token_alone_are_refused(monkeypatch) -> None:
+    model = untouched("llama")
+    forward = model.forward
+
+    def shorten(*arguments: Any, **named: Any) -> Any:
+        answer = forward(*arguments, **named)
+        answer.logits = answer.logits[:, -1:]
+        return answer
+
+    monkeypatch.setattr(model, "forward", shorten)
+    with pytest.raises(InputError, match="one row of logits per token"):
+        ropelab.doctor(model)
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)"])
+def test_a_model_that_ends_the_process_is_one_line(
+    tmp_path, monkeypatch, capsys, end: str
+) -> None:
+    (tmp_path / "ends.py").write_text(f"""
+import os, sys
+from torch import nn
+class Make(nn.Module):
+    def forward(self, tokens, positions, mask):
+        {end}
+""")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "ends:Make"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert "ends.py, line 6" in err
+
+
 def test_unknown_formats_are_refused(capsys, tmp_path):
     assert run(capsys, tmp_path, "--dtype", "float8")[0] == 2
     assert not list(Path(tmp_path).iterdir())
