@@ -1,10 +1,12 @@
-"""The exact bound for one context, searched from where the search of a shorter one
+"""The exact bound for one context, searched from where the search of a shorter context
 ended.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context
+from typing import Self
 
 import pandas as pd
 
@@ -14,21 +16,24 @@ from ropelab.math.bounds.survey import BLOCK
 from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.tables import Tables
 
-# With fewer rotating pairs there are so many narrow windows that not all are searched.
+# The fewest rotating pairs of a head for which all windows are searched. With fewer there
+# are too many narrow windows.
 FEWEST_PAIRS = 8
 
-# Measured for a head of 64 pairs. All windows of a context of n tokens, over n^2: 1.6 s
-# at 64k.
+# Processor times, measured for a head of 64 pairs. All windows of a context of n tokens
+# take this times n^2 (1.6 s at 64k).
 SECONDS_PER_SQUARE = 4e-10
-# The first window of a context alone, over n: 3.7 s at 512k with its halves.
+# The first window of a context of n tokens takes this times n (3.7 s at 512k together
+# with the halves of the context).
 SECONDS_PER_TOKEN = 4e-6
-# The stable base of a context: 0.15 to 0.5 s from 32k to 1M tokens. With twice the
-# pairs it takes about twenty times as long, as neighbouring pairs rotate at nearly the
-# same speed.
+# The stable base of a context takes 0.15 to 0.5 s from 32k to 1M tokens. With twice the
+# pairs the search takes about twenty times as long, because neighbouring pairs rotate at
+# nearly the same speed.
 SECONDS_OF_STABLE = 0.3
-# Python with NumPy, SciPy, pandas and matplotlib, and sums in memory at once.
+# The memory, in bytes, of Python with NumPy, SciPy, pandas and matplotlib.
 LIBRARIES = 300_000_000
-# Positions that could fail at some base, as far as they are examined together.
+# The memory for each token of the context: positions that could fail at some base are
+# examined together.
 BYTES_PER_TOKEN = 4
 
 
@@ -98,6 +103,49 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
     return sorted(lengths)
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What the search of one length found that holds for longer ones, too.
+
+    Bases are written as u, their natural logarithm.
+    """
+
+    # No base below this is admissible.
+    start: float = 0.0
+    # From `settled` on all bases are admissible at `settled_tokens`.
+    settled: float = math.inf
+    settled_tokens: int = 1
+
+    @classmethod
+    def from_table(cls, state: pd.DataFrame) -> Self:
+        row = state.iloc[0]
+        return cls(
+            start=float(row.start_u),
+            settled=float(row.settled_u),
+            settled_tokens=int(row.settled_tokens),
+        )
+
+    def to_table(self) -> pd.DataFrame:
+        row = {
+            "start_u": self.start,
+            "settled_u": self.settled,
+            "settled_tokens": self.settled_tokens,
+        }
+        return pd.DataFrame([row])
+
+    def advance(self, length: int, windows: Sequence[tuple[float, float]]) -> Self:
+        """Return the progress after a search that found these windows at a length."""
+        if not windows:
+            return self
+
+        # A base that fails at a shorter length fails at a longer one too.
+        start = windows[0][0]
+        last_low, last_high = windows[-1]
+        if last_high < math.inf:
+            return replace(self, start=start)
+        return replace(self, start=start, settled=last_low, settled_tokens=length)
+
+
 def search(
     *,
     head_dim: int,
@@ -119,43 +167,32 @@ def search(
     missing: no end. state: where the next search starts.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
-    context = lengths[-1]
-    start = 0.0
-    settled = (math.inf, 1)
-    for before in starts:
-        before_state = before["state"].iloc[0]
-        start = float(before_state.start_u)
-        settled = (float(before_state.settled_u), int(before_state.settled_tokens))
+    progress = Progress()
+    for tables in starts:
+        progress = Progress.from_table(tables["state"])
 
     windows: list[tuple[float, float]] = []
-    for length in lengths:
-        walk = Walk(similarity, length, settled)
-        if length < context:
-            first = walk.first(start)
-            windows = [] if first is None else [first]
-        elif complete:
-            windows = list(walk.windows(start))
-        else:
-            windows = _first_and_last(walk, start)
+    *shorter, context = lengths
+    for length in shorter:
+        # The first window moves the start of the next search up.
+        windows = _find_first(_walk(similarity, length, progress), progress.start)
+        progress = progress.advance(length, windows)
 
-        if windows:
-            # A base that fails at a shorter length fails at a longer one too.
-            start = windows[0][0]
-            last_low, last_high = windows[-1]
-            if last_high == math.inf:
-                settled = (last_low, length)
+    walk = _walk(similarity, context, progress)
+    if complete:
+        windows = list(walk.windows(progress.start))
+    else:
+        windows = _find_first_and_last(walk, progress.start)
+    progress = progress.advance(context, windows)
 
     bases = [(_exp(low), _exp(high)) for low, high in windows]
-    smallest = bases[0][0] if bases else math.nan
+    smallest = math.nan
     stable = math.nan
-    if bases and bases[-1][1] == math.inf:
-        stable = bases[-1][0]
-
-    status = "all windows" if complete else "first and last window"
-    if not bases:
-        status = "no base is admissible"
-    elif not complete and math.isnan(stable):
-        status = "first window only"
+    if bases:
+        smallest = bases[0][0]
+        last_low, last_high = bases[-1]
+        if last_high == math.inf:
+            stable = last_low
     bound = {
         "context_tokens": context,
         "head_dim": head_dim,
@@ -165,34 +202,45 @@ def search(
         "stable_base": stable,
         "smallest_admissible_base": smallest,
         "certified": bool(bases),
-        "status": status,
+        "status": _describe_search(complete, smallest, stable),
     }
 
     rows = []
     for low, high in bases:
         end = high if high < math.inf else math.nan
         rows.append((context, low, end))
-    settled_u, settled_tokens = settled
-    state = {
-        "start_u": start,
-        "settled_u": settled_u,
-        "settled_tokens": settled_tokens,
-    }
     return {
         "bound": pd.DataFrame([bound]),
         "windows": pd.DataFrame(rows, columns=["context_tokens", "low", "high"]),
-        "state": pd.DataFrame([state]),
+        "state": progress.to_table(),
     }
 
 
-def _first_and_last(walk: Walk, start: float) -> list[tuple[float, float]]:
-    """Return the first window from `start` on, and the last one where it is proved."""
-    first = walk.first(start)
-    if first is None:
-        return []
+def _walk(similarity: Similarity, length: int, progress: Progress) -> Walk:
+    return Walk(similarity, length, (progress.settled, progress.settled_tokens))
 
-    windows = [first]
-    if first[1] < math.inf:
+
+def _describe_search(complete: bool, smallest: float, stable: float) -> str:
+    """Say which windows were searched and found; bases that are nan were not found."""
+    if math.isnan(smallest):
+        return "no base is admissible"
+    if complete:
+        return "all windows"
+    if math.isnan(stable):
+        return "first window only"
+    return "first and last window"
+
+
+def _find_first(walk: Walk, start: float) -> list[tuple[float, float]]:
+    """Return the first window from `start` on, in a list that is empty without one."""
+    first = walk.first(start)
+    return [] if first is None else [first]
+
+
+def _find_first_and_last(walk: Walk, start: float) -> list[tuple[float, float]]:
+    """Return the first window from `start` on, and the last one if it is proved."""
+    windows = _find_first(walk, start)
+    if windows and windows[0][1] < math.inf:
         stable = walk.stable()
         if stable < math.inf:
             windows.append((stable, math.inf))
@@ -207,15 +255,20 @@ def _exp(u: float) -> float:
 def _recommend(
     similarity: Similarity, context: int, smallest: float, stable: float
 ) -> float:
-    """Return the stable base rounded up, nan where that is not admissible."""
-    # At a smallest base of 1 every base is admissible, and none needs to be
+    """Return the stable base rounded up; nan if there is none, or if the rounded base
+    is not admissible.
+    """
+    # If the smallest base is 1, every base is admissible and none needs to be
     # recommended.
-    usable = stable if smallest > 1 else smallest
-    if usable > 1:
-        usable = round_up(stable)
-        # Checked in float64, independently of the proof.
-        if first_negative(similarity, usable, context) is not None:
-            return math.nan
+    if not smallest > 1:
+        return smallest
+    if not stable > 1:
+        return stable
+
+    usable = round_up(stable)
+    # Checked in float64, independently of the proof.
+    if first_negative(similarity, usable, context) is not None:
+        return math.nan
     return usable
 
 
@@ -227,5 +280,6 @@ def round_up(base: float, digits: int = 2) -> float:
     (3400000.0, 100.0, 15000000.0, 629979.0)
     """
     exact = Context(digits, ROUND_CEILING).create_decimal_from_float(base)
-    # its nearest float64, which is not below another float64 either
+    # The nearest float64 of the decimal may be below it, but never below `base`, which is
+    # a float64 itself.
     return float(exact)

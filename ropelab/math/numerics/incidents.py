@@ -1,11 +1,13 @@
 """Precision errors from issue trackers: their printed numbers, measured again."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import worst, wrap_angle
@@ -27,11 +29,109 @@ def agrees(printed: str, ours: float) -> bool:
     exponent = int(digits.as_tuple().exponent)
     unit = Decimal(1).scaleb(exponent)
     difference = abs(Decimal(ours) - digits)
+    # A thousandth more than half allows for a float64 that is just off the half.
     return difference <= unit / 2 * Decimal("1.001")
 
 
 _FILE = table_beside(__file__)
 INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The rotations of a range of positions that a report is about, rounded and exact."""
+
+    chain: Chain
+    exact: Chain
+    # The first position of the range, and the number of positions.
+    offset: int
+    length: int
+
+    @property
+    def positions(self) -> NDArray[np.float64]:
+        return span(self.offset, self.offset + self.length)
+
+    def take_census(self) -> Census:
+        """Count the codes of the range by all pairs together."""
+        pairs = range(self.chain.spectrum.pairs)
+        encoding = PositionEncoding(self.chain, "vector", pairs)
+        (census,) = take_census(
+            encoding, [self.chain.plan.table], self.offset, self.length
+        )
+        return census
+
+
+# Measures of one position.
+
+
+def stored_position(cache: Cache, position: int) -> float:
+    stored = cache.chain.positions(span(position, position + 1))
+    return float(stored[0])
+
+
+def position_step(cache: Cache, position: int) -> float:
+    steps = spacing(span(position, position + 1), cache.chain.plan.position)
+    return float(steps[0])
+
+
+# Measures of one position and pair.
+
+
+def stored_angle(cache: Cache, position: int, pair: int) -> float:
+    angles = cache.chain.angles(span(position, position + 1))
+    return float(angles[pair, 0])
+
+
+def exact_angle(cache: Cache, position: int, pair: int) -> float:
+    angles = cache.exact.angles(span(position, position + 1))
+    return float(angles[pair, 0])
+
+
+def exact_cos(cache: Cache, position: int, pair: int) -> float:
+    return float(np.cos(exact_angle(cache, position, pair)))
+
+
+# Measures of the whole range.
+
+
+def distinct_positions(cache: Cache) -> float:
+    return cache.take_census().distinct
+
+
+def adjacent_collisions(cache: Cache) -> float:
+    return cache.take_census().adjacent_collisions
+
+
+def max_angle_error(cache: Cache) -> float:
+    return worst(cache.chain, cache.offset, cache.length).error_rad
+
+
+def max_phase_error(cache: Cache) -> float:
+    cos, sin = cache.chain.table(cache.positions)
+    phases = np.arctan2(sin, cos)
+    errors = wrap_angle(phases - cache.exact.angles(cache.positions))
+    return float(errors.max())
+
+
+def max_cos_error(cache: Cache) -> float:
+    stored_cos, _ = cache.chain.table(cache.positions)
+    right_cos, _ = cache.exact.table(cache.positions)
+    return float(np.abs(stored_cos - right_cos).max())
+
+
+# The measures by their names in incidents.toml, which says what each means.
+MEASURES: dict[str, Callable[..., float]] = {
+    "stored_position": stored_position,
+    "position_step": position_step,
+    "stored_angle": stored_angle,
+    "exact_angle": exact_angle,
+    "exact_cos": exact_cos,
+    "distinct_positions": distinct_positions,
+    "adjacent_collisions": adjacent_collisions,
+    "max_angle_error": max_angle_error,
+    "max_phase_error": max_phase_error,
+    "max_cos_error": max_cos_error,
+}
 
 
 def incidents() -> pd.DataFrame:
@@ -52,78 +152,16 @@ def _measure_incident(
     length: int,
     printed: list[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
+    """Yield a row for each number that a report prints."""
     spectrum = Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
-    exact = Chain(CastPlan(), spectrum)
     chain = Chain(parse_cast(cast), spectrum)
-    positions = span(offset, offset + length)
-
-    # Measures of a position.
-
-    def stored_position(m: int) -> float:
-        stored = chain.positions(span(m, m + 1))
-        return float(stored[0])
-
-    def position_step(m: int) -> float:
-        steps = spacing(span(m, m + 1), chain.plan.position)
-        return float(steps[0])
-
-    # Measures of a position and a pair.
-
-    def stored_angle(m: int, pair: int) -> float:
-        angles = chain.angles(span(m, m + 1))
-        return float(angles[pair, 0])
-
-    def exact_angle(m: int, pair: int) -> float:
-        angles = exact.angles(span(m, m + 1))
-        return float(angles[pair, 0])
-
-    def exact_cos(m: int, pair: int) -> float:
-        return float(np.cos(exact_angle(m, pair)))
-
-    # Measures of the whole range.
-
-    def take_census_of_range() -> Census:
-        encoding = PositionEncoding(chain, "vector", range(spectrum.pairs))
-        (census,) = take_census(encoding, [chain.plan.table], offset, length)
-        return census
-
-    def distinct_positions() -> float:
-        return take_census_of_range().distinct
-
-    def adjacent_collisions() -> float:
-        return take_census_of_range().adjacent_collisions
-
-    def max_angle_error() -> float:
-        return worst(chain, offset, length).error_rad
-
-    def max_phase_error() -> float:
-        cos, sin = chain.table(positions)
-        phases = np.arctan2(sin, cos)
-        errors = wrap_angle(phases - exact.angles(positions))
-        return float(errors.max())
-
-    def max_cos_error() -> float:
-        stored_cos, _ = chain.table(positions)
-        exact_cos, _ = exact.table(positions)
-        return float(np.abs(stored_cos - exact_cos).max())
-
-    measures: dict[str, Callable[..., float]] = {
-        "stored_position": stored_position,
-        "position_step": position_step,
-        "stored_angle": stored_angle,
-        "exact_angle": exact_angle,
-        "exact_cos": exact_cos,
-        "distinct_positions": distinct_positions,
-        "adjacent_collisions": adjacent_collisions,
-        "max_angle_error": max_angle_error,
-        "max_phase_error": max_phase_error,
-        "max_cos_error": max_cos_error,
-    }
+    cache = Cache(chain, Chain(CastPlan(), spectrum), offset, length)
     for row in printed:
         name = row["measure"]
         arguments = row["at"]
         digits = row["digits"]
-        ours = measures[name](*arguments)
+        ours = MEASURES[name](cache, *arguments)
+
         label = name
         if arguments:
             label = f"{name}({','.join(map(str, arguments))})"
