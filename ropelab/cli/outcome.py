@@ -61,6 +61,9 @@ def status_of(command: Callable[[], Any]) -> int:
             if COMPLETION in os.environ:
                 # click ends the process once it has printed what completes a word.
                 raise
+            if isinstance(error.__context__, BrokenPipeError):
+                # click does so where nobody reads stdout any more.
+                return _machine_failure(error.__context__)
             # No command of ropelab ends so: a library does, or code that it calls.
             text = "other code ended the command without an answer (SystemExit)"
             return _fail(text, RopelabError.exit_status)
