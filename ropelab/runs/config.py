@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, cut_text, unknown_name
 from ropelab.runs.files import (
     check_name,
     explain_content,
@@ -324,14 +324,12 @@ def build(
         raise InputError("; ".join(sentences)) from None
 
 
-# Other programs take `1-4` for a list of numbers. Here it is an error, which writes the
-# numbers out if they are at most LONGEST_SPAN.
+# Other programs take `1-4` for a list of numbers. Here such a span is an error.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
+# The most numbers of a span that the error lists.
 LONGEST_SPAN = 100
-# The most characters of a wrong value that an error repeats.
-LONGEST_SHOWN = 200
-# An integer of more bits than this is larger than every float.
-LARGEST_EXPONENT = sys.float_info.max_exp
+# An integer of more bits than this is beyond every float64.
+MOST_BITS = sys.float_info.max_exp
 
 
 def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
@@ -353,15 +351,7 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             return f"{field_name} takes a list; type: {field_name} {numbers}"
     if not location:
         return text
-    return f"{field_name} {plain_words(text)}, got {_cut_value(problem['input'])}"
-
-
-def _cut_value(value: object) -> str:
-    """Return the text of a value, cut if it is too long for an error message."""
-    text = repr(value)
-    if len(text) <= LONGEST_SHOWN:
-        return text
-    return f"{text[:LONGEST_SHOWN]} ..."
+    return f"{field_name} {plain_words(text)}, got {cut_text(repr(problem['input']))}"
 
 
 def plain_words(text: str) -> str:
@@ -430,15 +420,15 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _holds_huge_integer(value: object) -> bool:
-    """Return whether a value, or one inside it, is an integer beyond every float.
+    """Return True if a value, or a value inside it, is an integer beyond every float64.
 
-    Python reads hexadecimal digits of any number, and refuses to print the integer.
+    Python reads any number of hexadecimal digits, but refuses to print the integer.
     """
     if isinstance(value, dict):
         return any(_holds_huge_integer(inner) for inner in value.values())
     if isinstance(value, list):
         return any(_holds_huge_integer(inner) for inner in value)
-    return isinstance(value, int) and value.bit_length() > LARGEST_EXPONENT
+    return isinstance(value, int) and value.bit_length() > MOST_BITS
 
 
 def _check_suffix(path: Path) -> None:

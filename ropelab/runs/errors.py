@@ -28,8 +28,8 @@ ALSO_CALLED = {
 }
 # The similarity from which on a name is suggested for another one; 1 is the same name.
 SIMILAR = 0.65
-# The most characters of an unknown name that an error repeats.
-LONGEST_NAME = 200
+# The most characters of a wrong name or value that an error repeats.
+LONGEST_REPEATED = 200
 # Packages that not every installation has, each with the extra of pyproject.toml that
 # installs it.
 EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
@@ -66,10 +66,14 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     if kind == "model":
         # There are too many models to list them in one line.
         rest = "type: ropelab models"
-    shown = name
-    if len(name) > LONGEST_NAME:
-        shown = f"{name[:LONGEST_NAME]} ..."
-    return InputError(f"unknown {kind} '{shown}'{guess} {rest}")
+    return InputError(f"unknown {kind} '{cut_text(name)}'{guess} {rest}")
+
+
+def cut_text(text: str) -> str:
+    """Return the beginning of a text that is too long for an error message."""
+    if len(text) <= LONGEST_REPEATED:
+        return text
+    return f"{text[:LONGEST_REPEATED]} ..."
 
 
 def _find_nearest(name: str, names: Sequence[str]) -> str:

@@ -114,7 +114,7 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     height = max(PANEL[1], figure.get_figheight() / rows)
     figure.set_size_inches(PANEL[0], height)
     panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
-    # It is taken away when a picture is encoded.
+    # `find_room` in ropelab/show/drawn.py removes the engine when it has placed the labels.
     figure.set_layout_engine("constrained")
 
 
