@@ -191,6 +191,8 @@ class Lab:
     waiting: Waiting = quietly
     # Called with each notice that a user should read before long work; None for nobody.
     notice: Callable[[str], None] | None = None
+    # Called with the short table of a run as it fills; None for nobody.
+    watch: "Callable[[pd.DataFrame], None] | None" = None
     engine: Engine = field(default_factory=Here)
     # The number of processes of the engine, for estimates; None for as many as fit.
     workers: int | None = 1
@@ -327,7 +329,8 @@ class Lab:
         yield from reused.items()
         cells = list(all_work.left.values())
         with closing(self.engine.compute(cells, context)) as computed:
-            for plan, errors in _group_by_plan(works, computed):
+            watched = self._show_as_known(computed, works, context)
+            for plan, errors in _group_by_plan(works, watched):
                 try:
                     with naming(plan.label.origin):
                         if errors:
@@ -340,6 +343,37 @@ class Lab:
                     failures.append(error)
                 else:
                     yield plan, run
+
+    def _show_as_known(
+        self,
+        computed: Iterable[tuple[Cell, Exception | None]],
+        works: Mapping[Plan, Work],
+        context: Context,
+    ) -> Iterator[tuple[Cell, Exception | None]]:
+        """Yield computed cells, and show after each what is known of the run, if it is
+        the only one and somebody watches.
+        """
+        if self.watch is None or len(works) != 1:
+            yield from computed
+            return
+
+        [(plan, work)] = works.items()
+        values = Values(context)
+        known = {}
+        for name, cell in work.cells.items():
+            if name not in work.left:
+                known[name] = values[cell]
+        # Rows that are the same computation share a cell, each under its own labels.
+        rows = [(name_of(cell), cell) for cell in plan.experiment.cells(plan.config)]
+
+        for cell, error in computed:
+            if error is None:
+                known[name_of(cell)] = values[cell]
+                finished = [(row, known[name]) for name, row in rows if name in known]
+                table = plan.experiment.summarize_finished(finished)
+                if table is not None and not table.empty:
+                    self.watch(table)
+            yield cell, error
 
     def _find_runs(
         self, places: Mapping[Plan, store.RunFolder | None]

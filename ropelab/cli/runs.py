@@ -258,14 +258,21 @@ def _make_lab(options: Options) -> Lab:
     if figures is None:
         figures = not options.json
 
+    progress = silent if quiet else terminal.progress_here()
+    # The table fills on a terminal alone: a pipe gets the finished one.
+    watch = None
+    if isinstance(progress, terminal.Bars) and not options.json and sys.stdout.isatty():
+        watch = progress.watch
+
     return Lab(
         results=options.results,
         force=options.force,
         redraw=options.redraw,
         figures=figures,
-        progress=silent if quiet else terminal.progress_here(),
+        progress=progress,
         waiting=terminal.say_waiting,
         notice=None if quiet else say,
+        watch=watch,
         workers=options.workers,
         limits=not options.no_limits,
         most_seconds=60 * options.max_minutes if options.max_minutes else inf,

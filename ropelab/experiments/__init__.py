@@ -10,6 +10,7 @@ first used:
     times(config, values)     measured times for the manifest (optional)
     answer(tables), summary(tables)    the verdict and a few sentences, and the short table
     further(tables)              more short tables, by name (optional)
+    summarize_finished(finished)    the short table while cells are computed (optional)
     following(config, tables)    the command to type next (optional)
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
@@ -18,7 +19,7 @@ BODY its body.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -178,6 +179,18 @@ class Experiment:
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
         return self.parts.summary(tables)
+
+    def summarize_finished(
+        self, finished: "Iterable[tuple[Cell, Tables]]"
+    ) -> "pd.DataFrame | None":
+        """Return what finished cells tell so far; None where the experiment has no such
+        table.
+        """
+        summarize = getattr(self.parts, "summarize_finished", None)
+        if summarize is None:
+            return None
+        table: pd.DataFrame = summarize(finished)
+        return table
 
     def further(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
         """Return short tables beside the summary, by name."""

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import progress
 from rich import table as tables
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -42,6 +42,7 @@ UNBOUNDED = 10_000
 SECONDS_HIDDEN = 1.0  # work that is over by then shows no progress
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds before the first of them
+LINES_BELOW = 10  # lines of a terminal that a table above the bars leaves free
 ENOUGH = 0.01  # share of the work after which its pace estimates the time left
 
 
@@ -76,11 +77,22 @@ class ShortenedColumn(progress.TextColumn):
         return text
 
 
+class BarsBelowTable(progress.Progress):
+    """Bars with a table above them, as soon as there is one."""
+
+    table: Text | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if self.table is not None:
+            yield self.table
+        yield from super().get_renderables()
+
+
 class Bars:
     """Progress bars for a terminal: the work, its share done, the time left."""
 
     def __init__(self) -> None:
-        self._bars = progress.Progress(
+        self._bars = BarsBelowTable(
             progress.SpinnerColumn(),
             ShortenedColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=12),
@@ -94,6 +106,17 @@ class Bars:
             transient=True,
         )
         self._lock = Lock()
+
+    def watch(self, table: "pd.DataFrame") -> None:
+        """Show what is known of a result above the bars, as many rows as fit."""
+        shown = self._bars.console
+        # The bars, the heading and the lines around them take the others.
+        rows = max(3, shown.height - LINES_BELOW)
+        console = Console(width=shown.width, highlight=False, markup=False)
+        with console.capture() as captured:
+            show_table(table.head(rows), console)
+        text = f"known so far (means in the longest context, without intervals)\n\n{captured.get()}"
+        self._bars.table = Text(text)
 
     @contextmanager
     def __call__(

@@ -13,9 +13,10 @@ import pytest
 
 import ropelab
 from ropelab.cli import app as cli
+from ropelab.experiments import load
 from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.results import model_table, recommendation
-from ropelab.lab import Lab
+from ropelab.lab import Lab, Plan
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
 from ropelab.models.tasks import cells, grid
@@ -124,6 +125,21 @@ def test_a_checkpoint_that_scales_does_so_unmodified_and_not_when_unscaled(
         256,
         "yarn",
     ]
+
+
+def test_somebody_who_watches_sees_the_table_fill(config, tmp_path):
+    seen: list[pd.DataFrame] = []
+    lab = Lab(results=tmp_path, figures=False, watch=seen.append)
+    run = lab.run(Plan(load("evaluate"), config(tasks="text")))
+    methods = list(run.tables["last_window"]["method"].unique())
+    counts = [len(table) for table in seen]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == len(methods)
+    last = seen[-1].set_index("method")["loss in 256"]
+    final = run.summary().set_index("method")["nll @256"]
+    pd.testing.assert_series_equal(last[final.index], final, check_names=False)
+    lab.run(Plan(load("evaluate"), config(tasks="text")))
+    assert len(seen) == len(counts)
 
 
 def test_a_length_that_was_not_read_has_no_column(tables):

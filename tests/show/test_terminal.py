@@ -306,3 +306,18 @@ def test_a_pipe_is_not_wrapped(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == ("word " * 60).strip()
     assert sum("a long sentence about" in line for line in lines) == 2
+
+
+def test_a_table_stands_above_the_bars_and_leaves_them_room() -> None:
+    bars = terminal.Bars()
+    bars._bars.live.console = Console(width=70, height=15, file=StringIO())
+    table = pd.DataFrame({"method": [f"m{n}" for n in range(20)], "nll @8192": 1.5})
+    console = Console(width=70, record=True, file=StringIO())
+    with bars("3 models", total=3):
+        bars.watch(table)
+        console.print(bars._bars.get_renderable())
+    lines = [line.split() for line in console.export_text().splitlines()]
+    words = [line[0] for line in lines if line]
+    assert words[1:7] == ["method", "m0", "m1", "m2", "m3", "m4"]
+    assert "m5" not in words
+    assert mentions(" ".join(lines[-1]), "3 models")

@@ -38,6 +38,7 @@ from ropelab.models.tasks.divergence import (
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
+from ropelab.models.tasks.partial import summarize_finished as summarize_finished
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.rounded import casts_table, describe_casts, rounded_rows

@@ -31,6 +31,7 @@ from ropelab.models.tasks.divergence import (
     pair_method_plans,
 )
 from ropelab.models.tasks.modes import SlidingWindow
+from ropelab.models.tasks.partial import summarize_finished
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table
@@ -45,6 +46,7 @@ __all__ = [
     "check",
     "describe_pretrained",
     "further",
+    "summarize_finished",
     "summary",
     "tables",
 ]
