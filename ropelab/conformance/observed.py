@@ -32,7 +32,14 @@ from ropelab.readers.document import load
 from ropelab.readers.families import WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
-from ropelab.runs.errors import InputError, RopelabError, known, require, say
+from ropelab.runs.errors import (
+    InputError,
+    MachineError,
+    RopelabError,
+    known,
+    require,
+    say,
+)
 from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
@@ -62,6 +69,9 @@ def recover_frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     return frequencies
 
 
+# The status of a process that could not write its answer (EX_IOERR of sysexits.h).
+NOT_WRITTEN = 74
+
 # The path comes first: what is unpickled after it is imported from there.
 CHILD = """
 import pickle, sys
@@ -83,6 +93,8 @@ def answer_job(answers: str, *job: Any) -> None:
         # The factory may have forked.
         if os.getpid() == me:
             Path(answers).write_bytes(pickle.dumps(answer))
+    except OSError:
+        os._exit(NOT_WRITTEN)
     finally:
         # The code may have changed Python itself, so that even this fails. The process
         # ends here without a traceback, and its parent says that it gave no answer.
@@ -127,6 +139,10 @@ def run_child(printed: Path, job: tuple[Any, ...]) -> str:
                 stderr=output,
                 timeout=LONGEST_SECONDS,
             )
+            if done.returncode == NOT_WRITTEN:
+                raise MachineError(
+                    f"no answer could be written to {printed.parent}: is the disk full?"
+                )
             problem = f"ended with status {done.returncode}, no answer"
         except subprocess.TimeoutExpired:
             problem = f"gave no answer within {LONGEST_SECONDS} seconds"

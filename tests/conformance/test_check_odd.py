@@ -194,6 +194,10 @@ def masked():
         cos = np.ma.masked_array(np.cos(angles), np.cos(angles) > 0.5)
         return cos, np.sin(angles)
     return tables
+def fills_the_disk():
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+    return lambda positions: (np.cos(positions[:, None] * INV), np.sin(positions[:, None] * INV))
 def sleeps():
     import time
     time.sleep(600)
@@ -248,6 +252,14 @@ def test_code_that_breaks_is_one_line(here, call, target, sentence):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("ropelab: ")
     assert sentence in err
+
+
+def test_an_answer_that_cannot_be_written_is_no_fault_of_the_code(here, call) -> None:
+    (here / "odd_rope.py").write_text(CODE)
+    command = ["check", "odd_rope:fills_the_disk", "--config", here / "config.json"]
+    status, out, err = call(*command)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "disk" in err
 
 
 def test_masked_numbers_are_none(here: Path, call: Callable[..., Any]) -> None:
