@@ -934,6 +934,32 @@ def test_a_plan_does_not_change_what_it_is_asked_for(
     assert "mymodule" in err
 
 
+def test_a_plan_keeps_its_numbers_when_the_next_one_is_made(mymodule) -> None:
+    buffer = "kept = __import__('numpy').zeros(4)"
+    fills = "kept[:] = geometry.inv_freq / length\n        return RopePlan(kept)"
+    mymodule(f"{buffer}\n{re.sub(r'return RopePlan.*', fills, MODULE)}")
+    method: Any = own.find("methods", "mymodule:MyRoPE")
+    geometry = Geometry(8, 1e4, 64)
+    first = method().plan(geometry, 2)
+    method().plan(geometry, 4)
+    assert first.inv_freq.tolist() == (geometry.inv_freq / 2).tolist()
+
+
+@pytest.mark.parametrize("place", ["module", "method"])
+def test_results_stay_in_the_working_folder(mymodule, capsys, place: str) -> None:
+    here = Path.cwd()
+    Path("other").mkdir()
+    line = 'import os; os.chdir("other")'
+    text = MODULE.replace("        slow = ", f"        {line}\n        slow = ")
+    if place == "module":
+        text = f"{line}\n{MODULE}"
+    mymodule(text)
+    status, _, _ = typed(capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)")
+    assert (status, Path.cwd()) == (0, here)
+    assert list(here.glob("results/freqs/*/manifest.json"))
+    assert not list(here.glob("other/*"))
+
+
 def test_a_task_cannot_change_the_distances_that_its_answer_must_have(
     mymodule, corpus
 ) -> None:

@@ -12,9 +12,11 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from os import chdir
 from pathlib import Path
 from pkgutil import resolve_name
 from types import FunctionType
@@ -77,7 +79,7 @@ def list_entry_points(kind: Kind) -> dict[str, EntryPoint]:
 
 def _import(reference: str) -> Any:
     try:
-        with importing(reference.partition(":")[0]):
+        with keep_folder(), importing(reference.partition(":")[0]):
             return resolve_name(reference)
     except RopelabError:
         raise
@@ -215,6 +217,19 @@ def check_sources(known: Mapping[str, str]) -> None:
         # Every name here is a reference, which `find` imports whatever the kind.
         if source(find("methods", name)) != before:
             raise MachineError(f"{name} has changed since this run began; start again")
+
+
+@contextmanager
+def keep_folder() -> Iterator[None]:
+    """Return to the working folder, in which results are stored, after code of the user
+    has run.
+    """
+    here = Path.cwd()
+    try:
+        yield
+    finally:
+        if Path.cwd() != here:
+            chdir(here)
 
 
 def place_of(error: BaseException) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import is_own, reference_of
+from ropelab.runs.own import is_own, keep_folder, reference_of
 from ropelab.runs.spelling import split_list
 
 # The square of an attention factor multiplies every logit. It has to be finite in
@@ -160,32 +160,41 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
 
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
+        if not is_own(type(self)):
+            return _check_plan(self, geometry, plan(self, geometry, length))
+
         label = self.label
-        made = plan(self, geometry, length)
+        with keep_folder():
+            made = plan(self, geometry, length)
         if self.label != label:
             raise InputError(
                 f"{label}: plan() must leave its parameters, and made them {self.label}"
             )
 
-        # A plan() of one's own may lack its `return`, or return frequencies alone.
-        if not isinstance(made, RopePlan):
-            raise InputError(
-                f"{self.label}: plan() must return a RopePlan, not a"
-                f" {type(made).__name__}"
-            )
-
-        factors = (made.attention_factor, made.stretch)
-        if not (
-            _are_frequencies(made.inv_freq, geometry.pairs)
-            and all(_is_positive(factor) for factor in factors)
-        ):
-            raise InputError(
-                f"{self.label}: plan() must return frequencies of {geometry.pairs}"
-                " pairs, at least 0, and positive factors"
-            )
-        return replace(made, inv_freq=np.asarray(made.inv_freq, dtype=np.float64))
+        return _check_plan(self, geometry, made)
 
     return plan_and_check
+
+
+def _check_plan(scaling: Scaling, geometry: Geometry, made: object) -> RopePlan:
+    # A plan() of one's own may lack its `return`, or return frequencies alone.
+    if not isinstance(made, RopePlan):
+        raise InputError(
+            f"{scaling.label}: plan() must return a RopePlan, not a"
+            f" {type(made).__name__}"
+        )
+
+    factors = (made.attention_factor, made.stretch)
+    if not (
+        _are_frequencies(made.inv_freq, geometry.pairs)
+        and all(_is_positive(factor) for factor in factors)
+    ):
+        raise InputError(
+            f"{scaling.label}: plan() must return frequencies of {geometry.pairs}"
+            " pairs, at least 0, and positive factors"
+        )
+    # A copy, since a plan() of one's own may fill one array again and again.
+    return replace(made, inv_freq=np.array(made.inv_freq, dtype=np.float64))
 
 
 def _are_frequencies(numbers: object, pairs: int) -> bool:

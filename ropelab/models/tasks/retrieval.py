@@ -35,7 +35,7 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find
+from ropelab.runs.own import find, keep_folder
 from ropelab.runs.sentences import join_names
 
 # Contexts in which a search for the parameters of a method measures its loss.
@@ -333,7 +333,8 @@ class Retrieval(EvaluationTask):
         reference, _ = self.own
         function = find("tasks", reference) or TASKS[self.name]
         # Its answer is compared with the distances, so it gets a list of its own.
-        made = function(seed, [*distances], length, count, blank)
+        with keep_folder():
+            made = function(seed, [*distances], length, count, blank)
         if not isinstance(made, Trials):
             raise InputError(f"{reference} must return a Trials (docs/own.md)")
         shape = (count, length)
