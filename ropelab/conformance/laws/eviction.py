@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from ropelab.conformance.laws import eviction_mistakes, eviction_unasked, forgetting
+from ropelab.conformance.laws import eviction_mistakes, forgetting, forgetting_cache
 from ropelab.conformance.laws.caches import UnaskedError
-from ropelab.conformance.laws.eviction_mistakes import EQUAL
+from ropelab.conformance.laws.eviction_guesses import explain_joining
+from ropelab.conformance.laws.eviction_trace import EQUAL, Trace
 from ropelab.conformance.laws.forgetting import (
     DROPPED,
     FRAGMENT,
@@ -139,7 +140,7 @@ def compare_with_joined(case: Case) -> Comparison:
         values = torch.cat([start[1], end[1]], dim=2)
         case.subject.set_entry(first, layer, (keys, values))
     got = read_later(case, first, case.make_positions(PREFILLED, len(LATER)))
-    explain = partial(eviction_mistakes.explain_joining, case, got, PREFILLED)
+    explain = partial(explain_joining, case, got, PREFILLED)
     return Comparison(got, forgetting.compute_joined(case), LATER, explain=explain)
 
 
@@ -184,7 +185,7 @@ def find_count(case: Case) -> Found:
 def compare_own_eviction(case: Case, schedule: Schedule) -> Comparison | Found:
     """Let the model's own code drop keys, and find which of the laws it follows."""
     require_own_eviction(case)
-    trace = eviction_mistakes.Trace(schedule)
+    trace = Trace(schedule)
     answers = []
     for go_on in list_counts(case):
         answers.append(read_with_own_eviction(case, schedule, go_on, trace))
@@ -274,7 +275,7 @@ def read_with_own_eviction(
     case: Case,
     schedule: Schedule,
     go_on: bool,
-    trace: eviction_mistakes.Trace,
+    trace: Trace,
 ) -> Stages:
     """Read the parts of a text; the model's own code drops keys between them."""
     subject = case.subject
@@ -297,7 +298,8 @@ def read_with_own_eviction(
         if first is None and isinstance(subject, Function):
             first = part.start if go_on else len(keep)
         if first is not None:
-            trace.first_position = trace.first_position or first
+            if trace.first_position is None:
+                trace.first_position = first
             positions = case.make_positions(first, part.end - part.start)
         tokens = case.tokens[:, part.start : part.end]
         try:
@@ -313,12 +315,12 @@ def read_with_own_eviction(
     return join_passes(passes)
 
 
-def compare_unasked_eviction(case: Case) -> Comparison | Found:
+def compare_forgetting_cache(case: Case) -> Comparison | Found:
     """Read token by token with a cache that forgets by itself, and find what it does."""
     subject = case.subject
     cache = subject.new_forgetting_cache()
-    case = eviction_unasked.choose_tokens(case)
-    trace = eviction_unasked.Steps(case)
+    case = forgetting_cache.choose_tokens(case)
+    trace = forgetting_cache.Steps(case)
     passes = []
     for number in range(TOKENS):
         first = subject.find_next_position(cache)
@@ -334,7 +336,7 @@ def compare_unasked_eviction(case: Case) -> Comparison | Found:
         reference = find_reference(case, schedule, [got])
         if not best.got or measure_size(reference) < measure_size(best):
             best = reference
-    explain = partial(eviction_unasked.explain, case, trace)
+    explain = partial(forgetting_cache.explain, case, trace)
     return best._replace(explain=explain)
 
 
@@ -353,7 +355,7 @@ def compare_own_joining(case: Case) -> Comparison:
         PREFILLED if position is None else position, len(LATER)
     )
     got = read_later(case, cache, positions)
-    explain = partial(eviction_mistakes.explain_joining, case, got, position)
+    explain = partial(explain_joining, case, got, position)
     return Comparison(
         got, forgetting.compute_joined(case), LATER, says=MOVED, explain=explain
     )
@@ -392,7 +394,7 @@ EVICTION = Law(
         Trial("own, middle dropped", partial(compare_own_eviction, schedule=MIDDLE)),
         Trial("own, rolling", partial(compare_own_eviction, schedule=ROLLING)),
         Trial("own, fragments joined", compare_own_joining),
-        Trial("own, unasked", compare_unasked_eviction),
+        Trial("own, by itself", compare_forgetting_cache),
         Trial("price: front dropped", partial(price_moved, schedule=FRONT), cost=True),
         Trial("price: kept", price_kept, cost=True),
         Trial("price: moved up", partial(price_moved, schedule=MIDDLE), cost=True),

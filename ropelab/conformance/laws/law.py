@@ -115,8 +115,8 @@ class Case:
     dtype: torch.dtype
     # What was recovered of each layer that rotates.
     layers: list[dict[str, Any]] = field(default_factory=list)
-    # The rotation of each layer's cache, by the distance in positions.
-    turns: dict[int, Any] = field(default_factory=dict)
+    # The rotations of each layer's cache, by their distances in positions.
+    turns: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
     @cached_property
     def tokens(self) -> Tokens:

@@ -104,11 +104,12 @@ def are_keys_open(case: Case) -> bool:
 
 def find_turns(case: Case, by: int) -> dict[int, Turn | None]:
     """Return the rotation of each layer's cache by a distance."""
-    if by not in case.turns:
+    distance = (by,)
+    if distance not in case.turns:
         is_narrow = case.dtype in (torch.bfloat16, torch.float16)
         with case.subject.computing(torch.float32) if is_narrow else nullcontext():
-            case.turns[by] = recover_turns(case, torch.tensor([by]))
-    turns: dict[int, Turn | None] = case.turns[by]
+            case.turns[distance] = recover_turns(case, torch.tensor([by]))
+    turns: dict[int, Turn | None] = case.turns[distance]
     return turns
 
 

@@ -444,14 +444,14 @@ def count_seen(held: int, seen: int) -> int:
     return seen
 
 
-UNASKED: dict[str, Forgetting] = {
+FORGETTING_CACHES: dict[str, Forgetting] = {
     "moved up": Forgetting(),
     "kept": Forgetting(moves=False, count=count_seen),
     "kept, dropped before": Forgetting(
         moves=False, count=count_seen, is_late=False, held=16
     ),
 }
-UNASKED_MISTAKES: dict[str, Forgetting] = {
+FORGETTING_MISTAKES: dict[str, Forgetting] = {
     "the count is that of keys": Forgetting(moves=False),
     "moved up, and the count goes on": Forgetting(count=count_seen),
     "the newest key is not moved": Forgetting(moves_newest=False),

@@ -13,10 +13,10 @@ from ropelab.conformance.laws.moved import KSHIFT
 from ropelab.conformance.laws.subject import Function, Subject, TransformersSubject
 from tests.conformance.laws.evictions import (
     FAMILIES,
+    FORGETTING_CACHES,
+    FORGETTING_MISTAKES,
     MISTAKES,
     RIGHT,
-    UNASKED,
-    UNASKED_MISTAKES,
     Counting,
     Joining,
     Mistake,
@@ -112,9 +112,9 @@ def test_right_code_is_told_which_of_the_two_it_does(name: str, says: str) -> No
     assert rows["own, middle dropped"]["says"] == says
 
 
-@pytest.mark.parametrize("name", UNASKED)
+@pytest.mark.parametrize("name", FORGETTING_CACHES)
 def test_a_cache_that_forgets_by_itself_is_told_which_it_does(name: str) -> None:
-    row = ask(UNASKED[name].make(), "own, unasked")["own, unasked"]
+    row = ask(FORGETTING_CACHES[name].make(), "own, by itself")["own, by itself"]
     assert row["verdict"] in ("holds", "rounding only")
     assert row["says"] == (MOVED if name == "moved up" else KEPT)
 
@@ -130,9 +130,9 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", UNASKED_MISTAKES)
+@pytest.mark.parametrize("name", FORGETTING_MISTAKES)
 def test_a_cache_that_forgets_by_itself_is_told_its_positions(name: str) -> None:
-    row = ask(UNASKED_MISTAKES[name].make(), "own, unasked")["own, unasked"]
+    row = ask(FORGETTING_MISTAKES[name].make(), "own, by itself")["own, by itself"]
     assert row["verdict"] == "broken"
     assert row["says"] == (
         f"keys end at positions {ENDS[name]}, where kept they are at 0 to 3, 32 to 47,"

@@ -6,7 +6,11 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws.caches import Entry, UnaskedError
-from ropelab.conformance.laws.eviction_mistakes import are_equal, match_tokens
+from ropelab.conformance.laws.eviction_trace import (
+    are_equal,
+    list_ranges,
+    match_tokens,
+)
 from ropelab.conformance.laws.forgetting import Part, Schedule
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.rotation import recover_turns
@@ -121,39 +125,3 @@ def explain(case: Case, steps: Steps) -> str:
     moved = list_ranges(range(len(tokens)))
     says = f"keys end at positions {found}, where kept they are at {kept}"
     return f"{says}, and moved up at {moved}"
-
-
-def list_ranges(numbers: Sequence[int | None]) -> str:
-    """Return numbers in words: those that count on, and those that are all alike."""
-    words: list[str] = []
-    start = 0
-    while start < len(numbers):
-        first = numbers[start]
-        alike = count_run(numbers[start:], step=0)
-        counting = count_run(numbers[start:], step=1)
-        if first is None:
-            words.append("none")
-            start += alike
-        elif counting > 1:
-            words.append(f"{first} to {first + counting - 1}")
-            start += counting
-        elif alike > 1:
-            words.append(f"{alike} times {first}")
-            start += alike
-        else:
-            words.append(str(first))
-            start += 1
-    return ", ".join(words)
-
-
-def count_run(numbers: Sequence[int | None], step: int) -> int:
-    """Return how many numbers at the beginning differ by a step from each to the next."""
-    run = 1
-    while run < len(numbers):
-        before = numbers[run - 1]
-        here = numbers[run]
-        expected = None if before is None else before + step
-        if here != expected:
-            break
-        run += 1
-    return run

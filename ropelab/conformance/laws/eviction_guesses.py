@@ -1,0 +1,195 @@
+"""Logits of common mistakes, which are computed to be compared with those of a code."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ropelab.conformance.laws.eviction_trace import EQUAL, Trace
+from ropelab.conformance.laws.forgetting import DROPPED, FRAGMENT, PREFILLED
+from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
+from ropelab.conformance.laws.subject import Stages
+
+LATER = TOKENS - PREFILLED
+# Mistakes are computed as rows of a batch, so many at once.
+ROWS = 16
+
+
+class Guess(NamedTuple):
+    """An eviction that may be a mistake, and the count of new tokens behind it."""
+
+    # Tokens from `first` to before `end` are dropped.
+    first: int
+    end: int
+    # Positions by which keys in front of the gap, and behind, are rotated.
+    front: int
+    behind: int
+    # The position of the first new token.
+    next_position: int
+
+
+def explain_logits(
+    case: Case,
+    trace: Trace,
+    answers: Sequence[Stages],
+    moves: tuple[int, int] | None,
+) -> str:
+    """Compare logits with those of common mistakes; empty if none has them.
+
+    Args:
+        case: the subject and its tokens.
+        trace: what one eviction was asked for.
+        answers: what the code computed.
+        moves: the positions by which keys in front of the gap and behind are rotated,
+            if they were measured: other mistakes may have the same logits.
+    """
+    guesses = list(list_guesses(trace))
+    if moves is not None:
+        guesses.sort(key=lambda guess: (guess.front, guess.behind) != moves)
+    for start in range(0, len(guesses), ROWS):
+        batch = guesses[start : start + ROWS]
+        logits = compute_guesses(case, batch)
+        for guess, expected in zip(batch, logits, strict=True):
+            for answer in answers:
+                differences = measure_differences(answer[-1][0], expected)
+                if float(differences.max()) <= EQUAL:
+                    return describe_guess(guess, trace)
+    return ""
+
+
+def list_guesses(trace: Trace) -> Iterator[Guess]:
+    """List common mistakes, the plainest first."""
+    sinks = trace.schedule.sinks
+    end = sinks + DROPPED
+    left = PREFILLED - DROPPED
+    counts = [left, PREFILLED, left + 1, left - 1, PREFILLED + 1, PREFILLED - 1, 0]
+    counts += [sinks, DROPPED]
+    if trace.first_position is not None:
+        counts = [trace.first_position]
+
+    moves = [(0, 0), (0, -DROPPED), (0, DROPPED)]
+    for by in (-DROPPED - 1, -DROPPED + 1, -end, -left, -1, 1):
+        moves.append((0, by))
+    if sinks:
+        for by in (-DROPPED, DROPPED, -sinks):
+            moves += [(by, 0), (by, by)]
+    for front, behind in moves:
+        for count in counts:
+            yield Guess(sinks, end, front, behind, count)
+
+    ranges = [
+        (sinks, end + 1),
+        (sinks, end - 1),
+        (sinks + 1, end),
+        (sinks + 1, end + 1),
+    ]
+    if sinks:
+        ranges += [(sinks - 1, end), (sinks - 1, end - 1), (0, DROPPED)]
+    ranges += [(PREFILLED - DROPPED, PREFILLED)]
+    for first, last in ranges:
+        stay = PREFILLED - (last - first)
+        yield Guess(first, last, 0, 0, PREFILLED)
+        for count in (stay, left):
+            yield Guess(first, last, 0, first - last, count)
+            yield Guess(first, last, 0, -DROPPED, count)
+
+
+def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
+    """Return logits [guesses, later tokens, vocabulary], a row a guess.
+
+    Keys behind the gap stay where they are; a copy of the first tokens, and the new
+    ones, move against them.
+    """
+    prefix = case.tokens[:, :PREFILLED]
+    text = torch.cat([prefix, prefix, case.tokens[:, PREFILLED:]], dim=1)
+    length = text.shape[1]
+    new = 2 * PREFILLED
+    rows = []
+    masks = []
+    for guess in guesses:
+        copies = torch.arange(PREFILLED) + guess.front - guess.behind
+        later = torch.arange(LATER) + guess.next_position - guess.behind
+        positions = torch.cat([torch.arange(PREFILLED), copies, later])
+        rows.append(positions - min(0, int(positions.min())))
+
+        visible = torch.ones(length, length, dtype=torch.bool).tril()
+        visible[PREFILLED:new, :PREFILLED] = False
+        visible[new:, : guess.end] = False
+        visible[new:, PREFILLED + guess.first : new] = False
+        masks.append(visible)
+
+    tokens = text.expand(len(guesses), -1)
+    stages = case.subject.read(tokens, torch.stack(rows), visible=torch.stack(masks))
+    return stages[-1][:, new:]
+
+
+def describe_guess(guess: Guess, trace: Trace) -> str:
+    """Return a mistake in words."""
+    sinks = trace.schedule.sinks
+    if (guess.first, guess.end) != (sinks, sinks + DROPPED):
+        return (
+            f"it drops tokens {guess.first} to {guess.end - 1}, where tokens {sinks} to"
+            f" {sinks + DROPPED - 1} were to be dropped"
+        )
+    left = PREFILLED - DROPPED
+    counted = f"new tokens are counted from {guess.next_position}"
+    if guess.next_position == PREFILLED:
+        counted = f"new tokens go on counting from {guess.next_position}"
+    elif guess.next_position == left:
+        counted += ", the number of keys"
+    return f"{describe_moves(guess.front, guess.behind)}, and {counted}"
+
+
+def describe_moves(front: int, behind: int) -> str:
+    """Return by how much keys were rotated, in words."""
+    if front == behind == 0:
+        return "keys keep their rotation"
+    if front == 0 and behind == -DROPPED:
+        return "keys behind the gap are moved up"
+    if front == behind:
+        return f"all keys are rotated by {front:+d} positions"
+    parts = []
+    if behind:
+        parts.append(f"keys behind the gap are rotated by {behind:+d} positions")
+    else:
+        parts.append("keys behind the gap keep their rotation")
+    if front:
+        parts.append(f"those in front of it by {front:+d}")
+    says = ", ".join(parts)
+    if behind not in (0, -DROPPED):
+        says += f" where {-DROPPED} moves them up"
+    return says
+
+
+def explain_joining(case: Case, got: Stages, position: int | None) -> str:
+    """Return by how much the second of two joined fragments is off, in words."""
+    counts = [PREFILLED, PREFILLED - FRAGMENT, FRAGMENT, PREFILLED + 1, PREFILLED - 1]
+    if position is not None:
+        counts = [position]
+    for by in (0, FRAGMENT, -FRAGMENT, FRAGMENT - 1, FRAGMENT + 1, 2 * FRAGMENT):
+        for count in counts:
+            expected = compute_fragments(case, by, count)
+            if float(measure_differences(got[-1], expected).max()) > EQUAL:
+                continue
+            says = f"keys of the second fragment are rotated by {by:+d} positions"
+            if by == 0:
+                says = "keys of the second fragment are joined without a rotation"
+            elif by == FRAGMENT:
+                says = "keys of the second fragment are moved behind the first"
+            else:
+                says += f" where {FRAGMENT:+d} puts them behind the first"
+            return f"{says}, and new tokens are counted from {count}"
+    return ""
+
+
+def compute_fragments(case: Case, by: int, count: int) -> Tensor:
+    """Return logits behind two fragments; the second begins at a position."""
+    positions = case.make_positions(0)
+    positions[:, FRAGMENT:PREFILLED] += by - FRAGMENT
+    positions[:, PREFILLED:] += count - PREFILLED
+    positions -= min(0, int(positions.min()))
+    visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
+    visible[FRAGMENT:PREFILLED, :FRAGMENT] = False
+    stages = case.subject.read(case.tokens, positions, visible=visible[None])
+    return stages[-1][:, PREFILLED:]
