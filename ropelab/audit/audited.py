@@ -152,7 +152,7 @@ def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
-    # Of a linear scaling a file gives the length after it.
+    # A file with linear scaling states the length after scaling.
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
     else:
@@ -328,7 +328,7 @@ def shorten_tables(audit: FileAudit) -> dict[str, Rows]:
     """
     keys = []
     for row in audit.rows["keys"]:
-        # One word if all runtimes agree, else a count for each status.
+        # The status is one word if all runtimes agree, else a count for each status.
         counts = Counter(row["status"].values()).most_common()
         status = counts[0][0]
         if len(counts) > 1:

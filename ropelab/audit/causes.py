@@ -11,8 +11,8 @@ from ropelab.readers.trace import MAXIMUM, ORIGINAL
 
 
 def fix_ratio(case: AuditCase) -> str:
-    """Return the length to write where the block's factor is not the ratio of the
-    lengths, or nothing.
+    """Return the length to write if the block's factor is not the ratio of the lengths;
+    empty if it is.
     """
     if case.kind != "yarn":
         return ""
@@ -39,7 +39,7 @@ def list_unscaled(case: AuditCase) -> list[str]:
     if len(names) < len(case.specs):
         return names
 
-    # Where nobody scales, the block may ask for nothing.
+    # If no runtime scales, the block may ask for no scaling.
     factor = case.block.get("factor")
     divisors = case.block.get("long_factor")
     if factor not in (None, 1):
@@ -51,7 +51,8 @@ def list_unscaled(case: AuditCase) -> list[str]:
 
 def is_plain(spec: RopeSpec) -> bool:
     """Return True if the spec changes nothing, even far beyond the trained length."""
-    far = 4 * spec.trained_len  # dynamic and longrope change nothing at short lengths
+    # dynamic and longrope change nothing at short lengths.
+    far = 4 * spec.trained_len
     unscaled = replace(spec, scaling=Unscaled())
     if measure_distance(spec, unscaled, far)[1] is not None:
         return False
@@ -97,8 +98,8 @@ def list_started_elsewhere(case: AuditCase) -> list[str]:
 
 def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
     """Return the case without some runtimes."""
-    left = [each for each in case.readings if each.runtime.name not in names]
-    return replace(case, readings=left)
+    others = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=others)
 
 
 def describe_phase(case: AuditCase, names: Collection[str]) -> str:

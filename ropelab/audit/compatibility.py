@@ -52,17 +52,17 @@ class TableCell:
 
     verdict: Verdict
     evidence: Evidence = ""
-    # The code of a finding of `ropelab audit`, and by how much it differs.
+    # The code of a finding of `ropelab audit`, and the size of the difference in words.
     code: str = ""
     words: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A model with the cell of each runtime, by its name."""
+    """A model with a cell for each runtime, by the name of the runtime."""
 
     model: PublishedConfig
-    # What the model's own code rotates; None: it is not read.
+    # The rotation of the model's own code; None if this code was not read.
     spec: RopeSpec | None
     layers: int | None
     cells: Mapping[str, TableCell]

@@ -19,7 +19,7 @@ from ropelab.runs.sentences import shorten_numbers
 def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
     right = case.spec
-    # One finding for a cause: what follows from it is not listed again.
+    # A difference that follows from a cause with a finding of its own is not listed again.
     case = leave_out(case, list_explained(case))
     # Every runtime has another default for a missing original length.
     elsewhere = list_started_elsewhere(case)
@@ -50,7 +50,7 @@ def find_other_numbers(case: AuditCase) -> Iterator[AuditFinding]:
     """Find other factors on the logits, and other frequencies."""
     reference = case.reference.runtime.name
     wanted = case.spec.logit_multiplier
-    # Rounded, because runtimes form the same factor in several orders.
+    # The factors are rounded, because runtimes multiply the same numbers in other orders.
     multipliers = case.group(lambda spec: float(f"{spec.logit_multiplier:.9g}"))
     for value, names in multipliers.items():
         if not math.isclose(value, wanted, rel_tol=1e-8):

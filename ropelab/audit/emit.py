@@ -54,8 +54,8 @@ class Emission:
     lost: tuple[str, ...]
     # True if the text has keys for the file, or flags besides those of a length.
     changes: bool = True
-    # These are worth knowing and no loss: which runtimes do not know the model, and what
-    # others make of a file that needs no change.
+    # Remarks name no loss: which runtimes do not know the model, and what other runtimes
+    # make of a file that needs no change.
     remarks: tuple[str, ...] = ()
 
 
@@ -70,7 +70,8 @@ class Emissions(Result):
     rows: Mapping[str, Rows]
     # The note says that a factor was raised, or that the file does not have the length.
     note: str = ""
-    # It says that --method replaced the file's own scaling, or that layers needed none.
+    # This text says that --method replaced the file's own scaling, or that layers needed
+    # no scaling.
     replaced: str = ""
 
 

@@ -47,7 +47,8 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
     right = case.spec.base
     for base, names in case.group(lambda spec: spec.base).items():
         if math.isclose(base, right, rel_tol=1e-7):
-            continue  # float32 holds it in a GGUF file
+            # A GGUF file holds the base in float32.
+            continue
 
         source = ""
         for _, spec in case.specs:
@@ -58,7 +59,8 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
             fix = f"leave {source} off"
         elif config.get("rope_theta") != wanted:
             fix = f'write "rope_theta": {wanted!r} at top level'
-        elif "llama.cpp" in names:  # the key is passed over
+        elif "llama.cpp" in names:
+            # llama.cpp passes over the key.
             fix = f"--rope-freq-base {wanted!r}"
         else:
             fix = ""
@@ -75,7 +77,8 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     in any case, which are two causes.
     """
     fix = fix_ratio(case)
-    by_ratio, others = [], []
+    by_ratio = []
+    others = []
     specs = dict(case.specs)
     for name in list_unscaled(case):
         if fix and isinstance(specs[name].scaling, Yarn):

@@ -49,7 +49,8 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
         if parents and key in in_block:
-            continue  # the class itself puts it into the block
+            # The class itself puts the key into the block.
+            continue
         close = near(use.path)
         # A name that holds a known one is a key of its own: rope_interleave_factor, but
         # for a second base, rope_theta_2, which looks as if it counted.

@@ -19,7 +19,7 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that differ between runtimes, or that the scaling does not reach or
     exceeds.
     """
-    # Those that multiply have a finding of their own.
+    # Runtimes that multiply the length have a finding of their own (E07).
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
@@ -50,12 +50,13 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
     if isinstance(scaling, DynamicNtk):
         return None
 
-    # Where all rotating layers have a window, no position is far from another.
+    # If all rotating layers have a window, no position is far from another one.
     if name not in STOPS_BEYOND and case.reference.window:
         return None
 
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
-        # vLLM allows less by itself, and as much as the file has if it is asked.
+        # vLLM allows less by default, and as much as the file states if it is asked for
+        # more.
         return max(spec.length, case.maximum)
     if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
         reach = scaling.factor * spec.trained_len

@@ -25,7 +25,7 @@ def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
     """
     spec = case.spec
     model_type = case.reference.model_type
-    # Of a model that was trained with it, the factor is no news, and stays.
+    # A factor that the model was trained with is no news, and stays.
     static = isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
     if static and not is_trained_scaled(model_type):
         yield from note_static_factor(case)
@@ -48,7 +48,7 @@ def note_static_factor(case: AuditCase) -> Iterator[AuditFinding]:
     """State what YaRN does to short prompts, and the factor that is enough."""
     spec = case.spec
     factor = getattr(spec.scaling, "factor", 1.0)
-    # Rounded as it is printed: 1 is no factor at all.
+    # The factor is rounded as it is printed. A printed 1 would be no factor at all.
     rounded = f"{spec.logit_multiplier:.4g}"
     times = "" if rounded == "1" else f"every logit times {rounded}, "
     yield make_finding("N01", factor=factor, trained=spec.trained_len, times=times)

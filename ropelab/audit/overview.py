@@ -357,7 +357,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     specs = dict(case.specs)
     presets = {each.runtime.name: each.runtime.chain for each in case.readings}
     if "sglang" in specs and isinstance(specs["sglang"].scaling, LongRope):
-        # It keeps longrope's tables in the model's format.
+        # SGLang keeps longrope's tables in the model's format.
         presets["sglang"] = MODEL_FORMAT
 
     rows = []

@@ -135,7 +135,7 @@ def make_lengths(wanted: Wanted) -> Fragment:
         if name in source.present:
             keys[name] = length
 
-    # Some classes build scaled tables from a head_dim alone.
+    # Some classes build scaled tables only if the file states a head_dim.
     lacks_head = "head_dim" not in source.present
     if source.older.refuses_without_head_dim and lacks_head and make_block(wanted):
         keys["head_dim"] = wanted.head_dim
@@ -169,7 +169,7 @@ def write_hf4(wanted: Wanted) -> Fragment:
             block = {name: block[name] for name in names if name in block}
 
     keys = {**make_lengths(wanted), "rope_theta": wanted.base}
-    # Of longrope, transformers 4 reads the original length at top level only.
+    # transformers 4 reads longrope's original length at top level only.
     if isinstance(wanted.scaling, scalings.LongRope):
         keys[ORIGINAL] = wanted.trained_len
     keys |= make_share(wanted)
@@ -204,7 +204,7 @@ def write_vllm(wanted: Wanted) -> Fragment:
     fragment = write_hf5(wanted)
     scaling = wanted.scaling
     multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
-    # It leaves Gemma 3's lengths alone.
+    # vLLM multiplies the lengths of all models but Gemma 3.
     if isinstance(scaling, multiplied) and "gemma3" not in wanted.source.older.name:
         fragment[MAXIMUM] = round(wanted.length / scaling.factor)
     return fragment
@@ -275,7 +275,8 @@ def write_koboldcpp(wanted: Wanted) -> Fragment:
     if wanted.is_released:
         return {"ctx_size": wanted.context}
 
-    # With one of the two, koboldcpp picks by a rule of its own.
+    # Both the scale and the base are given. If one is missing, koboldcpp chooses it by a
+    # rule of its own.
     flags: Fragment = {
         "ctx_size": wanted.context,
         "rope_freq_scale": 1.0,
@@ -285,8 +286,8 @@ def write_koboldcpp(wanted: Wanted) -> Fragment:
         flags["rope_freq_scale"] = 1 / wanted.scaling.factor
         flags["rope_scaling"] = "linear"
     elif not isinstance(wanted.scaling, scalings.Unscaled) and not wanted.own:
-        # It holds a scale or a base: the base of NTK-aware by the same factor is
-        # nearer to what is wanted than none.
+        # koboldcpp has no flags for other methods. The base of NTK-aware by the same
+        # factor is nearer to what is wanted than no scaling.
         factor = max(1.0, wanted.context / wanted.trained_len)
         flags["rope_freq_base"] = scalings.ntk_base(wanted.geometry, factor)
     return flags

@@ -14,6 +14,7 @@ from ropelab.runs.arrays import Float
 
 Array = NDArray[np.floating[Any]]
 Pairing = Literal["half", "interleaved"]
+# The frequencies are the part of ropelab.math that checks of the rotation may rest on.
 frequencies = inverse_frequencies
 
 
@@ -85,7 +86,7 @@ def rotate(
 def swap_pairs(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
     """Return (-x2, x1) for every pair (x1, x2).
 
-    In the elementwise form of the rotation these are multiplied by the sines.
+    The elementwise form of the rotation multiplies the result by the sines.
     """
     first, second = split(x, pairing)
     return join(-second, first, pairing)

@@ -304,7 +304,7 @@ def heads_unaffected(
                 > ROUNDING
             ):
                 acting.append(name)
-    # Of the last query and the first key.
+    # The biases are those of the last query and the first key.
     different = len(biases("alibi", 8)[:, -1, 0].unique())
 
     what = f"methods of the page that act inside every head, of {len(methods)}"

@@ -31,7 +31,7 @@ HANDS = (60, 3600, 43200)
 COMPARED = ("float32", "float16", "bfloat16")
 # The number of positions whose codes are counted.
 LENGTH = 131072
-# What of a code is compared, by the words for it.
+# The part of a code that is compared, by the words for it.
 CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
@@ -111,7 +111,8 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
 
     def step_from(start: float) -> float:
-        # As a product: the difference of two cosines would lose all but five digits.
+        # The step is written as a product, since the difference of two cosines would lose
+        # all but five digits.
         return 2 * math.sin(theta * (start + 0.5)) * math.sin(theta / 2)
 
     steps: tuple[tuple[Role, str, float], ...] = (
@@ -175,7 +176,7 @@ def clock_like_rope(
 
 def one_frequency(period: float) -> Spectrum:
     """Return the spectrum of a single period, in tokens."""
-    # Of two features, so there is one pair; any base gives it the frequency 1.
+    # Two features are one pair, whose frequency is 1 under any base.
     return Spectrum(inverse_frequencies(2, 1.5) * (2 * math.pi / period))
 
 
@@ -309,7 +310,7 @@ def slow_pairs_unique(
     for fmt, counted in census(slow, "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
         what = f"{what}, pairs {first} to {HEAD // 2 - 1}"
-        # No format is named. float32 is the one that the source speaks about elsewhere.
+        # The source names no format here. Elsewhere it speaks about float32.
         role: Role = "part" if fmt == "float32" else "limit"
         is_unique = counted.distinct == length
         findings.add(role, what, f"{counted.distinct}", is_unique, counted.distinct)

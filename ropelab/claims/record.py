@@ -86,12 +86,13 @@ class ClaimFinding:
     # How far the number is from the other answer (`ropelab.claims.margins`); None if
     # the answer has no threshold, such as a count that is complete or not.
     margin: Number = None
-    # There was nothing to measure.
+    # True if there was nothing to measure.
     missing: bool = False
-    # The finding is open because a model did not learn the task, or because the run
-    # cannot show it. Another run may.
+    # True if the finding is open because a model did not learn the task, or because the
+    # run cannot show it. Another run may show it.
     mute: bool = False
-    # The run does not meet a condition that the claim names. Another run may.
+    # True if the run does not meet a condition that the claim names. Another run may meet
+    # it.
     unmet_by_run: bool = False
 
 

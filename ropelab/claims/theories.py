@@ -184,7 +184,8 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
 
     stored = f"that the slowest pair of {code} first stores as the next"
     what = f"positions {stored}, bases 1e4, 1e7, 1e8, 1e11"
-    # All bases but the first are above 1/eps of float32, and of narrower formats.
+    # All bases but the first are above 1/eps of float32, so above 1/eps of narrower
+    # formats, too.
     lost = min(first[1:]) < min(first[0], 1 << 20)
     findings.part(what, write_list(first, ","), lost, min(first))
 
@@ -309,7 +310,7 @@ def aligned_inversion(base: float, tokens: int) -> float:
     return far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
 
 
-# What is counted for each mode of failure, from the scores [2, TOKENS] of two keys by
+# The count for each mode of failure. It is made of the scores [2, TOKENS] of two keys by
 # distance, at full precision and as stored.
 MODES = {
     "position inversion": lambda full, stored: far_wins(full[0]),
@@ -368,7 +369,7 @@ def positions_invert(
     findings.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
     findings.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
 
-    # With the opposite key every comparison comes out the other way.
+    # If the key is replaced by its opposite, every comparison comes out the other way.
     shares: list[float] = []
     for draw in range(DRAWS):
         rope, _ = scores(large, 0.0, draw)

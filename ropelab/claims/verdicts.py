@@ -215,7 +215,7 @@ def _passages(
             if only in ("", passage.source):
                 said.append((passage, claim))
     if only and SOURCES[only].sections:
-        # In the order of the text.
+        # Sections are sorted in the order of the text.
         order = SOURCES[only].sections
         said.sort(key=lambda pair: order.index(pair[0].section))
 

@@ -231,7 +231,7 @@ def default_text(default: object) -> str:
     ('  [default: 1e6]', '  [default: pi, ntk]', '')
     """
     if isinstance(default, tuple):
-        # With blanks, at which a line can be broken.
+        # The blanks allow the help to break the line.
         text = ", ".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"

@@ -64,7 +64,7 @@ def status_of(command: Callable[[], Any]) -> int:
             if isinstance(error.__context__, BrokenPipeError):
                 # click does so where nobody reads stdout any more.
                 return _machine_failure(error.__context__)
-            # No command of ropelab ends so: a library does, or code that it calls.
+            # No command of ropelab ends in this way, but a library or its callback may.
             text = "other code ended the command without an answer (SystemExit)"
             return _fail(text, RopelabError.exit_status)
         return defect(error)
@@ -199,7 +199,7 @@ def _separate_stdout() -> Iterator[TextIO]:
         yield stream
         stream.flush()
     finally:
-        # What own code has put into the stream itself goes to stderr, too.
+        # Text that code of the user left in the stream goes to stderr, too.
         with suppress(OSError, ValueError):
             stdout.flush()
         os.dup2(copy, STDOUT)

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ropelab.runs.spelling import FieldGroup
 
-# What a newcomer types first: each answers within seconds.
+# The commands that a newcomer types first. Each answers within seconds.
 FIRST = (
     ("ropelab audit config.json", "What do 14 runtimes make of this model's file?"),
     ("ropelab precision --base 1e6", "Is float16 precise enough for positions?"),

@@ -243,7 +243,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
     kind = known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
-        # Those that every run has.
+        # Every run has these figures already.
         usual = names == ("png",) and kind == "screen"
         if run.folder and not usual:
             files = drawn.encode_figures(run.figures(kind), names, kind)
@@ -288,8 +288,8 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
 
     def end() -> None:
         say(f"--max-minutes {minutes:g} are over")
-        # To the main thread, which may wait for a worker: sent to this one it would go
-        # on waiting.
+        # The signal goes to the main thread, which may wait for a worker. It would go on
+        # waiting if the signal came to this thread.
         main = main_thread().ident
         if hasattr(signal, "pthread_kill") and main is not None:
             signal.pthread_kill(main, signal.SIGINT)

@@ -115,7 +115,7 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     own_method, _, _ = model.method.partition("(")
     names_own_method = given.get("method") == own_method
     if names_own_method and given.keys().isdisjoint(LENGTHS):
-        # Its own method by name, without parameters: the model's are meant.
+        # A name without parameters means the parameters that the model has.
         del given["method"]
 
     known = {}

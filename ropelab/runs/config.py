@@ -109,9 +109,9 @@ Base = Annotated[
     float, BeforeValidator(read_plain_number), Field(gt=1, allow_inf_nan=False)
 ]
 T = TypeVar("T")
-# Each of these three marks a tuple field that may be typed as `a,b`. AsSequence keeps
-# repeated values. AsList and AsLengths drop them, as they would count one result several
-# times.
+# AsSequence, AsList and AsLengths mark a tuple field that may be typed as `a,b`.
+# AsSequence keeps repeated values. AsList and AsLengths drop them, since a repeated value
+# would count one result several times.
 AsSequence = BeforeValidator(read_list)
 AsList = _as_distinct(read_list)
 AsLengths = _as_distinct(read_lengths)
@@ -209,8 +209,8 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        # Each seed is trained, or measured, with each value of the other lists, so the
-        # longest of these decides.
+        # Each seed is trained, or measured, with each value of another list. The longest
+        # list decides how many combinations there are.
         lists = {name: value for name, value in self if isinstance(value, tuple)}
         seeds = len(lists.pop("seeds", ()))
         longest = max(lists, key=lambda name: len(lists[name]), default="")

@@ -135,7 +135,7 @@ def duration(seconds: float) -> str:
     """
     if seconds > 1e6 * YEAR:
         return "a million years or more"
-    # Each unit, its length, and the time from which the next one is used.
+    # Each unit with its length, and the time from which on the next unit is used.
     units = (
         ("second", 1.0, MINUTE),
         ("minute", MINUTE, 90 * MINUTE),

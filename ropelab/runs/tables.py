@@ -211,7 +211,7 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
         return columns
 
     # Words that become numbers when they are read back without a type need the mark.
-    # All columns are read at once; shorter ones repeat their words.
+    # All columns are read at once, so shorter columns repeat their words.
     rows = max(len(words) for words in texts.values())
     repeated = {name: np.resize(words, rows) for name, words in texts.items()}
     read_back = _from_csv(_as_csv(pd.DataFrame(repeated)), {})

@@ -64,7 +64,7 @@ UNNOTICED = 0.006
 LOST = 0.003
 MEASURED = 8192
 LOST_FAR = 0.15
-# All small models lost something if scores change by at least so much.
+# The change of scores from which on all small models lost something.
 NOTICED = 0.025
 
 # Two casts give a token other probabilities if their logarithms are further apart, in

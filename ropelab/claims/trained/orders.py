@@ -191,7 +191,8 @@ def _compare(
     better = str(row["verdict"])
     is_significant = better != "~"
     is_small = abs(interval.value) < CLOSE
-    # No significant difference is not equality: the whole interval must be near 0.
+    # Two results without a significant difference need not be equal. For that the whole
+    # interval must be near 0.
     furthest = max(abs(interval.low), abs(interval.high))
     is_equal = furthest < CLOSE
 

@@ -277,7 +277,7 @@ class Encodings(Trained):
             "copy_accuracy", encoding=encoding, context_tokens=self.train_len
         )
         if rows.empty:
-            # Without a row for each seed the mean stands for all of them.
+            # If the run has no row for each seed, the mean stands for all seeds.
             return [self.copies_within(encoding) >= LEARNED]
         near = rows[rows["distance_tokens"] <= self.train_len / 2]
         shares = near.groupby("seed")["accuracy"].mean()
@@ -300,8 +300,8 @@ class Encodings(Trained):
         return self._bounds_by_baseline(a, b, longest)
 
     def _bounds_by_baseline(self, a: str, b: str, longest: bool) -> tuple[float, float]:
-        # Both were compared with the baseline, not with each other, so that the widths
-        # of the two intervals add up.
+        # The two encodings were compared with the baseline, not with each other, so the
+        # widths of their intervals add up.
         first = self.find_end_row(
             "comparisons", longest, encoding_a=a, metric="text loss"
         )

@@ -162,7 +162,8 @@ def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
 
 
 def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
-    # Nothing to extend inside the trained length, and a single pair ignores the base.
+    # Inside the trained length there is nothing to extend, and a single pair ignores the
+    # base.
     if target <= trained.trained_len or trained.rotary_dim < 4:
         return
 

@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
-# Of the table `predictions`: its columns, and the short names of some.
+# The columns of the table `predictions`, and the short names of some of them.
 COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
 
 
@@ -101,7 +101,8 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     """
     table = accuracies(trials, ["base", "seed", *PLACE])
     similarity = Similarity.of_head(config.head_dim)
-    # From the first position on at which the sum of cosines is negative for that base.
+    # Failure is predicted from the first position on at which the sum of cosines is
+    # negative for the base of the row.
     beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
     distances = table["distance_tokens"].to_numpy(dtype=float)
 

@@ -38,7 +38,8 @@ CANNOT_SHOW = (
     " are computed and kept all the same."
 )
 VERSION = 6
-# `designs`: slow pairs at rest; layers that do not rotate, and windows in the others.
+# The encodings that the name `designs` stands for: slow pairs that do not rotate, and
+# layers that do not rotate beside layers that do, with or without a window.
 DESIGNS = (
     *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
     *("every(2,nope,window(rope,64))", "every(2,rope,window(rope,64))"),
@@ -49,7 +50,7 @@ BODY = "ropelab.experiments.encodings.quality"
 
 
 class EncodingsConfig(ShapedConfig):
-    """The model, its encodings, and the lengths it is tested at."""
+    """The shape of the models, their encodings, and the lengths of training and test."""
 
     common: ClassVar[tuple[str, ...]] = ("encodings", "train_len", "test_len", "seeds")
 
@@ -121,26 +122,31 @@ class EncodingsConfig(ShapedConfig):
     @field_validator("encodings")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        names = tuple(
-            one for name in names for one in (DESIGNS if name == "designs" else (name,))
-        )
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
+
+        encodings: list[str] = []
         for name in names:
-            record_of(name, "designs")
-        return tuple(dict.fromkeys("".join(name.split()) for name in names))
+            encodings += DESIGNS if name == "designs" else (name,)
+        for encoding in encodings:
+            record_of(encoding, "designs")
+        without_blanks = ["".join(encoding.split()) for encoding in encodings]
+        return tuple(dict.fromkeys(without_blanks))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if made := [name for name in self.encodings if name not in ENCODINGS]:
+        composed = [name for name in self.encodings if name not in ENCODINGS]
+        if composed:
+            # The import brings torch, which no encoding with a record needs here.
             from ropelab.models.encoding.composed import compose
 
-            for name in made:
+            for name in composed:
                 last = compose(name, self.shape()).max_position
                 if last is not None and last < self.train_len - 1:
                     raise ValueError(
                         f"{name} ends at position {last}, inside the trained length"
                     )
+
         for name in self.encodings:
             least = record_of(name).least_head_dim
             if self.head_dim < least:

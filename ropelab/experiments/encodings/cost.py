@@ -32,11 +32,11 @@ from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import find_sources
 
 PLAIN = "nope"
-# Tokens in the two passes from which the growth of memory is read.
+# The tokens of two passes, from which the growth of memory follows.
 MEMORY_LENGTHS = (1024, 2048)
-# Each encoding takes turns with NoPE so often, so that both see the same machine.
+# The number of turns that each encoding takes with NoPE. Both thus see the same machine.
 ROUNDS = 5
-# Tokens decoded between two readings of the clock.
+# The tokens that are decoded between two readings of the clock.
 DECODED = 16
 # Largest spread of the middle half of the rounds, as a share of their median.
 STEADY = 0.15

@@ -17,7 +17,7 @@ from ropelab.runs.labels import method_label
 
 # The layout that the encoding `rope` is trained with.
 PAIRING_OF_ROPE: Pairing = "half"
-# What stands between the encoding and the method in a row's name.
+# The text between the encoding and the method in the name of a row.
 JOINED_BY = " + "
 
 

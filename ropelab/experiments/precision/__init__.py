@@ -40,8 +40,8 @@ BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")
 COMPONENTS = ("cos", "sin", "pair", "vector", "score")
-# One frequency has no vector beside its pair, and the score of its aligned vectors is
-# its cosine.
+# The components of a single frequency. A vector of one pair would be that pair again, and
+# the score of aligned vectors would be the cosine.
 OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 
 
@@ -50,7 +50,7 @@ class PrecisionConfig(Config):
 
     common: ClassVar[tuple[str, ...]] = ("model", "base", "length", "formats", "cast")
 
-    # Not part of the run: what it fills in is.
+    # The model is no part of the run, but the values that it fills in are.
     model: OfModel[str] = Field(
         "",
         exclude=True,

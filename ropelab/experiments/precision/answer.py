@@ -175,7 +175,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     cures = [_cure(casts, row)[0] for row in records]
     rows = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
 
-    # No more digits than the interval supports.
+    # A spread is shown with no more digits than its interval supports.
     spreads = [
         float(_write_spread(row)) if pd.notna(row[SPREAD]) else math.nan
         for row in records
@@ -412,8 +412,8 @@ def _implementations(casts: pd.DataFrame, plans: pd.DataFrame) -> Iterator[str]:
     if named:
         yield f"of these, angles are not those of float64 in {join_names(named)}"
 
-    # What a rounded position does to every pair, at any base; of rounded angles it is
-    # not known.
+    # A wall is what a rounded position does to every pair, at any base. Walls of rounded
+    # angles are not known.
     plan_of = dict(zip(plans["name"], map(parse_cast, plans["plan"]), strict=True))
     walls = [
         name for name, plan in plan_of.items() if plan.position.precision < FLOAT32

@@ -36,15 +36,15 @@ ROTARY = ("base", "head_dim", "rotary_dim", "method", "train_len", "offset", "le
 FREQUENCIES = {"single": ("period",), "rope": ROTARY, "sinusoidal": ("model_dim",)}
 SCORED = ("offset", "length", "draws", "seed")
 
-# Python with NumPy, SciPy, pandas and matplotlib.
+# The memory, in bytes, of Python with NumPy, SciPy, pandas and matplotlib.
 LIBRARIES = 300_000_000
-# All components in four formats: 2^20 positions took 0.3 s, with 32 pairs 0.6 s. Longer
-# ranges, whose hashes do not fit into a cache, take two to three times as long per
-# position.
+# Measured for all components in four formats: 2^20 positions took 0.3 s, with 32 pairs
+# 0.6 s. In longer ranges, whose hashes do not fit into a cache, a position takes two to
+# three times as long.
 SECONDS_PER_POSITION = 1e-6
 SECONDS_PER_ANGLE = 2e-8
-# A drawn pair of vectors at one distance, with the intermediate results of three
-# rotations.
+# The cost of a drawn pair of vectors at one distance, with the intermediate results of
+# three rotations.
 SECONDS_PER_SCORE = 1e-7
 BYTES_PER_SCORE = 200.0
 
@@ -202,7 +202,7 @@ def encoding_tables(
     }
     for table in tables.values():
         table.insert(0, "scheme", scheme)
-    # Without components, nothing is compared.
+    # If no components are compared, some tables are empty.
     return {name: table for name, table in tables.items() if len(table)}
 
 
@@ -226,7 +226,7 @@ def _list_resolution(
     """Yield the row of `resolution` of one component for each format."""
     offset = config.offset
     length = config.length
-    # Without the last position, whose neighbour is not in the range.
+    # The last position is left out, because its neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
     first, repeating = _repeating(encoded, offset, length)
 
@@ -374,7 +374,7 @@ def _pairs(
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
     returns = [encoding.whole_period(each) for each in theta.tolist()]
-    # Of a pair alone; a pair that does not rotate has no neighbours to lose.
+    # Pairs are looked at alone. A pair that does not rotate has no neighbours to lose.
     equal = [
         neighbours.count_equal_neighbours(each, formats, config.offset, config.length)
         if each
@@ -393,7 +393,8 @@ def _pairs(
             "format": fmt.name,
             "angle_at_length_rad": angle,
             "angle_step_rad": step,
-            # Not >, for the step is nan where the angle overflows.
+            # This is no `>`: a step is nan where its angle overflows, which exceeds the
+            # tolerance, too.
             "exceeds_tolerance": ~(step <= config.tolerance),
             "token_step_ulp": theta / (fmt.epsilon / 2),
             "equal_neighbours": np.array([counts[number] for counts in equal])

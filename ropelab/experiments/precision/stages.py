@@ -191,8 +191,8 @@ def _long_cell(config: PrecisionConfig, length: int) -> shared.Piece:
 def _drift_cell(config: PrecisionConfig) -> shared.Piece:
     shifted = implementations(config)
     if not shifted:
-        # Each format throughout; float32 angles with the rest in bfloat16; and a
-        # rounded inv_freq, which this test cannot see.
+        # The plans are: every format in all stages, float32 angles with the other stages
+        # in bfloat16, and a rounded inv_freq, which this test cannot see.
         for name in shared.formats_of(config)[1:]:
             shifted[f"all {name}"] = parse_cast(f"all={name}")
         shifted["transformers_llama"] = PRESETS["transformers_llama"].plan
@@ -397,8 +397,8 @@ def measure_drift(
         for alignment in ("random", "aligned"):
             drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
             errors = scores.shift_errors(chain, drawn, config.offset, deltas, shifts)
-            # One number per draw: the deltas of a draw are not independent of each
-            # other.
+            # Each draw gives one number, since the deltas of a draw are not independent
+            # of each other.
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
                 mean = mean_interval(values)

@@ -86,7 +86,7 @@ def excluded_upto(
     discriminant = b**2 - 4 * a * c
     root = np.sqrt(np.maximum(discriminant, 0))
 
-    # Both ends are moved inwards by more than their rounding.
+    # Both ends of the interval are moved inwards by more than their rounding.
     near = np.maximum((-b - root) / (2 * a), 0)
     near *= 1 + 1e-9
     far = (-b + root) / (2 * a)
@@ -187,8 +187,8 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     windows: list[Window] = []
 
-    # There are hundreds of thousands with a few positions each: a level is one pass
-    # over arrays.
+    # There are hundreds of thousands of intervals with a few positions each. All intervals
+    # of a level are therefore examined by one pass over arrays.
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _ranges(similarity, undecided)
@@ -219,7 +219,7 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
 
-    # One row of frequencies serves all positions: nothing is copied per position.
+    # If one row of frequencies serves all positions, nothing is copied per position.
     if len(low) == 1:
         value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
     else:

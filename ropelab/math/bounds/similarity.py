@@ -78,7 +78,7 @@ class Similarity:
 
     @property
     def never_negative(self) -> bool:
-        # Each pair that does not rotate makes up for the -1 of one that does.
+        # A pair that does not rotate adds 1, and a rotating pair adds at least -1.
         return self.unrotated >= len(self.exponents)
 
     @cached_property

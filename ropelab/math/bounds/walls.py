@@ -51,7 +51,7 @@ def proved_below(plan: CastPlan) -> int:
     return 2**bits
 
 
-# Some codes differ only after the table, and share this result.
+# The result is cached, since codes that differ only after the table share it.
 @cache
 @np.errstate(invalid="ignore", over="ignore")
 def first_equal(

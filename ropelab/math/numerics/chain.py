@@ -175,7 +175,7 @@ class Chain:
         moved = factors * np.stack(slips)
         last_rounding = half_step(scaled + moved, angle)
         last_rounding = np.where(factors == 1, 0.0, last_rounding)
-        # What float64 loses on the way, in products of up to 2^9 numbers.
+        # The noise is what float64 loses in products of up to 2^9 numbers.
         noise = 1e-13 * scaled
         return moved + last_rounding + noise
 

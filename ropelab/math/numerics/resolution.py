@@ -96,8 +96,8 @@ def take_census(
 
     for share in range(shares):
         for low, high in blocks(offset, stop, size):
-            # One position more than the block, to compare its last one with its
-            # neighbour.
+            # The positions go one beyond the block, so that its last position is compared
+            # with its neighbour.
             positions = span(low, min(high + 1, stop))
             values = encoding.values(positions, leading)
             for counter in doubtful:
@@ -212,8 +212,8 @@ class _Counter:
         compared = len(encoding.leading(self.fmt))
         rest = encoding.pairs[compared:]
         while rest and doubtful.size:
-            # Each position is computed once, also where it is both a neighbour and has
-            # one. Marking them is five times as quick as np.union1d.
+            # Each position is computed once, even if it is in two doubtful pairs of
+            # neighbours. Marking positions is five times as quick as np.union1d.
             marked = np.zeros(positions.size, dtype=bool)
             marked[doubtful] = True
             marked[doubtful + 1] = True
@@ -465,9 +465,9 @@ def count_equal_hashes(
     first = _starts_of_runs(hashes)
     distinct += int(first.sum())
 
-    # Each is compared with the first of its hash; those that differ from it although
-    # their hashes are equal (chance: 2^-64 for two positions) are counted by comparing
-    # them all.
+    # Each position is compared with the first position of the same hash. Two positions
+    # have equal hashes but other values with a chance of 2^-64. Such positions are counted
+    # by comparing all of them.
     numbers_of_runs = first.cumsum() - 1
     leaders = positions[np.flatnonzero(first)[numbers_of_runs]]
     strangers = []

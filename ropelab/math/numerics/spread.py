@@ -15,12 +15,12 @@ Where every z has length 1, the variance of a pair is
 
     1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2,
 
-with e_i the errors of the pair's angles. Equal errors cancel in it. An exact score
-therefore has no spread, and a wrong frequency has none either where it is the same at all
-positions: the difference of its errors depends on D alone.
+with e_i the errors of the pair's angles. Errors that are equal at both positions cancel.
+An exact score therefore has no spread. A frequency that is wrong by the same amount at all
+positions has no spread either, since the difference of its errors depends on D alone.
 
-What is rounded after the table depends on the vectors, so its part of the spread is a
-mean over draws, with an interval.
+The effect of rounding after the table depends on the vectors. This part of the spread is
+therefore a mean over drawn vectors, with an interval.
 """
 
 import math
@@ -34,7 +34,7 @@ from ropelab.math.numerics.scores import draw, scores
 from ropelab.runs.arrays import Float
 from ropelab.runs.stats import Interval, mean_interval
 
-# The longest text in which every distance and every place is counted. In longer ones
+# The longest text in which every distance and every place is counted. In longer texts
 # distances and places are drawn.
 WHOLE = 1 << 18
 
@@ -45,7 +45,8 @@ PLACES = 256
 # The number of places that are drawn for the spread at one given distance.
 PLACES_AT = 4096
 
-# What is rounded after the table is measured in groups; each draws one distance.
+# The number of groups in which rounding after the table is measured. Each group draws one
+# distance.
 GROUPS = 32
 # The number of pairs of vectors that are drawn in each group.
 DRAWS = 8
@@ -92,9 +93,9 @@ class Spreads:
         return not np.isfinite(angles).all()
 
     def overall(self) -> Interval:
-        """Return the root mean square over distances, with an interval where drawn.
+        """Return the root mean square over distances, with an interval if it is drawn.
 
-        Where all positions are stored as one, no distance changes a score: then it is
+        If all positions are stored as one, no place changes a score. The result is then
         the error of the scores instead.
         """
         if self.overflows:
@@ -117,7 +118,7 @@ class Spreads:
     def at_distance(self, distance: int) -> Interval:
         """Return the spread at one distance.
 
-        What is rounded after the table is left out.
+        The effect of rounding after the table is left out.
         """
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
@@ -138,7 +139,7 @@ class Spreads:
         if self.length <= WHOLE:
             return _exactly(float(self._every_distance().mean()))
 
-        # One distance in each of as many equal parts.
+        # The range of distances is cut into equal parts, and one distance is drawn in each.
         random = np.random.default_rng(self.seed)
         places = np.arange(DISTANCES) + random.random(DISTANCES)
         shares = places / DISTANCES
@@ -247,9 +248,9 @@ class Spreads:
         chosen = slice(pair, pair + 1)
         angles = self.stored.angles(positions, chosen)[0]
         error = angles - theta * positions
-        # What the wrong angle does: exp(i error) - 1, whose real part is written without
-        # the cancellation of cos(error) - 1. Real and imaginary parts are computed by
-        # themselves here and below, since complex products take twice as long.
+        # A wrong angle turns z by exp(i error) - 1. Its real part, cos(error) - 1, is
+        # written without cancellation. Real and imaginary parts are computed separately
+        # here and below, since complex products take twice as long.
         turned = np.zeros(len(positions), dtype=np.complex128)
         is_turned = bool(error.any())
         if is_turned:
@@ -264,14 +265,14 @@ class Spreads:
         right = round_to(cos, table) - cos
         up = round_to(sin, table) - sin
 
-        # What the rounded table does: z is exp(i angle) + (right + i up), so that
+        # A rounded table moves z to exp(i angle) + (right + i up), so that
         # z exp(-i angle) - 1 is (right + i up) (cos - i sin).
         moved = np.empty_like(turned)
         moved.real = right * cos + up * sin
         moved.imag = up * cos - right * sin
         if is_turned:
-            # Both together are (1 + turned) (1 + moved) - 1, multiplied out because the
-            # 1 would take the last digits of the small ones.
+            # Turned and moved, z is off by (1 + turned) (1 + moved) - 1. The product is
+            # multiplied out, because adding 1 would lose the last digits of small numbers.
             both = moved * turned
             moved += turned + both
         return moved
@@ -285,7 +286,7 @@ class Spreads:
         return angles / last
 
     def _is_one_place(self) -> bool:
-        # Stored positions grow with the position.
+        # Stored positions never fall, so equal ends mean that all are equal.
         ends = np.array([self.offset, self.last], dtype=np.float64)
         first, last = self.stored.positions(ends)
         return bool(first == last)
@@ -370,7 +371,7 @@ def _correlation(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
     """Return sum over m of v(m) conj v(m - D), for D = 1 .. farthest."""
     transform = fft.fft(values.astype(np.complex64), size)
     power = transform.real**2 + transform.imag**2
-    # The power is real, so that half of the inverse transform says all.
+    # The power is real, so half of the inverse transform determines all of it.
     inverse = fft.rfft(power)
     correlation = inverse[1 : farthest + 1].conj()
     return np.asarray(correlation / size)

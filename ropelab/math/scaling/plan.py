@@ -78,7 +78,7 @@ class Typed:
     name: ClassVar[str]
     # The paper or the code that has the method.
     source: ClassVar[str]
-    # What the factor is, in words; empty if the method has none.
+    # The meaning of the factor in words; empty if the method has no factor.
     factor_means: ClassVar[str] = ""
     default_factors: ClassVar[tuple[float, ...]] = ()
     # The ranges of the parameters that this class adds to those of its base classes.

@@ -49,7 +49,8 @@ class NtkAware(Stretching):
     ``factor``.
     """
 
-    # It works up to about half its factor only, so twice the factor is a default too.
+    # The method works up to about half of its factor only, so twice the factor is a
+    # default, too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
@@ -71,8 +72,8 @@ class DynamicNtk(NtkAware):
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        # Below L the bracket falls below 1, and further down becomes negative, where
-        # the base would be complex. In this form it is exactly 1 at L.
+        # At lengths below L the formula would give less than 1, then negative numbers, and
+        # the base would be complex. Written in this way the stretch is exactly 1 at L.
         longest = max(length, geometry.trained_len)
         growth = longest / geometry.trained_len - 1
         return 1 + self.factor * growth
@@ -91,7 +92,7 @@ class AdjustedBase(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
-        # The slowest pair changes most.
+        # The stretch of a plan is that of the slowest pair, which changes most.
         stretch = geometry.inv_freq[-1] / inv_freq[-1]
         return RopePlan(inv_freq, stretch=float(stretch))
 
@@ -143,7 +144,8 @@ class _RotationsRamp(Stretching):
 
     # The parameters that hold slow and fast, in rotations within the trained length.
     ends: ClassVar[tuple[str, str]]
-    step: ClassVar[bool] = False  # they may be equal
+    # True if the two may be equal; the ramp is then a step.
+    step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,7 +160,7 @@ class _RotationsRamp(Stretching):
         slow, fast = self.rotations_of_ends
         width = fast - slow
         if width == 0:
-            # Equal ends are a step.
+            # Equal ends are a step: a tiny width avoids the division by 0.
             width = 1e-200
         r = rotations(geometry.inv_freq, geometry.trained_len)
         kept = np.clip((r - slow) / width, 0, 1)
@@ -208,7 +210,7 @@ class Llama3(_RotationsRamp):
 
     # The blend of the reference code is the ramp of NTK-by-parts with r = L/lambda.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
-    # Llama 4 Scout has both at 1: a step, which every runtime accepts.
+    # Llama 4 Scout has 1 for both ends, a step, which every runtime accepts.
     step: ClassVar[bool] = True
 
 
@@ -221,7 +223,7 @@ class _CodedRamp(Scaling):
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        # Kimi-K2 has both at 1: a step, which every runtime accepts.
+        # Kimi-K2 has 1 for both ends, a step, which every runtime accepts.
         _check_order(self, "beta_slow", "beta_fast", step=True)
         super().__post_init__()
 
@@ -241,7 +243,7 @@ class _CodedRamp(Scaling):
         low, high = self.ramp_range(geometry)
         width = high - low
         if high == low:
-            # The runtimes guard themselves in this way.
+            # The runtimes avoid the division by 0 in this way, too.
             width = 0.001
         pairs = np.arange(geometry.pairs, dtype=np.float64)
         return np.clip((pairs - low) / width, 0, 1)
@@ -283,7 +285,7 @@ class Yarn(_CodedRamp, Stretching):
     def softmax_factor(self) -> float | None:
         """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code has it, else None."""
         # DeepSeek's model code multiplies whole scores by the square of the denominator
-        # above.
+        # in `attention`.
         if not self.mscale_all_dim:
             return None
         return magnitude(self.factor, self.mscale_all_dim) ** 2

@@ -42,7 +42,8 @@ def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
-    # Each row starts one column further left once rows are one column shorter.
+    # If rows are read as one column shorter, each row starts one column further left than
+    # the row above.
     shorter = columns - 1
     start = queries - 1
     stop = start + queries * shorter
@@ -322,12 +323,12 @@ def position_to_content(
     """
     keys = k.shape[2]
     if queries == 1:
-        # There is nothing to shift, and products of single rows would be slow.
+        # A single query needs no shift, and products of single rows would be slow.
         return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
 
-    # Here the keys are the rows of a `relative_shift`, and the distances rise. Keys are
-    # taken in chunks, a quarter as long as the queries: little more memory than the
-    # scores themselves.
+    # The keys take the part of the queries in `relative_shift`, and the distances rise.
+    # Keys are taken in chunks, a quarter as long as the queries, which needs little more
+    # memory than the scores themselves.
     size = max(1, queries // 4)
     chunks = -(-keys // size)
     spare = chunks * size - keys

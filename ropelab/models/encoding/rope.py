@@ -349,7 +349,7 @@ class Fope(Rope):
 
     def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = super()._look_up(positions)
-        # One table for each head, in float32 as those of Rope.
+        # Each head has a table of its own, in float32 as the tables of Rope.
         with torch.autocast(cos.device.type, enabled=False):
             weights_of_cos, weights_of_sin = self.weights.float()
             return cos @ weights_of_cos, sin @ weights_of_sin

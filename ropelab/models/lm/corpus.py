@@ -57,9 +57,10 @@ LONGEST_SOURCE = 4096
 # most of a line of code, so that idioms and imports are no duplicates.
 WORD = 8
 SHINGLE = 4 * WORD
-# One in so many is kept, by its hash, so the same ones in every document.
+# One shingle in so many is kept. Its hash decides, so that every document keeps the same
+# shingles.
 SAMPLED = 32
-# Share of known shingles from which on a document is a near-duplicate.
+# The share of known shingles from which on a document is a near-duplicate.
 MOST_KNOWN = 0.5
 # Odd numbers with no pattern in their bits, one for each word of a shingle.
 MULTIPLIERS = np.array(
@@ -77,7 +78,7 @@ class Origin(NamedTuple):
 class TextDocument:
     text: bytes
     kind: str = SINGLE
-    # Its path in the corpus.
+    # The path of the document in the corpus.
     name: str = ""
 
     @property

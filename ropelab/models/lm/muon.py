@@ -92,7 +92,7 @@ class Muon(Optimizer):
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         # Nesterov's momentum: one step ahead of the average.
         update = gradient.lerp(average, momentum)
-        # All are wide, so that the Gram matrices of the iteration are the small ones.
+        # Tall updates are transposed. Gram matrices of wide ones are the smaller ones.
         return update.mT if len(update) > update.shape[1] else update
 
 

@@ -30,7 +30,7 @@ MANIFEST = "manifest.json"
 STORED = torch.bfloat16
 PREFIX = "model."
 LOSSES = "losses"
-# What a part of the description is called where it is typed.
+# Parts of the description that have another name as an option.
 TYPED_AS = {"window": "train_len"}
 
 
@@ -40,11 +40,11 @@ class Pretrained:
 
     seed: int
     file: str
-    # Of the whole file.
+    # The hash of the whole file.
     sha256: str
-    # The key of its training, without what depends on the machine (`comparable`).
+    # The key of the training, without what depends on the machine (`comparable`).
     training: dict[str, Any]
-    # What can be read about it: the command, the day, versions, the text.
+    # Facts about the training for people: the command, the day, versions, the text.
     made: dict[str, str]
 
     def read(self) -> tuple[dict[str, Tensor], list[float]]:

@@ -49,13 +49,13 @@ class Training:
 
     corpus: CorpusRef
     mixture: Mixture
-    # Its vocabulary is that of the corpus.
+    # The vocabulary of the size is that of the corpus.
     size: ModelSize
     recipe: Recipe
-    # It decides the initial weights and the batches.
+    # The seed of the initial weights and of the batches.
     seed: int
     encoding: Callable[[], Encoding]
-    # Identifies that encoding; json-able.
+    # The values that identify the encoding; json-able.
     encoding_key: dict[str, Any]
     dtype: DtypeName
     device: str

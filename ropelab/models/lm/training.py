@@ -203,10 +203,10 @@ def make_optimizers(
 
 def list_biases(model: LanguageModel) -> list[nn.Parameter]:
     """Return the bare parameters of a model's encoding, those of no layer or table."""
-    # These (biases per distance, vectors added to keys) learn at the rate of the
-    # matrices, the encoding's layers and the tables that these project at that of the
-    # embedding. At the lower rate a bias of T5 hardly moves in a short training, at the
-    # higher DeBERTa fails to copy.
+    # Bare parameters (biases per distance, vectors added to keys) learn at the rate of the
+    # matrices. The encoding's layers, and the tables that they project, learn at the rate
+    # of the embedding. At the lower rate a bias of T5 hardly moves in a short training; at
+    # the higher rate DeBERTa fails to copy.
     inside: set[int] = set()
     for module in model.encoding.modules():
         if isinstance(module, nn.Linear | nn.Embedding):

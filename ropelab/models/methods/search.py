@@ -181,7 +181,8 @@ def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, floa
     for name, exponent in zip(published, exponents, strict=True):
         values[name] = published[name] * SPREAD[name] ** exponent
 
-    # There is no factor below 1; it is reflected there, so that no try is wasted.
+    # No factor is below 1. A smaller one is replaced by its inverse, so that no try is
+    # wasted.
     if "factor" in values:
         factor = values["factor"]
         values["factor"] = max(factor, 1 / factor)

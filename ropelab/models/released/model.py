@@ -111,7 +111,7 @@ class Capabilities:
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate; None if the rotation cannot be taken over."""
-        # All distances are exact in such a window.
+        # In a window of 2^40 tokens all distances are exact.
         without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
             patch = Patch(self.plan, rotation=without_effect, layout=layout)

@@ -86,7 +86,7 @@ In = Annotated[
 ]
 # The words of tasks and options in answers and help.
 TEXTS = table_beside(__file__)
-# What a model does that solves a task, by the name of the task.
+# The words for what a model does that solves a task, by the name of the task.
 DOES = TEXTS["does"]
 
 

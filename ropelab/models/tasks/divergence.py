@@ -179,7 +179,7 @@ def pair_plans(
         return
     against = read_against(config.against)
     for rounding in roundings(config):
-        # Both begin at the same position.
+        # The positions of both plans begin at the same number.
         other = against._replace(first=rounding.first)
         yield PlanPair(
             method,

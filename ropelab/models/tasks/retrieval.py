@@ -42,7 +42,7 @@ from ropelab.runs.sentences import join_names
 SEARCH_SEQUENCES = 4
 # Lengths in tokens of the cues that the n-gram baseline looks for.
 GRAMS = (1, 2, 3)
-# It stands where text is filled in later; no symbol has this value.
+# The token in places where text is filled in later. No symbol has this value.
 BLANK = -1
 # The least number of scored symbols in a stretch.
 FEWEST_SCORED = 2
@@ -332,7 +332,8 @@ class Retrieval(EvaluationTask):
 
         reference, _ = self.own
         function = find("tasks", reference) or TASKS[self.name]
-        # Its answer is compared with the distances, so it gets a list of its own.
+        # The answer of the user's function is compared with the distances. The function
+        # gets a copy of them, which it may change.
         with keep_folder():
             made = function(seed, [*distances], length, count, blank)
         if not isinstance(made, Trials):

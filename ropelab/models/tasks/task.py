@@ -15,13 +15,14 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.tokens import Text
 from ropelab.runs.cell import Advance, Input
 
-# Rows and tokens in each, pass by pass.
+# The passes of a measurement: for each the number of rows, and of tokens in a row.
 Windows = Sequence[tuple[int, int]]
-# The seed of sequences to search with: no training seed, and not the seed 0 of those
-# that are measured.
+# The seed of the sequences on which parameters are searched. No training has this seed,
+# and the sequences that are measured have the seed 0.
 SEARCH_SEED = 1_000_003
-# Documents between two reports of progress.
+# The number of documents between two reports of progress.
 ROWS_AT_ONCE = 5
+# The number of windows of text on which parameters are searched.
 SEARCH_WINDOWS = 2
 # The mean loss of each document, by the end of the bucket or the length of the context.
 Losses = defaultdict[int, list[float]]
@@ -29,17 +30,20 @@ Losses = defaultdict[int, list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTask(ABC):
-    """Real text, or something to be found again. Small, and identified by its key."""
+    """A description of what a model is evaluated on: text, or symbols to find again.
+
+    It holds no data, and is identified by its key.
+    """
 
     # The name in configs, which is the kind of its cells.
     name: str
     corpus: Text
-    # True if all tokens of its longest pass are scored.
+    # True if all tokens of the longest pass are scored.
     scores_all: ClassVar[bool] = False
 
     @property
     def version(self) -> int:
-        """Raised when the values change their meaning."""
+        """A number that is raised when the values of the task change their meaning."""
         return 1
 
     @property
@@ -48,11 +52,11 @@ class EvaluationTask(ABC):
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything its values depend on besides the model and its evaluation mode."""
+        """All that the values depend on besides the model and the evaluation mode."""
         key = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            # The kind of the cell has the name already.
+            # The name is the kind of the cell, and `text_key` stands for the corpus.
             if field.name not in ("name", "corpus") and value is not None:
                 key[field.name] = value
         return {**key, **self.text_key}
@@ -63,7 +67,7 @@ class EvaluationTask(ABC):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The corpus as an input that can be sent."""
+        """The corpus, if it is an input that can be sent to another machine."""
         if isinstance(self.corpus, CorpusRef):
             return (self.corpus,)
         # A released model is evaluated where its files are, and so is its text.
@@ -74,7 +78,7 @@ class EvaluationTask(ABC):
     def windows(self) -> Windows:
         """The passes of a measurement, near enough to estimate its cost.
 
-        The exact ones depend on the mode: it may serve several lengths in one pass.
+        The exact passes depend on the mode, which may serve several lengths in one pass.
         """
 
     @property
@@ -88,19 +92,18 @@ class EvaluationTask(ABC):
         return []
 
     def check(self) -> None:
-        """Raise InputError if its text or its contexts are too short."""
+        """Raise InputError if the text or the contexts of the task are too short."""
         return
 
     def inside(self, length: int) -> Self | None:
         """Return an easy version of the task, in a context of that length.
 
-        None stands for a task that needs no easy version, as every model does some of
-        it.
+        None means that the task needs no easy version: every model reads text somehow.
         """
         return None
 
     def parts(self) -> Sequence[Self]:
-        """Return tasks that together are this one, each kept when it is done."""
+        """Return the tasks that this task consists of; results are kept part by part."""
         return [self]
 
     @abstractmethod
@@ -209,8 +212,8 @@ class Texts(DocumentTask):
                     by_context[self.length] += _nats_per_byte(last, sizes)
                     contexts.remove(self.length)
             for context in contexts:
-                # Each step of the iteration sets the model's encoding for this context.
-                # It takes no step where the encoding is not defined.
+                # The loop has one step, which sets the model's encoding for this context.
+                # It has no step if the encoding is not defined for the context.
                 for _ in mode.passes(model, [context]):
                     part = rows[:, -context - 1 :]
                     losses = mode.losses(model, part, self.last).double()

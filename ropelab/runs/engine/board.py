@@ -27,7 +27,7 @@ class Message(NamedTuple):
 
     # The number of the cell.
     number: int
-    # One of `started`, `open`, `advance`, `close` and `ended`.
+    # The kind is `started`, `open`, `advance`, `close` or `ended`.
     kind: str
     # The process id for `started`; (description, total) of a progress line for `open`;
     # (steps, note, left) for `advance`.

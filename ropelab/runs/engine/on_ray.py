@@ -136,8 +136,8 @@ class OnRay(Engine):
         GPU.
         """
         self._store.check()
-        # One more cell is begun than there is room for. A cluster that grows on demand
-        # does so when it sees that a cell waits.
+        # Cells are begun until one of them finds no room. A cluster that grows on demand
+        # does so when it sees a cell wait.
         most = _total("CPU") + 1
         if self._count:
             most = min(most, self._count)
