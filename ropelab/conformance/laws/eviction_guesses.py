@@ -129,8 +129,8 @@ def describe_guess(guess: Guess, trace: Trace) -> str:
     sinks = trace.schedule.sinks
     if (guess.first, guess.end) != (sinks, sinks + DROPPED):
         return (
-            f"it drops tokens {guess.first} to {guess.end - 1}, where tokens {sinks} to"
-            f" {sinks + DROPPED - 1} were to be dropped"
+            f"tokens {guess.first} to {guess.end - 1} are dropped, where tokens {sinks} to"
+            f" {sinks + DROPPED - 1} were to be"
         )
     left = PREFILLED - DROPPED
     counted = f"new tokens are counted from {guess.next_position}"
@@ -158,7 +158,7 @@ def describe_moves(front: int, behind: int) -> str:
         parts.append(f"those in front of it by {front:+d}")
     says = ", ".join(parts)
     if behind not in (0, -DROPPED):
-        says += f" where {-DROPPED} moves them up"
+        says += f", where moving up takes {-DROPPED}"
     return says
 
 

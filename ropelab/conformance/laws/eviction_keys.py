@@ -35,7 +35,7 @@ def measure_moves(case: Case, trace: Trace) -> tuple[int, int] | None:
         after = trace.after[layer]
         if before is None or after is None or turn is None:
             continue
-        maps = Maps(case, layer, turn, trace.gap)
+        maps = Maps(case, layer, turn)
         stayed = before[turn.part][:, :, trace.keep]
         distances = []
         for slots in list_sides(trace):
@@ -74,10 +74,12 @@ def explain_keys(case: Case, trace: Trace) -> str:
         if before is None or after is None or turn is None:
             continue
         stayed = (before[0][:, :, trace.keep], before[1][:, :, trace.keep])
-        maps = Maps(case, layer, turn, trace.gap)
+        maps = Maps(case, layer, turn)
         says = ""
         if turn.part == 0:
             says = explain_values(stayed[1], after[1], maps, list_sides(trace))
+            if says and are_equal(stayed[1], after[0]):
+                says = "keys and values are exchanged"
         for slots, place in zip(
             list_sides(trace), ("in front of", "behind"), strict=True
         ):
@@ -86,7 +88,8 @@ def explain_keys(case: Case, trace: Trace) -> str:
                 continue
             moved = after[turn.part][:, :, slots]
             distances[layer] = maps.find_distance(keys, moved)
-            change = maps.describe_change(keys, moved)
+            wanted = 0 if place == "in front of" else -trace.gap
+            change = maps.describe_change(keys, moved, wanted)
             if change and not says:
                 says = f"keys {place} the gap {change}"
         said[layer] = says
@@ -133,10 +136,9 @@ def explain_values(
 class Maps:
     """The rotation of one layer, and what is computed in its place by mistake."""
 
-    def __init__(self, case: Case, layer: int, turn: Turn, gap: int) -> None:
+    def __init__(self, case: Case, layer: int, turn: Turn) -> None:
         self.images = turn.images
         self.width = turn.images.shape[-1]
-        self.gap = gap
         self.spec = find_spec(case, layer)
         self.features = find_rotated_features(turn.images[-1])
         # Slow pairs move by less than can be seen.
@@ -155,29 +157,37 @@ class Maps:
                 return distance
         return None
 
-    def describe_change(self, before: Tensor, after: Tensor) -> str:
-        """Return what happened to keys in words; empty for a rotation that moves up.
+    def describe_change(self, before: Tensor, after: Tensor, wanted: int) -> str:
+        """Return what happened to keys in words.
 
-        Keys that stay as they are, or are moved up, need no words.
+        Keys that stay as they are, or are moved up, need none.
+
+        Args:
+            before: keys [rows, heads, slots, head_dim].
+            after: the same behind the eviction.
+            wanted: the positions by which moving up rotates them.
         """
         distance = self.find_distance(before, after)
+        if distance in (0, wanted):
+            return ""
+        would = "where they stay as they are"
+        if wanted:
+            would = f"where moving up takes {wanted:+d}"
         if distance is not None:
-            if distance in (0, -self.gap):
-                return ""
-            return f"are rotated by {distance:+d} positions where {-self.gap} moves them up"
+            return f"are rotated by {distance:+d} positions, {would}"
 
-        distances = []
-        for slot in range(before.shape[2]):
-            here = slice(slot, slot + 1)
-            distances.append(self.find_distance(before[:, :, here], after[:, :, here]))
-        if None not in distances:
-            return (
-                f"are rotated by {list_ranges(distances)} positions where"
-                f" {-self.gap} moves each up"
-            )
-        return self.describe_map(before, after)
+        for axis, name in ((2, "slot by slot"), (1, "head by head")):
+            distances = []
+            for number in range(before.shape[axis]):
+                part = before.narrow(axis, number, 1)
+                moved = after.narrow(axis, number, 1)
+                distances.append(self.find_distance(part, moved))
+            if None not in distances:
+                words = list_ranges(distances)
+                return f"are rotated by {words} positions, {name}, {would}"
+        return self.describe_map(before, after, wanted)
 
-    def describe_map(self, before: Tensor, after: Tensor) -> str:
+    def describe_map(self, before: Tensor, after: Tensor, wanted: int) -> str:
         """Return which other map was applied, in words."""
         for words, images in self.list_mistakes():
             for image in images:
@@ -194,11 +204,56 @@ class Maps:
             scaled = after.clone()
             scaled[..., self.features] /= gain
             if self.find_distance(before, scaled) is not None:
+                return self.describe_gain(gain)
+        return self.describe_pairs(before, after, wanted)
+
+    def describe_gain(self, gain: float) -> str:
+        """Return what multiplies keys besides their rotation, in words."""
+        says = f"are multiplied by {gain:.4g} besides being rotated"
+        factor = 1.0 if self.spec is None else self.spec.attention_factor
+        if abs(gain - factor) <= EQUAL:
+            return f"{says}: the attention factor, which keys have already"
+        if abs(gain * factor - 1) <= EQUAL:
+            return f"{says}: the attention factor is taken from them"
+        return says
+
+    def describe_pairs(self, before: Tensor, after: Tensor, wanted: int) -> str:
+        """Return the first pair that is rotated by another angle, in words."""
+        image = self.images[DISTANCES.index(wanted)].to(before.dtype)
+        right = self.pair_up(before @ image)
+        turned = self.pair_up(after)
+        unmoved = self.pair_up(before)
+        angles = (turned * unmoved.conj()).sum(dim=(0, 1, 2)).angle()
+        expected = (right * unmoved.conj()).sum(dim=(0, 1, 2)).angle()
+
+        rotated = unmoved * torch.polar(torch.ones_like(angles), angles)
+        spread = float(after.std())
+        if float((rotated - turned).abs().max()) > EQUAL * spread:
+            return "are changed by no rotation of the layer's pairs"
+        for pair, (angle, other) in enumerate(zip(angles, expected, strict=True)):
+            if abs(float(angle - other)) > EQUAL:
                 return (
-                    f"are multiplied by {gain:.4g} besides being rotated: cos and sin"
-                    " have a factor that keys have already"
+                    f"are rotated with other frequencies: pair {pair} by"
+                    f" {float(angle):+.3g} radians, where moving up takes"
+                    f" {float(other):+.3g}"
                 )
-        return "are changed by no rotation of this layer"
+        return "are changed by no rotation of the layer's pairs"
+
+    def pair_up(self, keys: Tensor) -> Tensor:
+        """Return pairs as complex numbers [rows, heads, slots, pairs]."""
+        layout = "half"
+        if self.is_adjacent():
+            layout = "adjacent"
+        order = self.features[order_features(len(self.features), layout)]
+        first, second = keys[..., order].chunk(2, dim=-1)
+        return torch.complex(first.contiguous(), second.contiguous())
+
+    def is_adjacent(self) -> bool:
+        """Return True if the first feature that rotates does so with its neighbour."""
+        first = int(self.features[0])
+        partners = self.images[DISTANCES.index(1)][first].abs()
+        partners = partners.index_fill(0, self.features[:1], 0)
+        return int(partners.argmax()) == first + 1 and len(self.features) > 2
 
     def list_mistakes(self) -> Iterator[tuple[str, Tensor]]:
         """List maps that are computed by mistake, one for each distance."""

@@ -37,26 +37,27 @@ def explain(case: Case, trace: Trace, answers: Sequence[Stages]) -> str:
 
 
 def explain_tokens(trace: Trace) -> str:
-    """Compare the tokens that are left in the first layer with those to be kept."""
-    if not trace.before:
-        return ""
-    before = trace.before[0]
-    after = trace.after[0]
-    left = compare_tokens(before, after, trace.keep)
-    if left is None or before is None or after is None:
-        return ""
+    """Compare the tokens that are left in each layer with those to be kept."""
+    for layer, (before, after) in enumerate(
+        zip(trace.before, trace.after, strict=True)
+    ):
+        left = compare_tokens(before, after, trace.keep)
+        if left is None or before is None or after is None:
+            continue
+        where = f"layer {layer}: " if layer else ""
 
-    # Keys that are those of the right tokens have lost their values alone.
-    if left.missing or left.is_reordered:
-        keys_left = match_tokens(before[0], after[0])
-        if keys_left == trace.keep:
-            return "values are not those of their keys' tokens"
-    if not left.missing:
-        return ""
-    says = f"it drops tokens {list_ranges(left.missing)}, which were to stay"
-    if left.surplus:
-        says += f", and keeps {list_ranges(left.surplus)}"
-    return says
+        # Keys that are those of the right tokens have lost their values alone.
+        if left.missing or left.is_reordered:
+            keys_left = match_tokens(before[0], after[0])
+            if keys_left == trace.keep:
+                return f"{where}values are not those of their keys' tokens"
+        if left.missing:
+            missing = list_ranges(left.missing)
+            says = f"{where}tokens that were to stay are dropped: {missing}"
+            if left.surplus:
+                says += f"; others are kept: {list_ranges(left.surplus)}"
+            return says
+    return ""
 
 
 def explain_repetition(case: Case, trace: Trace) -> str:

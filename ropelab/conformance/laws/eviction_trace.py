@@ -142,12 +142,16 @@ def list_ranges(numbers: Sequence[int | None]) -> str:
         first = numbers[start]
         alike = count_run(numbers[start:], step=0)
         counting = count_run(numbers[start:], step=1)
+        backwards = count_run(numbers[start:], step=-1)
         if first is None:
             words.append("none")
             start += alike
         elif counting > 1:
             words.append(f"{first} to {first + counting - 1}")
             start += counting
+        elif backwards > 2:
+            words.append(f"{first} to {first - backwards + 1}")
+            start += backwards
         elif alike > 1:
             words.append(f"{alike} times {first}")
             start += alike

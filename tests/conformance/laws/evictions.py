@@ -139,6 +139,17 @@ def plain_frequencies(each: Eviction) -> Tensor:
     return 10000.0 ** -(torch.arange(pairs) / pairs)
 
 
+def other_base(each: Eviction) -> Tensor:
+    pairs = len(each.rotary.inv_freq)
+    return 500000.0 ** -(torch.arange(pairs) / pairs)
+
+
+def fast_half(each: Eviction) -> Tensor:
+    frequencies = each.rotary.inv_freq.clone()
+    frequencies[len(frequencies) // 2 :] = 0
+    return frequencies
+
+
 def whole_head(each: Eviction) -> Tensor:
     pairs = 8
     return 10000.0 ** -(torch.arange(pairs) / pairs)
@@ -157,6 +168,41 @@ class Repeating(Eviction):
 
     def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
         return super().rotate(x, moves * self.evictions)
+
+
+class FirstHead(Eviction):
+    """Keys of the first head alone are moved."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        return torch.cat([super().rotate(x[:, :1], moves), x[:, 1:]], dim=1)
+
+
+class ToNewPlaces(Eviction):
+    """Keys that are rotated already are rotated by their new positions."""
+
+    def list_moves(self, slots: list[int]) -> list[int]:
+        return list(range(len(slots)))
+
+
+class Exchanged(Eviction):
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        super().evict(cache, keep)
+        for layer in cache.layers:
+            layer.keys, layer.values = layer.values, layer.keys
+
+
+class OtherTokens(Eviction):
+    """The last layer keeps the tokens one place before."""
+
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        last = cache.layers[-1]
+        slots = [*keep[:4], *[slot - 1 for slot in keep[4:]]]
+        values = last.values[:, :, slots]
+        moves = torch.tensor(self.list_moves(slots))
+        keys = self.rotate(last.keys[:, :, slots], moves)
+        super().evict(cache, keep)
+        last.keys = keys
+        last.values = values
 
 
 class Anew(Eviction):
@@ -538,13 +584,13 @@ MISTAKES = (
     ),
     planted(
         "the attention factor twice",
-        ["are multiplied by 1.139"],
+        ["are multiplied by 1.139", "the attention factor, which keys have already"],
         family="yarn",
         gain=lambda factor: factor,
     ),
     planted(
         "the attention factor taken out",
-        ["are multiplied by 0.878"],
+        ["are multiplied by 0.878", "the attention factor is taken"],
         family="yarn",
         gain=lambda factor: 1 / factor,
     ),
@@ -576,7 +622,7 @@ MISTAKES = (
     ),
     planted(
         "another one dropped",
-        ["drops tokens 23", "keeps 4"],
+        ["are dropped: 23", "are kept: 4"],
         choose=lambda keep: [*keep[:4], 4, *keep[4:-1]],
         move=stay,
         count=count_tokens,
@@ -597,5 +643,36 @@ MISTAKES = (
         "closed, positions restart",
         own(ClosedRestarting),
         ("keys keep their rotation", "the number of keys"),
+    ),
+)
+# Others, which were planted when the first were named.
+FURTHER = (
+    planted("another base", ["frequencies: pair 1 by -1.55"], frequencies=other_base),
+    planted("half of the pairs", ["frequencies: pair 4 by +0"], frequencies=fast_half),
+    planted(
+        "by the number of keys that are left",
+        ["are rotated by -16 positions, where moving up takes -8"],
+        move=lambda slot, place: -16 if slot != place else 0,
+    ),
+    planted(
+        "by the number of sinks",
+        ["are rotated by -4 positions, where moving up takes -8"],
+        move=lambda slot, place: -4 if slot != place else 0,
+    ),
+    Mistake("one head alone", FirstHead().make, ("-8, 0 positions, head by head",)),
+    Mistake(
+        "rotated to new places without being rotated back",
+        ToNewPlaces().make,
+        ("in front of the gap are rotated by 0 to 3 positions, slot by slot",),
+    ),
+    Mistake(
+        "keys and values exchanged",
+        Exchanged(move=stay, count=count_tokens).make,
+        ("keys and values are exchanged",),
+    ),
+    Mistake(
+        "one layer keeps other tokens",
+        OtherTokens().make,
+        ("layer 1: tokens that were to stay are dropped: 23; others are kept: 11",),
     ),
 )
