@@ -830,9 +830,6 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
     table = pd.DataFrame(
         pairs, columns=["at_tokens", "method_a", "method_b", "difference"]
     )
-    # Inside, the first three are equal and the last is worse; outside all differ.
-    equal = (table["at_tokens"] != 3 * L) & (table["method_b"] != "ntk ×2 finetuned")
-    table["difference"] = table["difference"].mask(equal, -0.001)
     ends = {
         "ci_low": table["difference"] - 0.001,
         "ci_high": table["difference"] + 0.001,
