@@ -13,10 +13,7 @@ from torch import Tensor
 # Keys and values of a layer [rows, heads, tokens, head_dim]; None where it keeps none.
 Entry = tuple[Tensor, Tensor] | None
 # Words for a cache whose keys cannot be read.
-CLOSED = (
-    "its cache is neither a DynamicCache nor a list of (keys, values) by layer, and it"
-    " has no evict_keys(cache, keep)"
-)
+CLOSED = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
 
 
 class UnaskedError(Exception):

@@ -42,10 +42,14 @@ from ropelab.conformance.laws.subject import Function, Given, Stages
 LATER = range(PREFILLED, TOKENS)
 # Formats of 16 bits bring logits no further apart, as a share of their spread.
 NEAR = 0.1
-KEPT = "positions are kept"
-MOVED = "positions are moved up"
-EITHER = "positions are kept or moved up, which is the same without sinks"
-ANEW = "the tokens that are left are computed anew"
+KEPT = "its own eviction keeps positions"
+MOVED = "its own eviction moves positions up"
+EITHER = (
+    "its own eviction of the first keys keeps positions or moves them up, which is the"
+    " same without sinks"
+)
+ANEW = "its own eviction computes the tokens that are left anew"
+JOINED = "its own joining puts the second fragment behind the first"
 
 
 def compare_with_kept(case: Case, schedule: Schedule) -> Comparison:
@@ -237,14 +241,19 @@ def are_shifts_kept(case: Case) -> bool:
 
 def require_own_eviction(case: Case) -> None:
     """Raise UnaskedError where the code drops no keys, or a layer keeps not all."""
+    subject = case.subject
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
-    if not isinstance(case.subject, Function):
+    if not isinstance(subject, Function):
         list_whole_entries(case, cache, PREFILLED)
-    if case.subject.evicts:
+    if subject.evicts:
         return
-    # A cache that cannot be read says so.
-    case.subject.entries(cache)
-    raise UnaskedError("it has no evict_keys(cache, keep)")
+
+    missing = "it has no evict_keys(cache, keep)"
+    try:
+        subject.entries(cache)
+    except UnaskedError as error:
+        raise UnaskedError(f"{error}, and {missing}") from None
+    raise UnaskedError(missing)
 
 
 def list_counts(case: Case) -> list[bool]:
@@ -357,7 +366,7 @@ def compare_own_joining(case: Case) -> Comparison:
     got = read_later(case, cache, positions)
     explain = partial(explain_joining, case, got, position)
     return Comparison(
-        got, forgetting.compute_joined(case), LATER, says=MOVED, explain=explain
+        got, forgetting.compute_joined(case), LATER, says=JOINED, explain=explain
     )
 
 
