@@ -1,6 +1,5 @@
 """Laws of a cache that forgets: keys are dropped, and the others kept or moved up."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -187,7 +186,7 @@ def find_count(case: Case) -> Found:
 
 
 def compare_own_eviction(case: Case, schedule: Schedule) -> Comparison | Found:
-    """Let the model's own code drop keys, and find which of the laws it follows."""
+    """Let the model's own code drop keys, and find which of the two it does."""
     require_own_eviction(case)
     trace = Trace(schedule)
     answers = []
@@ -212,20 +211,17 @@ def find_reference(
     answers: Sequence[Stages],
 ) -> Comparison:
     """Return the first right computation that an answer equals, or the nearest one."""
-    best = Comparison([], [])
-    least = math.inf
+    candidates = []
     later = range(schedule.start, TOKENS)
     for says, compute in list_references(schedule).items():
         expected = compute(case, schedule)
         for got in answers:
-            size = float(measure_differences(got[-1], expected[-1]).max())
-            if size < least or not best.got:
-                least = size
-                best = Comparison(got, expected, later, says=says)
+            candidates.append(Comparison(got, expected, later, says=says))
         # In a single layer keys that are moved up are those of a text without a gap.
-        if least <= EQUAL:
+        nearest = min(candidates, key=measure_size)
+        if measure_size(nearest) <= EQUAL:
             break
-    return best
+    return nearest
 
 
 def are_near(first: Stages, second: Stages) -> bool:
@@ -296,20 +292,21 @@ def read_with_own_eviction(
     for part in schedule.later_parts:
         keep = list_kept(held, sinks, part.dropped - dropped)
         dropped = part.dropped
-        trace.look(case, cache)
+        trace.remember_before(case, cache)
         subject.evict(cache, keep)
-        trace.look_again(case, cache, keep)
+        trace.remember_after(case, cache, keep)
         if trace.is_reordered and part is not schedule.parts[-1]:
             raise UnaskedError("its slots do not stay in the order of their tokens")
 
         positions = None
         first = subject.find_next_position(cache)
+        if trace.first_position is None:
+            trace.first_position = first
         if first is None and isinstance(subject, Function):
             first = part.start if go_on else len(keep)
         if first is not None:
-            if trace.first_position is None:
-                trace.first_position = first
             positions = case.make_positions(first, part.end - part.start)
+
         tokens = case.tokens[:, part.start : part.end]
         try:
             passes.append(subject.read(tokens, positions, cache=cache))
@@ -329,23 +326,21 @@ def compare_forgetting_cache(case: Case) -> Comparison | Found:
     subject = case.subject
     cache = subject.new_forgetting_cache()
     case = forgetting_cache.choose_tokens(case)
-    trace = forgetting_cache.Steps(case)
+    steps = forgetting_cache.Steps(case)
     passes = []
     for number in range(TOKENS):
         first = subject.find_next_position(cache)
         positions = None if first is None else case.make_positions(first, 1)
         token = case.tokens[:, number : number + 1]
         passes.append(subject.read(token, positions, cache=cache))
-        trace.look(subject.entries(cache))
+        steps.remember(subject.entries(cache))
 
-    schedules = trace.list_schedules()
-    best = Comparison([], [])
-    for schedule in schedules:
+    candidates = []
+    for schedule in steps.list_schedules():
         got = join_passes(passes[schedule.start :])
-        reference = find_reference(case, schedule, [got])
-        if not best.got or measure_size(reference) < measure_size(best):
-            best = reference
-    explain = partial(forgetting_cache.explain, case, trace)
+        candidates.append(find_reference(case, schedule, [got]))
+    best = min(candidates, key=measure_size)
+    explain = partial(forgetting_cache.explain, case, steps)
     return best._replace(explain=explain)
 
 

@@ -38,12 +38,12 @@ class Trace:
         """The number of keys that the first eviction drops."""
         return self.schedule.later_parts[0].dropped
 
-    def look(self, case: Case, cache: Any) -> None:
+    def remember_before(self, case: Case, cache: Any) -> None:
         """Remember the cache before the first eviction, if it can be read."""
         if not self.before:
             self.before = copy_entries(case, cache)
 
-    def look_again(self, case: Case, cache: Any, keep: Sequence[int]) -> None:
+    def remember_after(self, case: Case, cache: Any, keep: Sequence[int]) -> None:
         """Remember the cache after an eviction; count its keys."""
         self.last = copy_entries(case, cache)
         if self.after:

@@ -43,7 +43,7 @@ class Steps:
         self.held: list[list[int]] = []
         self.entry: Entry = None
 
-    def look(self, entries: Sequence[Entry]) -> None:
+    def remember(self, entries: Sequence[Entry]) -> None:
         """Find the tokens that are held now."""
         counts = {entry[0].shape[2] for entry in entries if entry is not None}
         self.entry = entries[0]
