@@ -79,7 +79,7 @@ def list_entry_points(kind: Kind) -> dict[str, EntryPoint]:
 
 def _import(reference: str) -> Any:
     try:
-        with keep_folder(), importing(reference.partition(":")[0]):
+        with keep_surroundings(), importing(reference.partition(":")[0]):
             return resolve_name(reference)
     except RopelabError:
         raise
@@ -220,16 +220,18 @@ def check_sources(known: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def keep_folder() -> Iterator[None]:
+def keep_surroundings() -> Iterator[None]:
     """Return to the working folder, in which results are stored, after code of the user
-    has run.
+    has run, and leave the folders of libraries in the path.
     """
     here = Path.cwd()
+    path = [*sys.path]
     try:
         yield
     finally:
         if Path.cwd() != here:
             chdir(here)
+        sys.path += [folder for folder in path if folder not in sys.path]
 
 
 def place_of(error: BaseException) -> str:

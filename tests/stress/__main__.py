@@ -27,6 +27,8 @@ IDEAS = (
     "mutations",
     "workers",
     "forms",
+    "code",
+    "surroundings",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"

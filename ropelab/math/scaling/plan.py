@@ -18,7 +18,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import is_own, keep_folder, reference_of
+from ropelab.runs.own import is_own, keep_surroundings, reference_of
 from ropelab.runs.spelling import split_list
 
 # The square of an attention factor multiplies every logit. It has to be finite in
@@ -164,7 +164,7 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
             return _check_plan(self, geometry, plan(self, geometry, length))
 
         label = self.label
-        with keep_folder():
+        with keep_surroundings():
             made = plan(self, geometry, length)
         if self.label != label:
             raise InputError(

@@ -35,7 +35,7 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import find, keep_folder
+from ropelab.runs.own import find, keep_surroundings
 from ropelab.runs.sentences import join_names
 
 # Contexts in which a search for the parameters of a method measures its loss.
@@ -334,7 +334,7 @@ class Retrieval(EvaluationTask):
         function = find("tasks", reference) or TASKS[self.name]
         # The answer of the user's function is compared with the distances. The function
         # gets a copy of them, which it may change.
-        with keep_folder():
+        with keep_surroundings():
             made = function(seed, [*distances], length, count, blank)
         if not isinstance(made, Trials):
             raise InputError(f"{reference} must return a Trials (docs/own.md)")
