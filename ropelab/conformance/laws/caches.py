@@ -24,7 +24,8 @@ def list_entries(cache: dict[str, Any]) -> list[Entry]:
     """Return keys and values of each layer.
 
     Args:
-        cache: `held`, as the code made it, and `read`, the number of tokens in it.
+        cache: `held`, as the code made it, `read`, the number of tokens in it, and
+            `layout`, the axis of tokens once it is known.
     """
     entries: list[Entry] = []
     for keys, values in list_pairs(cache["held"]):
@@ -74,9 +75,11 @@ def list_pairs(held: Any) -> Sequence[tuple[Tensor, Tensor]]:
 def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
     """Return the axis of tokens, which has as many places as tokens were read.
 
-    It is remembered, because an eviction may leave another number than was asked.
+    It is remembered for all caches of the code: a single token does not show it, and an
+    eviction may leave another number of keys than was asked.
     """
-    if "token_axis" not in cache:
+    layout = cache["layout"]
+    if "token_axis" not in layout:
         axes = range(1, keys.ndim - 1)
         fitting = [axis for axis in axes if keys.shape[axis] == cache["read"]]
         if keys.ndim not in (3, 4) or len(fitting) != 1:
@@ -84,8 +87,8 @@ def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
                 f"its keys have the shape {list(keys.shape)}, in which the axis of"
                 f" {cache['read']} tokens is not known"
             )
-        cache["token_axis"] = fitting[0]
-    axis: int = cache["token_axis"]
+        layout["token_axis"] = fitting[0]
+    axis: int = layout["token_axis"]
     return axis
 
 

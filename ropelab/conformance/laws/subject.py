@@ -429,6 +429,8 @@ class Function(Subject):
         self.name = name or getattr(function, "__name__", type_name)
         self.vocabulary = int(getattr(function, "vocabulary", 64))
         self.cached = hasattr(function, "new_cache")
+        # Where keys have their tokens, once a cache of several tokens has shown it.
+        self.layout: dict[str, int] = {}
 
         first_weight = None
         if isinstance(function, nn.Module):
@@ -473,7 +475,7 @@ class Function(Subject):
     def new_cache(self) -> Any:
         if not self.cached:
             return super().new_cache()
-        return {"held": self.function.new_cache(), "read": 0}
+        return {"held": self.function.new_cache(), "read": 0, "layout": self.layout}
 
     def entries(self, cache: Any) -> list[Entry]:
         return caches.list_entries(cache)

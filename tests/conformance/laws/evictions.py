@@ -391,6 +391,51 @@ class Counting(Streaming):
         return torch.arange(length)[None]
 
 
+class Split(Listed):
+    """Two layers, whose keys are [rows, tokens, heads, head_dim] with one head."""
+
+    def forward(
+        self, tokens: Tensor, at: Tensor, mask: Tensor, cache: Any = None
+    ) -> Tensor:
+        x = self.embedding(tokens)
+        for layer in range(2):
+            q, k, v = (each(x) for each in self.maps)
+            k = self.rotate(k, at)
+            if cache is not None:
+                k, v = self.append(cache, layer, k, v)
+            scores = self.rotate(q, at) @ k.mT / 4
+            x = x + scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ v
+        return self.head(x)
+
+    def append(self, cache: Any, layer: int, k: Tensor, v: Tensor) -> Any:
+        pair = (k[:, :, None], v[:, :, None])
+        if layer < len(cache):
+            keys, values = cache[layer]
+            pair = (torch.cat([keys, pair[0]], dim=1), torch.cat([values, pair[1]], 1))
+            cache[layer] = pair
+        else:
+            cache.append(pair)
+        return pair[0][:, :, 0], pair[1][:, :, 0]
+
+
+class SplitMoved(Split):
+    """Its eviction returns another cache, in which keys are moved up."""
+
+    sign = 1
+
+    def evict_keys(self, cache: Any, keep: list[int]) -> Any:
+        moves = self.sign * (torch.arange(len(keep)) - torch.tensor(keep))
+        other = []
+        for keys, values in cache:
+            moved = self.rotate(keys[:, keep, 0], moves)
+            other.append((moved[:, :, None], values[:, keep]))
+        return other
+
+
+class SplitBackwards(SplitMoved):
+    sign = -1
+
+
 class Joining(Listed):
     """Keys of a second text are rotated behind those of a first."""
 
@@ -481,6 +526,7 @@ RIGHT: dict[str, Callable[[], Subject]] = {
     "computed anew": Anew().make,
     "a list, kept": own(ListedKept),
     "a list, moved up": own(ListedMoved),
+    "two layers in a list, moved up": own(SplitMoved),
     "rotated when they are read": own(Streaming),
     "a closed cache, moved up": own(Closed),
 }
@@ -636,6 +682,11 @@ MISTAKES = (
     Mistake(
         "closed, in the wrong direction",
         own(ClosedBackwards),
+        ("keys behind the gap are rotated by +8 positions",),
+    ),
+    Mistake(
+        "two layers in a list, in the wrong direction",
+        own(SplitBackwards),
         ("keys behind the gap are rotated by +8 positions",),
     ),
     Mistake("closed, one dropped too many", own(ClosedGreedy), ("the code raises",)),

@@ -21,6 +21,7 @@ from tests.conformance.laws.evictions import (
     Counting,
     Joining,
     Sealed,
+    Split,
     Stacking,
 )
 from tests.models.released.tiny import untouched
@@ -76,6 +77,12 @@ def test_a_shift_of_keys_that_rotates_nothing_is_named() -> None:
     assert {row["says"] for row in trials} == {
         "cached keys are moved without a rotation"
     }
+
+
+def test_a_list_of_keys_is_dropped_and_rotated_without_methods() -> None:
+    names = ("positions kept", "moved up", "fragments joined")
+    for row in ask(Function(Split()), *names).values():
+        assert row["verdict"] == "holds"
 
 
 def test_a_closed_cache_without_methods_cannot_be_asked() -> None:
