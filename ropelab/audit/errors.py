@@ -7,6 +7,7 @@ from ropelab.audit.causes import fix_ratio, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.audit.overview import AuditCase
 from ropelab.math.scaling import Yarn
+from ropelab.readers.axes import explain_vision
 from ropelab.readers.reader import SAME_TYPES
 from ropelab.readers.trace import MAXIMUM, ORIGINAL
 from ropelab.runs.sentences import write_number
@@ -30,6 +31,11 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
             yield make_finding("E03", "none", "error", names=names, reason=reason)
         else:
             yield make_finding("E11", level="error", names=names, reason=reason)
+    reason = explain_vision(case.document.config)
+    if reason:
+        encoder = ["the encoder of images"]
+        yield make_finding("E11", level="error", names=encoder, reason=reason)
+
     yield from find_other_bases(case)
     yield from find_scaling_not_applied(case)
 

@@ -131,6 +131,17 @@ def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
         return None
 
 
+def explain_vision(config: Mapping[str, Any]) -> str:
+    """Return which value of a file's encoder of images gives no rotation, or nothing."""
+    try:
+        make_vision(config)
+    except NotModelledError:
+        return ""
+    except (RefusedError, InputError, ArithmeticError) as error:
+        return str(error)
+    return ""
+
+
 def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     """Return that rotation; an error says why a value is refused."""
     found = find_vision(config)

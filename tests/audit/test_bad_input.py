@@ -289,6 +289,20 @@ def test_a_value_without_meaning_is_an_error_in_the_first_line(block, value) -> 
     assert not any(value in note for note in notes if len(value) > 2)
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_said"),
+    [({}, False), ({"rope_theta": -1.0}, True), ({"hidden_size": 0}, True)],
+)
+def test_a_value_without_meaning_in_the_encoder_of_images_is_said(
+    changes, is_said: bool
+) -> None:
+    vision = {"hidden_size": 1280, "num_heads": 16, **changes}
+    config = {**LLAMA, "model_type": "qwen2_5_vl", "vision_config": vision}
+    done = audit(Document("x", "config", config), precision=False)
+    codes = {finding.code for finding in done.findings}
+    assert ("E11" in codes) == is_said
+
+
 def test_a_runtime_that_passes_over_a_value_is_no_answer_for_a_model_of_others() -> (
     None
 ):
