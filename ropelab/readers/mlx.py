@@ -331,6 +331,15 @@ def choose_listed(values: Any, places: list[int]) -> Any:
     return first
 
 
+@reader.scaling_type("mlx-lm", "mrope")
+def three_axes(settings: Settings) -> Made:
+    # Text alone is rotated, and rope_utils.py asserts three sections all the same.
+    sections = settings.read("mrope_section", [])
+    if not isinstance(sections, list) or len(sections) != 3:
+        raise RefusedError("mrope_section must have three numbers")
+    return reader.unscaled(settings)
+
+
 @reader.scaling_type("mlx-lm", "dynamic")
 def mlx_dynamic(settings: Settings) -> Made:
     # The one method that insists on a maximum.

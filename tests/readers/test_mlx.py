@@ -90,3 +90,24 @@ def test_a_language_part_goes_by_its_own_row(kind: str, parallel: str) -> None:
         registry.RUNTIMES["mlx-lm"], {"model_type": kind, "text_config": text}
     )
     assert whole.layers == read(parallel, ASKED["yarn"]).layers
+
+
+def test_mixtures_of_keys_are_read_as_initialize_rope_takes_them() -> None:
+    """Derived from mlx_lm/models/rope_utils.py; refused where it raises."""
+    keys = {"rope_theta": 5e5, **ASKED["usual"]}
+    yarn = {"factor": 4.0, "original_max_position_embeddings": 2048}
+    blocks: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"type": "default", "rope_type": "yarn", **yarn}, "unscaled"),
+        ({"type": "", "rope_type": "linear", "factor": 2.0}, "pi(factor=2)"),
+        ({"type": "mrope", "mrope_section": [16, 8, 8]}, "unscaled"),
+        ({"type": "mrope", "mrope_section": [16, 16]}, "refused"),
+        ({"type": "mrope"}, "refused"),
+        ({"type": "linear"}, "refused"),
+        ({"type": "su"}, "refused"),
+        ({"rope_type": "ntk", "factor": 2.0}, "refused"),
+        ({}, "unscaled"),
+    )
+    for block, wanted in blocks:
+        reading = read("seed_oss", {**keys, "rope_scaling": block})
+        got = reading.main.method if reading.main else reading.outcome
+        assert got == wanted, block
