@@ -26,6 +26,7 @@ from ropelab.show import drawn
 from ropelab.show.figures.shapes import (
     label_last_panels,
     label_points,
+    make_axes,
     make_figure,
     make_panels,
     mark_value,
@@ -34,7 +35,12 @@ from ropelab.show.figures.shapes import (
     set_token_axis,
     write_note,
 )
-from ropelab.show.figures.style import fit_paper, list_small_panels, use_style
+from ropelab.show.figures.style import (
+    fit_paper,
+    fit_titles,
+    list_small_panels,
+    use_style,
+)
 from tests.texts import mentions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -545,3 +551,13 @@ def test_a_scale_of_colours_is_no_panel_and_a_list_of_words_stays_whole():
     charts = make_figure((9, 3))
     panels = list(charts.subplots(1, 3))
     assert list_small_panels(charts) == panels
+
+
+def test_a_title_above_its_figure_is_not_broken_into_words():
+    figure, ax = make_axes((8.5, 3.0))
+    ax.set_title("A title of several words fits the width", pad=60)
+    fit_titles(figure)
+    drawn.find_room(figure, 100)
+    (line,) = (text for text in ax.get_children() if "several" in str(text))
+    assert line.get_window_extent().height < 30
+    plt.close(figure)

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -54,7 +55,20 @@ def use_style() -> Iterator[None]:
 def fit_titles(figure: Figure) -> None:
     """Break titles that would run over the right edge into lines."""
     for ax in figure.axes:
-        ax._left_title.set_wrap(True)  # type: ignore[attr-defined]
+        title: Text = ax._left_title  # type: ignore[attr-defined]
+        title.set_wrap(True)
+        # matplotlib's own width is also limited by the room above the text, which is
+        # less than nothing while a title stands above the figure: before the layout is
+        # found each word would get a line.
+        title._get_wrap_line_width = partial(_measure_to_right_edge, title)  # type: ignore[attr-defined]
+
+
+def _measure_to_right_edge(title: Text) -> float:
+    """Return the pixels between the start of a title and the edge of its figure."""
+    figure = title.get_figure(root=True)
+    assert figure is not None
+    start = title.get_transform().transform(title.get_position())[0]
+    return float(figure.bbox.x1 - start)
 
 
 def take_title(figure: Figure) -> str:
