@@ -22,24 +22,6 @@ _TABLE = table("layers")
 RULES: dict[str, dict[str, list[str]]] = _TABLE["rules"]
 USUAL_LAYERS: dict[str, dict[str, Any]] = _TABLE["usual"]
 SLIDING = "sliding_attention"
-# Rules by which the layers that rotate are those with a window, unless every layer
-# rotates.
-BY_WINDOW = (
-    "sliding",
-    "sliding_if_listed",
-    "sliding_as_listed",
-    "sliding_or_unmixed",
-    "sliding_or_unmixed_as_listed",
-    "windowed",
-    "windowed_or_every",
-    "windowed_or_unmixed",
-    "windowed_by_number",
-    "numbered",
-    "lettered",
-    "by_length_of_word",
-    "exaone4_file",
-    "exaone_moe_file",
-)
 
 
 @dataclass(frozen=True)
@@ -70,13 +52,22 @@ class LayerFile:
 Rotating = list[bool] | None
 Rule = Callable[[LayerFile], Rotating]
 LAYER_RULES: dict[str, Rule] = {}
+# Rules by which the layers that rotate are those with a window, unless every layer
+# rotates.
+RULES_OF_WINDOWS: set[str] = set()
 
 
-def layer_rule(name: str) -> Callable[[Rule], Rule]:
-    """Let a function be the rule of that name in layers.toml."""
+def layer_rule(name: str, windows: bool = False) -> Callable[[Rule], Rule]:
+    """Let a function be the rule of that name in layers.toml.
+
+    `windows`: by this rule the layers that rotate are those with a window, unless every
+    layer rotates.
+    """
 
     def register(rule: Rule) -> Rule:
         LAYER_RULES[name] = rule
+        if windows:
+            RULES_OF_WINDOWS.add(name)
         return rule
 
     return register
@@ -142,14 +133,14 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     count = count_layers(text)
     if count is None:
         # A file without a number of layers says nothing of them; its class has windows.
-        return window if rule in BY_WINDOW else None
+        return window if rule in RULES_OF_WINDOWS else None
 
     rotating = list_rotating(model_type, runtime, text)
     if rotating is None or not any(rotating):
         return None
-    if rule in BY_WINDOW and not all(rotating):
+    if rule in RULES_OF_WINDOWS and not all(rotating):
         return window
-    if rule not in (*BY_WINDOW, "bases"):
+    if rule not in (*RULES_OF_WINDOWS, "bases"):
         return None
 
     file = LayerFile(text, count, usual)
@@ -243,96 +234,96 @@ def mark_sliding(types: list[Any] | None) -> Rotating:
 
 
 @layer_rule("every")
-def by_nothing(file: LayerFile) -> Rotating:
+def rotate_all(file: LayerFile) -> Rotating:
     # The class knows none of the keys by which others leave layers out.
     return [True] * file.count
 
 
-@layer_rule("sliding")
-def by_type(file: LayerFile) -> Rotating:
+@layer_rule("sliding", windows=True)
+def rotate_by_type(file: LayerFile) -> Rotating:
     return mark_sliding(list_types(file))
 
 
-@layer_rule("sliding_if_listed")
-def by_type_if_listed(file: LayerFile) -> Rotating:
+@layer_rule("sliding_if_listed", windows=True)
+def rotate_by_type_if_listed(file: LayerFile) -> Rotating:
     # Without a list no layer counts as one with a window (configs/afmoe.py:90).
     if file.listed_types is None:
         return [False] * file.count
-    return by_type(file)
+    return rotate_by_type(file)
 
 
-@layer_rule("sliding_as_listed")
-def by_listed_type(file: LayerFile) -> Rotating:
+@layer_rule("sliding_as_listed", windows=True)
+def rotate_by_listed_type(file: LayerFile) -> Rotating:
     if file.listed_types is None:
         raise RefusedError("layer_types is missing, and the model file has no default")
-    return by_type(file)
+    return rotate_by_type(file)
 
 
-@layer_rule("sliding_or_unmixed")
-def by_type_if_mixed(file: LayerFile) -> Rotating:
+@layer_rule("sliding_or_unmixed", windows=True)
+def rotate_by_type_if_mixed(file: LayerFile) -> Rotating:
     """Rotate layers with a window; every layer where none has one."""
-    rotating = by_type(file)
+    rotating = rotate_by_type(file)
     if rotating is not None and not any(rotating):
         return [True] * file.count
     return rotating
 
 
-@layer_rule("sliding_or_unmixed_as_listed")
-def by_listed_type_if_mixed(file: LayerFile) -> Rotating:
-    by_listed_type(file)
-    return by_type_if_mixed(file)
+@layer_rule("sliding_or_unmixed_as_listed", windows=True)
+def rotate_by_listed_type_if_mixed(file: LayerFile) -> Rotating:
+    rotate_by_listed_type(file)
+    return rotate_by_type_if_mixed(file)
 
 
-@layer_rule("windowed")
-def by_window(file: LayerFile) -> Rotating:
+@layer_rule("windowed", windows=True)
+def rotate_by_window(file: LayerFile) -> Rotating:
     """Rotate layers with a window, which their masks need."""
-    rotating = by_type(file)
+    rotating = rotate_by_type(file)
     if file.window is None and any(rotating or ()):
         raise RefusedError("sliding_window is null, and layers have a window")
     return rotating
 
 
-@layer_rule("windowed_or_every")
-def by_window_or_every(file: LayerFile) -> Rotating:
+@layer_rule("windowed_or_every", windows=True)
+def rotate_by_window_or_every(file: LayerFile) -> Rotating:
     """Rotate layers with a window; every layer without one."""
-    rotating = by_window(file)
+    rotating = rotate_by_window(file)
     if file.window is None:
         return [True] * file.count
     return rotating
 
 
-@layer_rule("windowed_or_unmixed")
-def by_window_if_mixed(file: LayerFile) -> Rotating:
-    rotating = by_type(file)
+@layer_rule("windowed_or_unmixed", windows=True)
+def rotate_by_window_if_mixed(file: LayerFile) -> Rotating:
+    rotating = rotate_by_type(file)
     if rotating is None or not any(rotating):
-        return by_type_if_mixed(file)
+        return rotate_by_type_if_mixed(file)
     if not file.window:
         return [False] * file.count
     return rotating
 
 
-@layer_rule("numbered")
-def by_number(file: LayerFile) -> Rotating:
+@layer_rule("numbered", windows=True)
+def rotate_by_number(file: LayerFile) -> Rotating:
     every = file.every
     if type(every) is not int or every < 1:
         return None
     return [(layer + 1) % every != 0 for layer in range(file.count)]
 
 
-@layer_rule("windowed_by_number")
-def by_window_and_number(file: LayerFile) -> Rotating:
+@layer_rule("windowed_by_number", windows=True)
+def rotate_by_window_and_number(file: LayerFile) -> Rotating:
     if file.window is None:
         raise RefusedError("sliding_window is null, and layers have a window")
-    return by_number(file)
+    return rotate_by_number(file)
 
 
 @layer_rule("fourth")
-def by_fourth(file: LayerFile) -> Rotating:
+def rotate_by_fourth(file: LayerFile) -> Rotating:
     return [(layer + 1) % 4 != 0 for layer in range(file.count)]
 
 
-@layer_rule("lettered")
-def by_letter(file: LayerFile) -> Rotating:
+@layer_rule("lettered", windows=True)
+def rotate_by_letter(file: LayerFile) -> Rotating:
     """Rotate the layers with an L in a word such as LLLG, every layer without one."""
     if "sliding_window_pattern" not in file.text:
         raise RefusedError("sliding_window_pattern is missing, and has no default")
@@ -344,8 +335,8 @@ def by_letter(file: LayerFile) -> Rotating:
     return [pattern[layer % len(pattern)] == "L" for layer in range(file.count)]
 
 
-@layer_rule("by_length_of_word")
-def by_length_of_word(file: LayerFile) -> Rotating:
+@layer_rule("by_length_of_word", windows=True)
+def rotate_by_length_of_word(file: LayerFile) -> Rotating:
     """Rotate all but every n-th layer, n the letters of sliding_window_pattern.
 
     layer_types do not count there, and the class's own default is a number.
@@ -363,27 +354,27 @@ def by_length_of_word(file: LayerFile) -> Rotating:
 
 
 @layer_rule("flags")
-def by_flags(file: LayerFile) -> Rotating:
+def rotate_by_flags(file: LayerFile) -> Rotating:
     """Rotate the layers whose flag is set in a list; without one all but every n-th."""
     flags = file.text.get(file.usual["flags"])
     if flags:
         return [bool(flag) for flag in flags] if isinstance(flags, list) else None
     if "key" not in file.usual:
         return [True] * file.count
-    return by_number(file)
+    return rotate_by_number(file)
 
 
 @layer_rule("flags_needed")
-def by_needed_flags(file: LayerFile) -> Rotating:
+def rotate_by_needed_flags(file: LayerFile) -> Rotating:
     if not isinstance(file.text.get(file.usual["flags"]), list):
         raise RefusedError(
             f"{file.usual['flags']} is missing, and the model file has no default"
         )
-    return by_flags(file)
+    return rotate_by_flags(file)
 
 
 @layer_rule("numbers")
-def by_numbers(file: LayerFile) -> Rotating:
+def rotate_by_numbers(file: LayerFile) -> Rotating:
     """Rotate all but the layers whose numbers are in a list."""
     unrotated = file.text.get(file.usual["numbers"]) or []
     if not isinstance(unrotated, list):
@@ -392,7 +383,7 @@ def by_numbers(file: LayerFile) -> Rotating:
 
 
 @layer_rule("bases")
-def by_base(file: LayerFile) -> Rotating:
+def rotate_by_base(file: LayerFile) -> Rotating:
     """Rotate the layers whose base in a list is not 0."""
     bases = file.text.get(BASES_KEY)
     if bases is not None:
@@ -407,7 +398,7 @@ def by_base(file: LayerFile) -> Rotating:
 
 
 @layer_rule("attention_blocks")
-def by_attention_block(file: LayerFile) -> Rotating:
+def rotate_by_attention_block(file: LayerFile) -> Rotating:
     """Rotate the layers whose block of Nemotron-NAS has attention."""
     blocks = file.text.get("block_configs")
     if not isinstance(blocks, list):
@@ -432,23 +423,23 @@ def read_converted_pattern(file: LayerFile) -> Rotating:
     if "attention.sliding_window_pattern" in file.text:
         return None
     if file.text.get("sliding_window") is None:
-        return by_fourth(file)
+        return rotate_by_fourth(file)
     if file.listed_types is not None:
         return mark_sliding(file.listed_types)
 
     pattern = file.text.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
-        return by_letter(file)
-    return by_number(file) if type(pattern) is int else by_fourth(file)
+        return rotate_by_letter(file)
+    return rotate_by_number(file) if type(pattern) is int else rotate_by_fourth(file)
 
 
-@layer_rule("exaone_moe_file")
-def by_exaone_moe_file(file: LayerFile) -> Rotating:
+@layer_rule("exaone_moe_file", windows=True)
+def rotate_by_exaone_moe_file(file: LayerFile) -> Rotating:
     return read_converted_pattern(file)
 
 
-@layer_rule("exaone4_file")
-def by_exaone4_file(file: LayerFile) -> Rotating:
+@layer_rule("exaone4_file", windows=True)
+def rotate_by_exaone4_file(file: LayerFile) -> Rotating:
     # Models with other numbers of layers have no windows there (exaone4.cpp:4).
     if file.count != 64:
         return [True] * file.count

@@ -15,9 +15,9 @@ from typing import Any
 
 from ropelab.runs.errors import InputError, say
 
-# Functions that end this program at once, without an exception. `os` has all other
-# functions of this kind written with these.
-NAMES = ("_exit", "execv", "execve")
+# Functions that end this program at once, without an exception. All other functions of
+# this kind in `os` call one of these.
+ENDING_FUNCTIONS = ("_exit", "execv", "execve")
 # `os` takes its functions from one of these modules, which code may import itself.
 SYSTEM_MODULES = ("posix", "nt")
 
@@ -43,13 +43,14 @@ def guard_exits() -> None:
     for name in SYSTEM_MODULES:
         if name in sys.modules:
             modules.append(sys.modules[name])
-    for name in NAMES:
+    for name in ENDING_FUNCTIONS:
         guarded = _refuse_user(getattr(os, name))
         for module in modules:
             setattr(module, name, guarded)
 
 
 def begin_command() -> None:
+    """Note that the status is open: code of the user may not end the process."""
     global _has_status
     _has_status = False
 
@@ -62,7 +63,7 @@ def end_command() -> None:
 
 def _refuse_user(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that raises InputError if code of the user calls it in the
-    guarded process, and else does what it did.
+    guarded process, and else calls the function.
     """
 
     @wraps(function)

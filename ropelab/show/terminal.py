@@ -115,8 +115,8 @@ class Bars:
         console = Console(width=shown.width, highlight=False, markup=False)
         with console.capture() as captured:
             show_table(table.head(rows), console)
-        text = f"known so far (means in the longest context, without intervals)\n\n{captured.get()}"
-        self._bars.table = Text(text)
+        heading = "known so far (means in the longest context, without intervals)"
+        self._bars.table = Text(f"{heading}\n\n{captured.get()}")
 
     @contextmanager
     def __call__(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
@@ -292,9 +292,19 @@ def test_the_usable_base_is_the_stable_one_rounded_up():
     assert bound.recommended_base == round_up(bound.stable_base) == 1.5e7
 
 
+# The most digits that every float64 gives back when it is written and read.
+DIGITS_OF_FLOAT64 = 15
+
+
 @given(st.floats(1.001, 1e300), st.integers(1, 17))
+@example(base=6.813151601716114e299, digits=16)
 def test_a_base_is_rounded_up_to_the_next_of_so_many_digits(base, digits):
     rounded = round_up(base, digits)
+    assert rounded >= base
+    if digits > DIGITS_OF_FLOAT64:
+        # The float64 next to the decimal may be written as another decimal.
+        assert rounded <= base * (1 + 10.0 ** (1 - digits)) + math.ulp(base)
+        return
     # A number of so many digits, and the one below it is below the base.
     written = Decimal(f"{rounded:.{digits - 1}e}")
     assert float(written) == rounded >= base

@@ -15,7 +15,11 @@ import ropelab
 from ropelab.cli import app as cli
 from ropelab.experiments import load
 from ropelab.experiments.evaluate import EvaluateConfig, results
-from ropelab.experiments.evaluate.results import model_table, recommendation
+from ropelab.experiments.evaluate.recommendation import (
+    _write_command,
+    recommendation,
+)
+from ropelab.experiments.evaluate.results import model_table
 from ropelab.lab import Lab, Plan
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
@@ -461,7 +465,7 @@ def test_the_advice_from_one_document_has_no_interval(config):
 def test_the_advised_command_has_the_factor_in_full(config):
     asked = config(context=255, methods="yarn(beta_fast=8)", tasks="text")
     label = method_label("yarn(beta_fast=8)", 255 / 64)
-    assert "'yarn(factor=3.984375, beta_fast=8)'" in results._emit(label, asked)
+    assert "'yarn(factor=3.984375, beta_fast=8)'" in _write_command(label, asked)
 
 
 # Refusals and estimates

@@ -5,6 +5,7 @@ implementation.
 import json
 import math
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot as plt
+from PIL import Image
 
 from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import answer as body
@@ -28,6 +30,7 @@ from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
+from ropelab.show.drawn import encode_figures
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style
 from tests.texts import mentions
@@ -414,13 +417,18 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("values", [values for values, _ in ASKED])
-def test_the_figures_of_whatever_was_asked_are_rendered(values):
+@pytest.mark.parametrize(("values", "figures"), ASKED)
+def test_the_figures_of_whatever_was_asked_are_rendered(values, figures):
     tables = tables_of(**({"length": 600} | values))
     with use_style():
-        for figure in draw(tables).values():
-            figure.canvas.draw()
+        drawn = draw(tables)
+    pictures = encode_figures(drawn)
     plt.close("all")
+    assert [*pictures] == [f"{name}.png" for name in figures]
+    for content in pictures.values():
+        with Image.open(BytesIO(content)) as picture:
+            darkest, lightest = picture.convert("L").getextrema()
+        assert darkest < lightest
 
 
 def test_a_scheme_without_any_of_the_components_is_said():

@@ -9,7 +9,7 @@ import torch
 from ropelab.conformance.laws import eviction_mistakes, forgetting, forgetting_cache
 from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.eviction_guesses import explain_joining
-from ropelab.conformance.laws.eviction_trace import EQUAL, Trace
+from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
 from ropelab.conformance.laws.forgetting import (
     DROPPED,
     FRAGMENT,
@@ -17,7 +17,7 @@ from ropelab.conformance.laws.forgetting import (
     MIDDLE,
     PREFILLED,
     ROLLING,
-    Schedule,
+    EvictionSchedule,
 )
 from ropelab.conformance.laws.law import (
     REFUSALS,
@@ -51,14 +51,14 @@ ANEW = "its own eviction computes the tokens that are left anew"
 JOINED = "its own joining puts the second fragment behind the first"
 
 
-def compare_with_kept(case: Case, schedule: Schedule) -> Comparison:
+def compare_with_kept(case: Case, schedule: EvictionSchedule) -> Comparison:
     """Drop keys of a cache, let positions go on, and compare with one pass."""
     require_rotated_keys(case)
     got = read_and_drop(case, schedule, move=False)
     return Comparison(got, forgetting.compute_kept(case, schedule), LATER)
 
 
-def compare_with_moved(case: Case, schedule: Schedule) -> Comparison:
+def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
     """Drop keys of a cache, move the others up, and compare with one pass."""
     require_rotated_keys(case)
     got = read_and_drop(case, schedule, move=True)
@@ -71,11 +71,11 @@ def require_rotated_keys(case: Case) -> None:
     list_whole_entries(case, cache, PREFILLED)
     if not isinstance(case.subject, Function):
         return
-    if all(turn is None for turn in find_turns(case, 1).values()):
+    if all(turn is None for turn in find_turns(case, [1]).values()):
         raise UnaskedError("its keys are cached before their rotation")
 
 
-def read_and_drop(case: Case, schedule: Schedule, move: bool) -> Stages:
+def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
     """Read the parts of a text, and drop keys between them.
 
     Without `move` positions are kept and go on.
@@ -187,10 +187,10 @@ def find_count(case: Case) -> Found:
     return Found("holds", says)
 
 
-def compare_own_eviction(case: Case, schedule: Schedule) -> Comparison | Found:
+def compare_own_eviction(case: Case, schedule: EvictionSchedule) -> Comparison | Found:
     """Let the model's own code drop keys, and find which of the two it does."""
     require_own_eviction(case)
-    trace = Trace(schedule)
+    trace = EvictionTrace(schedule)
     answers = []
     for go_on in list_counts(case):
         answers.append(read_with_own_eviction(case, schedule, go_on, trace))
@@ -209,7 +209,7 @@ def compare_own_eviction(case: Case, schedule: Schedule) -> Comparison | Found:
 
 def find_reference(
     case: Case,
-    schedule: Schedule,
+    schedule: EvictionSchedule,
     answers: Sequence[Stages],
 ) -> Comparison:
     """Return the first right computation that an answer equals, or the nearest one."""
@@ -266,8 +266,8 @@ def list_counts(case: Case) -> list[bool]:
 
 
 def list_references(
-    schedule: Schedule,
-) -> dict[str, Callable[[Case, Schedule], Stages]]:
+    schedule: EvictionSchedule,
+) -> dict[str, Callable[[Case, EvictionSchedule], Stages]]:
     """Return the computations that are right, by what they are called."""
     if not schedule.sinks:
         return {EITHER: forgetting.compute_kept, ANEW: forgetting.compute_anew}
@@ -280,9 +280,9 @@ def list_references(
 
 def read_with_own_eviction(
     case: Case,
-    schedule: Schedule,
+    schedule: EvictionSchedule,
     go_on: bool,
-    trace: Trace,
+    trace: EvictionTrace,
 ) -> Stages:
     """Read the parts of a text; the model's own code drops keys between them."""
     subject = case.subject
@@ -374,7 +374,7 @@ def price_kept(case: Case) -> Comparison:
     return Comparison(kept, forgetting.compute_anew(case, MIDDLE), LATER)
 
 
-def price_moved(case: Case, schedule: Schedule) -> Comparison:
+def price_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
     """Compare keys that are moved up with a text of the tokens that stay."""
     require_rotated_keys(case)
     moved = forgetting.compute_moved(case, schedule)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.eviction_trace import EQUAL, Trace
+from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
 from ropelab.conformance.laws.forgetting import DROPPED, FRAGMENT, PREFILLED
 from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
 from ropelab.conformance.laws.subject import Stages
@@ -31,7 +31,7 @@ class Guess(NamedTuple):
 
 def explain_logits(
     case: Case,
-    trace: Trace,
+    trace: EvictionTrace,
     answers: Sequence[Stages],
     moves: tuple[int, int] | None,
 ) -> str:
@@ -58,7 +58,7 @@ def explain_logits(
     return ""
 
 
-def list_guesses(trace: Trace) -> Iterator[Guess]:
+def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     """List common mistakes, the plainest first."""
     sinks = trace.schedule.sinks
     end = sinks + DROPPED
@@ -124,7 +124,7 @@ def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
     return stages[-1][:, new:]
 
 
-def describe_guess(guess: Guess, trace: Trace) -> str:
+def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
     """Return a mistake in words."""
     sinks = trace.schedule.sinks
     if (guess.first, guess.end) != (sinks, sinks + DROPPED):

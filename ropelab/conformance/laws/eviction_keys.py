@@ -7,14 +7,16 @@ from torch import Tensor
 
 from ropelab.conformance.laws.eviction_trace import (
     EQUAL,
-    Trace,
+    EvictionTrace,
     are_equal,
+    find_distance,
     list_ranges,
     match_tokens,
 )
 from ropelab.conformance.laws.forgetting import PREFILLED
 from ropelab.conformance.laws.law import Case
-from ropelab.conformance.laws.rotation import Turn, recover_turns
+from ropelab.conformance.laws.moved import find_turns
+from ropelab.conformance.laws.rotation import Turn
 from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.readers import registry
 from ropelab.readers.spec import RopeSpec
@@ -23,14 +25,14 @@ from ropelab.readers.spec import RopeSpec
 DISTANCES = range(-PREFILLED, PREFILLED + 1)
 
 
-def measure_moves(case: Case, trace: Trace) -> tuple[int, int] | None:
+def measure_moves(case: Case, trace: EvictionTrace) -> tuple[int, int] | None:
     """Return by how much keys in front of the gap and behind are rotated, measured.
 
     None: the cache cannot be read, or its keys are changed otherwise.
     """
     if not trace.after:
         return None
-    for layer, turn in find_turns(case).items():
+    for layer, turn in find_turns(case, DISTANCES).items():
         before = trace.before[layer]
         after = trace.after[layer]
         if before is None or after is None or turn is None:
@@ -49,26 +51,17 @@ def measure_moves(case: Case, trace: Trace) -> tuple[int, int] | None:
     return None
 
 
-def find_turns(case: Case) -> dict[int, Turn | None]:
-    """Return each layer's rotations by all distances."""
-    key = tuple(DISTANCES)
-    if key not in case.turns:
-        case.turns[key] = recover_turns(case, torch.tensor(DISTANCES))
-    turns: dict[int, Turn | None] = case.turns[key]
-    return turns
-
-
-def list_sides(trace: Trace) -> tuple[slice, slice]:
+def list_sides(trace: EvictionTrace) -> tuple[slice, slice]:
     """Return the slots in front of the gap and behind it."""
     sinks = trace.schedule.sinks
     return slice(sinks), slice(sinks, None)
 
 
-def explain_keys(case: Case, trace: Trace) -> str:
+def explain_keys(case: Case, trace: EvictionTrace) -> str:
     """Compare each layer's keys and values with those before the first eviction."""
     said = {}
     distances = {}
-    for layer, turn in find_turns(case).items():
+    for layer, turn in find_turns(case, DISTANCES).items():
         before = trace.before[layer]
         after = trace.after[layer]
         if before is None or after is None or turn is None:
@@ -152,10 +145,7 @@ class Maps:
         """
         if not before.numel():
             return 0
-        for distance, image in zip(DISTANCES, self.images, strict=True):
-            if are_equal(after, before.to(image.dtype) @ image):
-                return distance
-        return None
+        return find_distance(before, after, DISTANCES, self.images)
 
     def describe_change(self, before: Tensor, after: Tensor, wanted: int) -> str:
         """Return what happened to keys in words.

@@ -7,23 +7,21 @@ compared with the key before it, rotated.
 
 from collections.abc import Sequence
 
-import torch
-
 from ropelab.conformance.laws.eviction_guesses import explain_logits
 from ropelab.conformance.laws.eviction_keys import explain_keys, measure_moves
 from ropelab.conformance.laws.eviction_trace import (
-    Trace,
-    are_equal,
+    EvictionTrace,
     compare_tokens,
+    find_distance,
     list_ranges,
     match_tokens,
 )
 from ropelab.conformance.laws.law import TOKENS, Case
-from ropelab.conformance.laws.rotation import recover_turns
+from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
 
 
-def explain(case: Case, trace: Trace, answers: Sequence[Stages]) -> str:
+def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
     """Return the mistake in words; empty if none is known."""
     is_single = len(trace.schedule.parts) == 2
     says = explain_tokens(trace)
@@ -36,7 +34,7 @@ def explain(case: Case, trace: Trace, answers: Sequence[Stages]) -> str:
     return says
 
 
-def explain_tokens(trace: Trace) -> str:
+def explain_tokens(trace: EvictionTrace) -> str:
     """Compare the tokens that are left in each layer with those to be kept."""
     for layer, (before, after) in enumerate(
         zip(trace.before, trace.after, strict=True)
@@ -60,15 +58,15 @@ def explain_tokens(trace: Trace) -> str:
     return ""
 
 
-def explain_repetition(case: Case, trace: Trace) -> str:
+def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     """Look at the positions of keys after the last of several evictions.
 
     A key of the first layer depends on its own token and position alone.
     """
     if not trace.last or trace.last[0] is None:
         return ""
-    turns = recover_turns(case, torch.tensor(range(-TOKENS, TOKENS + 1)))
-    turn = turns.get(0)
+    distances = range(-TOKENS, TOKENS + 1)
+    turn = find_turns(case, distances).get(0)
     cache = case.subject.new_cache()
     case.subject.read(case.tokens, case.make_positions(0), cache=cache)
     whole = case.subject.entries(cache)[0]
@@ -89,11 +87,7 @@ def explain_repetition(case: Case, trace: Trace) -> str:
     for slot, token in enumerate(keep):
         before = whole[turn.part][:, :, token]
         after = trace.last[0][turn.part][:, :, slot]
-        distance = None
-        for by, image in zip(range(-TOKENS, TOKENS + 1), turn.images, strict=True):
-            if are_equal(after, before.to(image.dtype) @ image):
-                distance = by
-        moves.append(distance)
+        moves.append(find_distance(before, after, distances, turn.images))
     return (
         f"after {len(trace.schedule.later_parts)} evictions keys are rotated by"
         f" {list_ranges(moves)} positions, where {-last.dropped} moves those behind the"

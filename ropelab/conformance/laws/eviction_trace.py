@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ropelab.conformance.laws.caches import Entry, UnaskedError
-from ropelab.conformance.laws.forgetting import Schedule
+from ropelab.conformance.laws.forgetting import EvictionSchedule
 from ropelab.conformance.laws.law import Case
 
 # Keys, values and logits that differ by less than this share of their spread are equal
@@ -16,10 +16,10 @@ EQUAL = 1e-3
 
 
 @dataclass
-class Trace:
+class EvictionTrace:
     """The keys and values before and after evictions."""
 
-    schedule: Schedule
+    schedule: EvictionSchedule
     # A mistake that shows without logits.
     fault: str = ""
     # The position that the code gives the first token behind the first eviction.
@@ -61,6 +61,26 @@ class Trace:
                 )
         left = compare_tokens(self.before[0], self.after[0], keep)
         self.is_reordered = left is not None and left.is_reordered
+
+
+def find_distance(
+    before: Tensor,
+    after: Tensor,
+    distances: Sequence[int],
+    images: Tensor,
+) -> int | None:
+    """Return the distance whose rotation takes keys to others; None if none does.
+
+    Args:
+        before: keys [..., head_dim].
+        after: the keys that they became.
+        distances: the distances that may have been meant.
+        images: for each distance the rotated unit vectors [distances, head_dim, head_dim].
+    """
+    for distance, image in zip(distances, images, strict=True):
+        if are_equal(after, before.to(image.dtype) @ image):
+            return distance
+    return None
 
 
 def copy_entries(case: Case, cache: Any) -> list[Entry]:

@@ -41,7 +41,7 @@ class Part(NamedTuple):
     dropped: int
 
 
-class Schedule(NamedTuple):
+class EvictionSchedule(NamedTuple):
     """The first tokens that stay, and the parts in which a text is read."""
 
     sinks: int
@@ -58,19 +58,19 @@ class Schedule(NamedTuple):
         return self.parts[0].end
 
 
-def drop_once(sinks: int) -> Schedule:
+def drop_once(sinks: int) -> EvictionSchedule:
     whole = Part(0, PREFILLED, 0)
     rest = Part(PREFILLED, TOKENS, DROPPED)
-    return Schedule(sinks, (whole, rest))
+    return EvictionSchedule(sinks, (whole, rest))
 
 
-def roll_window(sinks: int) -> Schedule:
+def roll_window(sinks: int) -> EvictionSchedule:
     """Return a schedule in which as many tokens are dropped as are then read."""
     parts = [Part(0, PREFILLED, 0)]
     for start in range(PREFILLED, TOKENS, STEP):
         dropped = start - PREFILLED + STEP
         parts.append(Part(start, start + STEP, dropped))
-    return Schedule(sinks, tuple(parts))
+    return EvictionSchedule(sinks, tuple(parts))
 
 
 FRONT = drop_once(0)
@@ -78,7 +78,7 @@ MIDDLE = drop_once(SINKS)
 ROLLING = roll_window(SINKS)
 
 
-def compute_kept(case: Case, schedule: Schedule) -> Stages:
+def compute_kept(case: Case, schedule: EvictionSchedule) -> Stages:
     """Return the later parts, computed where keys stay at their positions."""
     visible = hide_dropped(schedule)
     stages = case.subject.read(
@@ -87,7 +87,7 @@ def compute_kept(case: Case, schedule: Schedule) -> Stages:
     return [stage[:, schedule.start :] for stage in stages]
 
 
-def hide_dropped(schedule: Schedule) -> Tensor:
+def hide_dropped(schedule: EvictionSchedule) -> Tensor:
     """Return True [queries, keys] where a token sees an earlier one."""
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
     first = schedule.sinks
@@ -96,7 +96,7 @@ def hide_dropped(schedule: Schedule) -> Tensor:
     return visible
 
 
-def compute_moved(case: Case, schedule: Schedule) -> Stages:
+def compute_moved(case: Case, schedule: EvictionSchedule) -> Stages:
     """Return the later parts, computed where keys are moved up over each gap."""
     sinks = schedule.sinks
     if not sinks:
@@ -125,7 +125,7 @@ def compute_moved(case: Case, schedule: Schedule) -> Stages:
     return [stage[:, schedule.start : TOKENS] for stage in stages]
 
 
-def compute_anew(case: Case, schedule: Schedule) -> Stages:
+def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
     """Return the later parts, each read behind the tokens that are left."""
     passes = []
     for part in schedule.later_parts:

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.conformance.laws.eviction_trace import (
-    are_equal,
+    find_distance,
     list_ranges,
     match_tokens,
 )
-from ropelab.conformance.laws.forgetting import Part, Schedule
+from ropelab.conformance.laws.forgetting import EvictionSchedule, Part
 from ropelab.conformance.laws.law import TOKENS, Case
-from ropelab.conformance.laws.rotation import recover_turns
+from ropelab.conformance.laws.moved import find_turns
 
 
 def choose_tokens(case: Case) -> Case:
@@ -51,7 +51,7 @@ class Steps:
             raise UnaskedError("its layers hold different numbers of keys")
         self.held.append(find_tokens(self.values, self.entry[1]))
 
-    def list_schedules(self) -> list[Schedule]:
+    def list_schedules(self) -> list[EvictionSchedule]:
         """Return what queries may have seen.
 
         Keys are dropped before a token sees the others, or behind it.
@@ -94,19 +94,19 @@ def find_tokens(alone: Tensor, values: Tensor) -> list[int]:
     return sorted(tokens)
 
 
-def make_schedule(sinks: int, dropped: Sequence[int]) -> Schedule:
+def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
     """Return the parts of single tokens that are read when so many were dropped."""
     start = next((n for n, count in enumerate(dropped) if count), TOKENS - 1)
     parts = [Part(0, start, 0)]
     for number in range(start, TOKENS):
         parts.append(Part(number, number + 1, dropped[number]))
-    return Schedule(sinks, tuple(parts))
+    return EvictionSchedule(sinks, tuple(parts))
 
 
 def explain(case: Case, steps: Steps) -> str:
     """Return the positions of the keys that are held in the end, in words."""
     distances = range(2 * TOKENS)
-    turn = recover_turns(case, torch.tensor(distances))[0]
+    turn = find_turns(case, distances)[0]
     if turn is None or steps.entry is None or turn.part != 0:
         return ""
     tokens = steps.held[-1]
@@ -114,11 +114,7 @@ def explain(case: Case, steps: Steps) -> str:
     for slot, token in enumerate(tokens):
         alone = steps.keys[:, :, token]
         held = steps.entry[0][:, :, slot]
-        position = None
-        for distance, image in zip(distances, turn.images, strict=True):
-            if are_equal(held, alone.to(image.dtype) @ image):
-                position = distance
-        positions.append(position)
+        positions.append(find_distance(alone, held, distances, turn.images))
 
     found = list_ranges(positions)
     kept = list_ranges(tokens)

@@ -82,7 +82,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         raise UnaskedError("it has no shift_keys(cache, by)")
 
     entries = subject.entries(cache)
-    for layer, turn in find_turns(case, by).items():
+    for layer, turn in find_turns(case, [by]).items():
         entry = entries[layer]
         if turn is None or entry is None:
             continue
@@ -96,20 +96,20 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
 def are_keys_open(case: Case) -> bool:
     """Return True if the keys of the cache can be read, and are rotated in it."""
     try:
-        turns = find_turns(case, 1)
+        turns = find_turns(case, [1])
     except UnaskedError:
         return False
     return any(turn is not None for turn in turns.values())
 
 
-def find_turns(case: Case, by: int) -> dict[int, Turn | None]:
-    """Return the rotation of each layer's cache by a distance."""
-    distance = (by,)
-    if distance not in case.turns:
+def find_turns(case: Case, distances: Sequence[int]) -> dict[int, Turn | None]:
+    """Return the rotations of each layer's cache by some distances."""
+    key = tuple(distances)
+    if key not in case.turns:
         is_narrow = case.dtype in (torch.bfloat16, torch.float16)
         with case.subject.computing(torch.float32) if is_narrow else nullcontext():
-            case.turns[distance] = recover_turns(case, torch.tensor([by]))
-    turns: dict[int, Turn | None] = case.turns[distance]
+            case.turns[key] = recover_turns(case, torch.tensor(key))
+    turns: dict[int, Turn | None] = case.turns[key]
     return turns
 
 

@@ -104,7 +104,7 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchState:
     """What the search of one length found that holds for longer ones, too.
 
     Bases are written as u, their natural logarithm.
@@ -167,9 +167,9 @@ def search(
     missing: no end. state: where the next search starts.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
-    progress = Progress()
+    progress = SearchState()
     for tables in starts:
-        progress = Progress.from_table(tables["state"])
+        progress = SearchState.from_table(tables["state"])
 
     windows: list[tuple[float, float]] = []
     *shorter, context = lengths
@@ -216,7 +216,7 @@ def search(
     }
 
 
-def _walk(similarity: Similarity, length: int, progress: Progress) -> Walk:
+def _walk(similarity: Similarity, length: int, progress: SearchState) -> Walk:
     return Walk(similarity, length, (progress.settled, progress.settled_tokens))
 
 

@@ -38,7 +38,7 @@ INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 
 @dataclass(frozen=True)
-class Cache:
+class ReportedRange:
     """The rotations of a range of positions that a report is about, rounded and exact."""
 
     chain: Chain
@@ -64,12 +64,12 @@ class Cache:
 # Measures of one position.
 
 
-def stored_position(cache: Cache, position: int) -> float:
+def stored_position(cache: ReportedRange, position: int) -> float:
     stored = cache.chain.positions(span(position, position + 1))
     return float(stored[0])
 
 
-def position_step(cache: Cache, position: int) -> float:
+def position_step(cache: ReportedRange, position: int) -> float:
     steps = spacing(span(position, position + 1), cache.chain.plan.position)
     return float(steps[0])
 
@@ -77,43 +77,43 @@ def position_step(cache: Cache, position: int) -> float:
 # Measures of one position and pair.
 
 
-def stored_angle(cache: Cache, position: int, pair: int) -> float:
+def stored_angle(cache: ReportedRange, position: int, pair: int) -> float:
     angles = cache.chain.angles(span(position, position + 1))
     return float(angles[pair, 0])
 
 
-def exact_angle(cache: Cache, position: int, pair: int) -> float:
+def exact_angle(cache: ReportedRange, position: int, pair: int) -> float:
     angles = cache.exact.angles(span(position, position + 1))
     return float(angles[pair, 0])
 
 
-def exact_cos(cache: Cache, position: int, pair: int) -> float:
+def exact_cos(cache: ReportedRange, position: int, pair: int) -> float:
     return float(np.cos(exact_angle(cache, position, pair)))
 
 
 # Measures of the whole range.
 
 
-def distinct_positions(cache: Cache) -> float:
+def distinct_positions(cache: ReportedRange) -> float:
     return cache.take_census().distinct
 
 
-def adjacent_collisions(cache: Cache) -> float:
+def adjacent_collisions(cache: ReportedRange) -> float:
     return cache.take_census().adjacent_collisions
 
 
-def max_angle_error(cache: Cache) -> float:
+def max_angle_error(cache: ReportedRange) -> float:
     return worst(cache.chain, cache.offset, cache.length).error_rad
 
 
-def max_phase_error(cache: Cache) -> float:
+def max_phase_error(cache: ReportedRange) -> float:
     cos, sin = cache.chain.table(cache.positions)
     phases = np.arctan2(sin, cos)
     errors = wrap_angle(phases - cache.exact.angles(cache.positions))
     return float(errors.max())
 
 
-def max_cos_error(cache: Cache) -> float:
+def max_cos_error(cache: ReportedRange) -> float:
     stored_cos, _ = cache.chain.table(cache.positions)
     right_cos, _ = cache.exact.table(cache.positions)
     return float(np.abs(stored_cos - right_cos).max())
@@ -155,7 +155,7 @@ def _measure_incident(
     """Yield a row for each number that a report prints."""
     spectrum = Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
     chain = Chain(parse_cast(cast), spectrum)
-    cache = Cache(chain, Chain(CastPlan(), spectrum), offset, length)
+    cache = ReportedRange(chain, Chain(CastPlan(), spectrum), offset, length)
     for row in printed:
         name = row["measure"]
         arguments = row["at"]

@@ -177,6 +177,7 @@ def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
 
 
 def _check_plan(scaling: Scaling, geometry: Geometry, made: object) -> RopePlan:
+    """Return a plan with its frequencies in float64; InputError where it is none."""
     # A plan() of one's own may lack its `return`, or return frequencies alone.
     if not isinstance(made, RopePlan):
         raise InputError(

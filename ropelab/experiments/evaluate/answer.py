@@ -1,0 +1,166 @@
+"""What a run shows in the terminal: the answer in sentences, and short tables."""
+
+import pandas as pd
+
+from ropelab.experiments.evaluate import EvaluateConfig
+from ropelab.experiments.evaluate.recommendation import BETTER, KEPT
+from ropelab.models.tasks import tables as common
+from ropelab.models.tasks.cells import UNDECIDABLE
+from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
+from ropelab.models.tasks.rounded import describe_casts
+from ropelab.runs.comparisons import tied_with
+from ropelab.runs.labels import AS_SHIPPED, WINDOW
+from ropelab.runs.leading import UNIFORM
+from ropelab.runs.spelling import command_of, split_list
+from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.thresholds import HARDLY_READ
+
+
+def answer(tables: Tables) -> str:
+    """Give the recommendation, then its cost."""
+    model = tables["model"].iloc[0]
+    advice = _read_advice(tables)
+    comparisons = tables["comparisons"]
+
+    findings = describe_divergence(tables)
+    is_compared = True
+    if "casts" in tables:
+        findings += describe_casts(tables["casts"])
+        # Without a method or a window, only the rounded rows were compared, and nothing
+        # is recommended.
+        is_compared = len(tables["casts"]) != len(comparisons)
+    if is_compared:
+        is_alone = comparisons.empty
+        findings += [_describe_advice(row, model, is_alone) for row in advice]
+
+    more = []
+    if "text_nll" in tables:
+        losses = tables["text_nll"]
+        loss = losses.loc[losses["method"] == AS_SHIPPED, common.NLL].min()
+        if loss > HARDLY_READ:
+            more.append(
+                "it reads this text little better than chance"
+                f" ({loss:.2f} nats per byte); try --corpus"
+            )
+    more += _describe_costs(comparisons, advice)
+    if model["windowed_layers"]:
+        more.append(
+            f"{model['windowed_layers']} of its {model['layers']} layers read a window"
+            f" of {model['layer_window_tokens']:.0f} tokens, which no method changes"
+        )
+    return common.sentences(findings, comparisons, more)
+
+
+def _read_advice(tables: Tables) -> list[pd.Series]:
+    """Return the rows of the recommendation, with empty texts where there are none."""
+    # An empty text comes back from disk as a missing value.
+    texts = ["not_significant", "emit"]
+    table = tables["recommendation"].astype(dict.fromkeys(texts, object))
+    table = table.fillna(dict.fromkeys(texts, ""))
+    return [row for _, row in table.iterrows()]
+
+
+def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[str]:
+    """Say what each recommended method costs in short contexts, where none is needed."""
+    is_short = comparisons["metric"] == "nll_short_context"
+    costs = comparisons[is_short & (comparisons["method_a"] == AS_SHIPPED)]
+    sentences = []
+    for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
+        parts = []
+        for row in costs[costs["method_b"] == label].itertuples():
+            mark = " (~)" if row.verdict == "~" else ""
+            parts.append(f"{-row.difference:+.3f} at {row.at_tokens}{mark}")
+        if parts:
+            sentences.append(
+                f"in short contexts {label} costs {', '.join(parts)} nats per byte"
+            )
+    return sentences
+
+
+def following(config: EvaluateConfig, tables: Tables) -> str:
+    """Return the command that writes the best method down, else the command that audits
+    the model.
+    """
+    for command in tables["recommendation"]["emit"].fillna(""):
+        if command:
+            return str(command)
+    return command_of("audit", {"model": config.model}, "model")
+
+
+def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
+    """Say which row is best at a task.
+
+    ``is_alone`` is True if the unmodified model was compared with nothing.
+    """
+    does = common.describe_success(row["task"])
+    lead = f"at {row['at_tokens']} tokens"
+    if row["status"] == UNDECIDABLE and row["task"] == "text":
+        return (
+            f"{lead} nothing is ranked: no method reads this text better than guessing,"
+            f" which has {UNIFORM:.2f} nats per byte"
+        )
+    if row["status"] == UNDECIDABLE:
+        inside = min(model["train_len_tokens"], row["at_tokens"])
+        return (
+            f"unmodified it {does} in fewer than half of the cases inside {inside}"
+            " tokens, so nothing is decided beyond"
+        )
+
+    unit = ""
+    if row["task"] == "text":
+        unit = " nats per byte in the last bucket of positions"
+    if is_alone:
+        return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"
+
+    tied = tied_with(split_list(row["not_significant"]))
+    if row["status"] == KEPT:
+        return (
+            f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){tied}"
+        )
+
+    best = row["best"]
+    if best == WINDOW:
+        best = f"a sliding window of {model['sliding_window_tokens']}"
+    interval = "n = 1"
+    if pd.notna(row["ci_low"]):
+        interval = f"{row['ci_low']:.3g} to {row['ci_high']:.3g}"
+    gap = f"{row['difference']:+.3g} ({interval}){unit}"
+    if row["status"] == BETTER:
+        return f"{lead} {best} {does} best, {gap} against the unmodified model{tied}"
+    return (
+        f"{lead} nothing {does} distinguishably better than the unmodified model:"
+        f" {best} {gap}"
+    )
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Return a row per evaluation mode: cost at short length, loss at the end, shares
+    found.
+    """
+    columns: dict[str, pd.Series] = {}
+    if "text_nll" in tables:
+        losses = tables["last_window"]
+        trained = losses["train_len_tokens"].iloc[0]
+        longest = losses["context_tokens"].max()
+        for length in dict.fromkeys((trained, longest)):
+            in_context = losses[losses["context_tokens"] == length]
+            # Texts may be shorter than the trained length.
+            if len(in_context):
+                columns[f"nll @{length}"] = common.by_label(in_context, common.NLL)
+
+    for task in common.retrieval_of(tables):
+        shares = in_longest_context(tables[f"{task}_accuracy"])
+        length = shares["context_tokens"].iloc[0]
+        columns[f"{task} @{length}"] = common.by_label(shares, "accuracy")
+
+    # Rows keep the order in which the columns have them.
+    labels: list[object] = []
+    for column in columns.values():
+        labels.extend(label for label in column.index if label not in labels)
+    table = pd.concat(columns, axis=1).loc[labels]
+    return table.rename_axis("method").reset_index()
+
+
+def further(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short table of two casts, if they were compared."""
+    return shorten_divergence(tables)

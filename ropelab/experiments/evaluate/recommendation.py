@@ -1,0 +1,142 @@
+"""The row to use at the tested length, for text and for each kind of retrieval."""
+
+from typing import Any
+
+import pandas as pd
+
+from ropelab.experiments.evaluate import EvaluateConfig
+from ropelab.math.scaling.plan import as_typed
+from ropelab.models.methods.method import Scaled
+from ropelab.models.tasks import tables as common
+from ropelab.models.tasks.cells import UNDECIDABLE
+from ropelab.models.tasks.plans import beyond_training
+from ropelab.runs.comparisons import select_pair
+from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
+from ropelab.runs.leading import UNIFORM
+from ropelab.runs.spelling import command_of
+from ropelab.runs.tables import Tables
+
+# The statuses of a recommendation, beside UNDECIDABLE: the best row is better than the
+# unmodified model, it is the unmodified model, or the two are indistinguishable.
+BETTER = "better"
+KEPT = "unmodified"
+OPEN = "open"
+# The columns of `recommendation`. `best` is the label of the best row. `value` is its loss
+# (nats per byte) or the share that it finds, `unmodified` and `window` are those of the
+# unmodified model and of the sliding window. `difference` is best minus unmodified.
+# `not_significant` lists the labels that are indistinguishable from the best, and `emit` is
+# the command that writes the configuration of the best.
+ADVICE = [
+    "task",
+    "status",
+    "at_tokens",
+    "best",
+    "value",
+    "unmodified",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "not_significant",
+    "window",
+    "emit",
+]
+
+
+def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
+    """Return the table `recommendation`, a row per task."""
+    rows = []
+    for name in config.tasks:
+        task = beyond_training(config, name, config.depths).name
+        rows.append(_advise(task, config, tables))
+    return pd.DataFrame(rows, columns=ADVICE)
+
+
+def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
+    """Return the row of a task."""
+    length = config.context
+    undecidable = {
+        "task": task,
+        "status": UNDECIDABLE,
+        "at_tokens": length,
+        "best": "",
+        "not_significant": "",
+        "emit": "",
+    }
+    if task == "text":
+        metric = "nll_bucket"
+        values = _losses_at(tables["text_nll"], length)
+        best = str(values.idxmin())
+        if len(values) > 1 and values[best] >= UNIFORM:
+            return undecidable
+    else:
+        metric = f"{task}_accuracy"
+        table = tables[metric]
+        table = table[table["arm"] != ROUNDED]
+        if (table["status"] != common.OK).any():
+            return undecidable
+        values = _shares_at(table, task, length)
+        best = str(values.idxmax())
+
+    pairs = tables["comparisons"]
+    pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
+    pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
+    tied = []
+    for label in values.index:
+        if label != best and _compare(pairs, best, label)["verdict"] == "~":
+            tied.append(label)
+
+    status = KEPT
+    difference: dict[str, Any] = {}
+    if best != AS_SHIPPED:
+        pair = _compare(pairs, best, AS_SHIPPED)
+        status = {AS_SHIPPED: KEPT, "~": OPEN}.get(pair["verdict"], BETTER)
+        for name in ("difference", "ci_low", "ci_high"):
+            difference[name] = pair.get(name)
+    command = ""
+    if status == BETTER and best != WINDOW:
+        command = _write_command(best, config)
+    return {
+        "task": task,
+        "status": status,
+        "at_tokens": length,
+        "best": best,
+        "value": float(values[best]),
+        "unmodified": float(values[AS_SHIPPED]),
+        **difference,
+        "not_significant": ", ".join(tied),
+        "window": float(values[WINDOW]) if WINDOW in values else None,
+        "emit": command,
+    }
+
+
+def _losses_at(table: pd.DataFrame, length: int) -> pd.Series:
+    """Return the loss of each label in the bucket that ends at a length."""
+    table = table[table["arm"] != ROUNDED]
+    table = table[table["bucket_end_tokens"] == length]
+    return common.by_label(table, common.NLL)
+
+
+def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
+    """Return the share that each label finds in that context, at the farthest distance
+    or, of pass keys, at all depths.
+    """
+    table = table[table["context_tokens"] == length]
+    if task not in common.KEYS:
+        table = table[table["distance_tokens"] == table["distance_tokens"].max()]
+    return common.by_label(table, "accuracy")
+
+
+def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:
+    return select_pair(pairs, first, second).iloc[0]
+
+
+def _write_command(label: str, config: EvaluateConfig) -> str:
+    """Return the command that writes the configuration of the method of a label."""
+    typed = set()
+    for method in config.parsed_methods():
+        if method_label(method.label, method.factor) == label:
+            scaling = method.scaling if isinstance(method, Scaled) else method
+            typed.add(as_typed(scaling))
+    (method_text,) = typed
+    about = {"from": config.model, "context": config.context, "method": method_text}
+    return command_of("emit", about)
