@@ -322,9 +322,12 @@ def _select_rows(
 def _write_title_of_copies(
     comparisons: pd.DataFrame, cost: pd.DataFrame, longest: int
 ) -> str:
-    """Say how many encodings are shown to copy more than the baseline."""
+    """Say how many encodings are shown to copy more than the baseline.
+
+    Copying is compared from half of a context back.
+    """
     rows = comparisons[comparisons["metric"] == COPY]
-    where = f"in {longest} tokens"
+    where = f"from {longest // 2} back in {longest} tokens"
     if rows.empty:
         return f"Which encodings copy {where}?"
     rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]

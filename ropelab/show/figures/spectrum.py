@@ -93,7 +93,9 @@ def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
     if len(resting) < len(schemes):
         edge = len(resting) - 0.5
         ax.axhline(edge, color=GREY, linewidth=1)
-        shapes.write_note(ax, "all pairs rotate", (0.01, edge), (0, -3), **place)
+        shapes.write_note(
+            ax, "all pairs rotate", (0.99, edge), (0, -3), ha="right", **place
+        )
 
 
 def _find_half(inside: pd.DataFrame, trained: int) -> int:
