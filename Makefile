@@ -29,7 +29,7 @@ second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ an
 	$(BIN)/python tools/django_docs.py build/django-docs
 	$(BIN)/ropelab run configs/corpora --results results/reference --index README.md
 
-test: $(READY)         ## lint, types, and every test that its input alone decides (7 minutes)
+test: $(READY)         ## lint, types, and every test that its input alone decides (4 minutes)
 	@$(MAKE) --no-print-directory --jobs=2 lint suite
 
 test-all: lint         ## the same, and what trains, starts processes, kills, waits, or needs a browser
