@@ -103,6 +103,9 @@ def _own_place(
     # an installed wheel is tried without the checkout.
     if not request.node.get_closest_marker("installed"):
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Workers of loky have the path of this process in place of that of the variable.
+    if request.node.get_closest_marker("processes"):
+        monkeypatch.syspath_prepend(ROOT)
 
     # On a loaded machine work takes longer than a second, and shows its progress: what a
     # command says would depend on the load.

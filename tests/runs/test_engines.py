@@ -38,14 +38,6 @@ from tests.runs.cells_of_tests import (
 from tests.texts import mentions
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    """Workers import the cells of the tests from the root of the repository."""
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(root)
-    monkeypatch.setenv("PYTHONPATH", str(root))
-
-
 @pytest.fixture
 def workers():
     engine = Workers(2)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import random
 import shlex
-import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+import typer
 
 from ropelab import experiments, lab
 from ropelab.cli import app as cli
@@ -179,7 +179,8 @@ def checked_only() -> Iterator[list[lab.Plan]]:
 
     def stop(self: lab.Lab, asked: Sequence[lab.Plan]) -> None:
         plans[:] = asked
-        sys.exit(0)
+        # The end of a command that typer knows; others count as code that ends it.
+        raise typer.Exit(0)
 
     before = lab.Lab.run_all, corpus.read_corpus
     library = corpus.read_corpus(None, 4097)
