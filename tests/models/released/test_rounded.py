@@ -101,8 +101,10 @@ def test_keys_are_rounded_as_if_transformers_stored_them_so(llama, name, monkeyp
     monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", rotated)
     expected = theirs(reference, tokens(LENGTH))
     monkeypatch.undo()
-    assert apart(under(model, Rounding(name, keys=keys)), expected) < 1e-3
-    assert apart(expected, exact) > 1e-2
+    # Noise of float32, which differs from processor to processor, moves now and then a key
+    # across an edge of its grid: that changes logits by 0.02, a wrong rule by more than 1.
+    assert apart(under(model, Rounding(name, keys=keys)), expected) < 0.1
+    assert apart(expected, exact) > 1
 
 
 def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(
@@ -128,8 +130,9 @@ def test_keys_are_moved_as_if_transformers_stored_and_rotated_them_again(
     monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", rotated)
     expected = theirs(reference, tokens(LENGTH))
     monkeypatch.undo()
-    assert apart(under(model, Rounding("moved", keys=keys)), expected) < 1e-3
-    assert apart(expected, exact) > 2e-3
+    # The grid of q8_0 is 16 times finer, and so is what a key at an edge changes.
+    assert apart(under(model, Rounding("moved", keys=keys)), expected) < 0.01
+    assert apart(expected, exact) > 0.2
 
 
 @pytest.mark.parametrize("model_type", ["cohere", "glm", "deepseek_v3"])
