@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import check_tolerance, diagnose, judge_code
+from ropelab.conformance.check import check_tolerance
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import (
     choose_layer,
     choose_positions,

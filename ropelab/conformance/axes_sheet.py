@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance.axes import (
-    choose_positions,
-    describe_untold,
-    explain_movement,
-    find_untold_pairs,
-    list_commonest,
-)
+from ropelab.conformance.axes import explain_movement
+from ropelab.conformance.axes_mistakes import list_commonest
+from ropelab.conformance.axes_positions import choose_axes_positions
+from ropelab.conformance.axes_slow_pairs import describe_untold, find_untold_pairs
 from ropelab.conformance.expected import Expected
+from ropelab.conformance.observation import Fault, Observed, are_bounded
 from ropelab.conformance.prompts import (
     Counting,
     Segment,
@@ -24,13 +22,7 @@ from ropelab.conformance.prompts import (
     make_prompt,
     parse_prompt,
 )
-from ropelab.conformance.rotations import (
-    Fault,
-    Observed,
-    are_bounded,
-    observe_tables,
-    observe_vectors,
-)
+from ropelab.conformance.rotations import observe_tables, observe_vectors
 from ropelab.math.axes import Positions, describe_pairs
 from ropelab.readers.axes import PromptRule
 from ropelab.runs.errors import InputError
@@ -49,7 +41,7 @@ def choose_kit_positions(expected: Expected) -> Positions:
     """Return rows and columns of a whole image, or times, heights and widths."""
     axes = expected.spec.axes
     assert axes is not None
-    return choose_positions(expected, is_grid=axes.centred)
+    return choose_axes_positions(expected, is_grid=axes.centred)
 
 
 def make_axes_sheet(

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance.rotations import (
-    Pairs,
-    Positions,
-    Rotated,
-    Shape,
-    Table,
-    Vectors,
-    pair_features,
-)
+from ropelab.conformance.blocks import Shape
+from ropelab.conformance.observation import Pairs, Positions, Rotated, Table, Vectors
+from ropelab.conformance.pairs import pair_features
 from ropelab.math.frequencies import rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum

@@ -7,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.rotations import (
-    SHEARED,
-    Fault,
-    Observed,
-    Table,
-)
+from ropelab.conformance.observation import SHEARED, Fault, Observed, Table
 from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside

@@ -16,8 +16,8 @@ from ropelab.conformance.explained import (
     USUAL,
     wrap_angles,
 )
+from ropelab.conformance.observation import Fault, Observed, Pairs
 from ropelab.conformance.observed import recover_frequencies
-from ropelab.conformance.rotations import Fault, Observed, Pairs
 from ropelab.math import scaling
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ropelab.conformance.blocks import SHAPES
 from ropelab.conformance.expected import Expected, Rotation
-from ropelab.conformance.rotations import SHAPES
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.rotary import Pairing

@@ -17,16 +17,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.conformance import calls
-from ropelab.conformance.calls import (
-    ask_function,
-    list_parameters,
-    list_required,
-    name_parts,
-    split_complex_table,
-    to_numbers,
+from ropelab.conformance import (
+    answers,
+    calls,
+    calls_of_axes,
+    calls_of_images,
+    parameters,
+    ways,
 )
-from ropelab.conformance.rotations import Observed, Positions, observe_tables
+from ropelab.conformance.answers import name_parts, split_complex_table, to_numbers
+from ropelab.conformance.calls import ask_function
+from ropelab.conformance.observation import Observed, Positions
+from ropelab.conformance.parameters import list_parameters, list_required
+from ropelab.conformance.rotations import observe_tables
 from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.document import load
 from ropelab.readers.families import WHOLES
@@ -190,7 +193,10 @@ def load_factory(module: str, factory: str) -> Any:
 def describe_place(error: BaseException) -> str:
     """Return the file and line in which the user's code stopped, in brackets."""
     where = traceback.extract_tb(error.__traceback__)[-1]
-    ours = (__file__, calls.__file__, inspect.__file__)
+    # Where this code calls the user's, the call itself failed.
+    callers = (answers, calls, calls_of_axes, calls_of_images, parameters, ways)
+    ours = {__file__, inspect.__file__}
+    ours |= {module.__file__ for module in callers}
     if where.filename in ours or not where.lineno:
         return ""
     return f" ({Path(where.filename).name}, line {where.lineno})"

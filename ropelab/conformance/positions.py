@@ -9,7 +9,7 @@ from ropelab.conformance.explained import (
     SAME_POSITION,
     wrap_angles,
 )
-from ropelab.conformance.rotations import Fault, Observed, Pairs, Positions, Table
+from ropelab.conformance.observation import Fault, Observed, Pairs, Positions, Table
 from ropelab.math.numerics.formats import FORMATS, round_to
 
 # So many pairs fix a position: with fewer, another one may fit as well.

@@ -12,14 +12,14 @@ from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
 from ropelab.conformance.expected import Expected, choose_positions
-from ropelab.conformance.rotations import (
+from ropelab.conformance.observation import (
     Observed,
     Positions,
     Rotated,
     Vectors,
     are_bounded,
-    observe_tables,
 )
+from ropelab.conformance.rotations import observe_tables
 from ropelab.conformance.vectors import choose_places, make_vectors
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance.axes import GRID
+from ropelab.conformance.axes_positions import GRID
 from ropelab.conformance.axes_sheet import make_axes_sheet
 from ropelab.conformance.expected import Expected, expect_file
 from ropelab.conformance.mistakes import list_mistakes
-from ropelab.conformance.rotations import Positions, Vectors, expect_pairs
+from ropelab.conformance.observation import Positions, Vectors
+from ropelab.conformance.pairs import expect_pairs
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.document import load

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import AttentionInterface, AutoModel
 
-from ropelab.conformance.check import check_rotated
+from ropelab.conformance.check_rotated import check_rotated
 from ropelab.conformance.expected import Expected, expect_config, find_main
-from ropelab.conformance.rotations import restore_pairs
+from ropelab.conformance.pairs import restore_pairs
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import config as tiny
 

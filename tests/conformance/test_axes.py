@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import expect_config
 from ropelab.math.numerics.formats import FORMATS, round_to
 from tests.texts import mentions

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ropelab
-from ropelab.conformance.check import Check, check
+from ropelab.conformance.check import check
+from ropelab.conformance.diagnosis import Check
 from tests.conformance.several_axes import ENCODERS, MODELS
 from tests.small import mostly_slow
 from tests.texts import mentions

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import expect_config
 from ropelab.runs.errors import InputError
 from tests.conformance.several_axes import DINOV3, MODELS, PIXTRAL

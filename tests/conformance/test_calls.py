@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import Check, check, judge_code
+from ropelab.conformance.check import check
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import PROBES, expect_config
+from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.observed import ask_factory
-from ropelab.conformance.rotations import Observed, Positions
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ropelab.conformance.check import Check, check
+from ropelab.conformance.check import check
+from ropelab.conformance.diagnosis import Check
 from ropelab.runs.errors import InputError
 from tests.conformance.test_planted import PLAIN, YARN
 from tests.texts import mentions

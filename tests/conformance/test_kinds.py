@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import Check, judge_code
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import expect_config, find_main
 from ropelab.math.numerics.formats import FORMATS, round_to
 

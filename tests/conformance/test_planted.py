@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from ropelab.conformance.calls import ask_function
-from ropelab.conformance.check import Check, combine, diagnose, judge_code
+from ropelab.conformance.check_code import judge_code
+from ropelab.conformance.diagnosis import Check, diagnose
 from ropelab.conformance.expected import Expected, choose_positions
+from ropelab.conformance.parts import combine
 from ropelab.conformance.rotations import (
     observe_rotation,
     observe_tables,

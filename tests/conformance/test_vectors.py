@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import ropelab
-from ropelab.conformance.check import Check, check
+from ropelab.conformance.check import check
+from ropelab.conformance.diagnosis import Check
 from ropelab.runs.errors import InputError
 from ropelab.testing import assert_rope
 from tests.conformance.test_planted import HEAD, LLAMA3, PLAIN

@@ -17,7 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit
-from ropelab.conformance.check import diagnose
+from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import Expected, choose_positions
 from ropelab.conformance.observed import ask_module, build_rotary
 from ropelab.math.scaling import Yarn

@@ -22,8 +22,8 @@ from ropelab.conformance.laws.law import (
 )
 from ropelab.conformance.laws.rotation import STILL, recover_turns
 from ropelab.conformance.laws.subject import Prompt, Tokens
+from ropelab.conformance.pairs import pair_features
 from ropelab.conformance.prompts import Counting, Segment, count_positions
-from ropelab.conformance.rotations import pair_features
 from ropelab.math.axes import Axes
 from ropelab.readers import registry
 from ropelab.readers.axes import PromptRule, read_prompt_rule

@@ -11,19 +11,19 @@ from ropelab.conformance.laws.eviction import ANEW, EVICTION, KEPT, MOVED
 from ropelab.conformance.laws.law import Law
 from ropelab.conformance.laws.moved import KSHIFT
 from ropelab.conformance.laws.subject import Function, Subject, TransformersSubject
-from tests.conformance.laws.evictions import (
-    FAMILIES,
+from tests.conformance.laws.evictions import FAMILIES
+from tests.conformance.laws.forgetting_caches import (
     FORGETTING_CACHES,
     FORGETTING_MISTAKES,
-    FURTHER,
-    MISTAKES,
-    RIGHT,
+)
+from tests.conformance.laws.listed_caches import (
     Counting,
     Joining,
     Sealed,
     Split,
     Stacking,
 )
+from tests.conformance.laws.planted_evictions import FURTHER, MISTAKES, RIGHT
 from tests.models.released.tiny import untouched
 from tests.small import mostly_slow
 

@@ -1,0 +1,105 @@
+"""Call the user's function, and read its answer as arrays with a name each."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ropelab.conformance.parameters import UNNAMED_PARAMETERS, list_parameters
+from ropelab.runs.errors import InputError
+
+
+def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call with float32 arrays; code that refuses them is given torch tensors."""
+    signature = inspect.Signature(list_parameters(function) or UNNAMED_PARAMETERS)
+
+    def call_with(convert: Callable[[np.ndarray], Any]) -> Any:
+        # Copies, as the code may change what it is given.
+        values = dict(given)
+        for name, value in given.items():
+            if isinstance(value, np.ndarray):
+                kind = np.float32 if value.dtype == np.float64 else value.dtype
+                values[name] = convert(value.astype(kind))
+
+        arguments = inspect.BoundArguments(signature, values)
+        return function(*arguments.args, **arguments.kwargs)
+
+    try:
+        return call_with(lambda array: array)
+    except (TypeError, AttributeError):
+        if "torch" not in sys.modules:
+            raise
+    import torch
+
+    with torch.no_grad():
+        return call_with(torch.from_numpy)
+
+
+def to_numbers(value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if not value.is_complex():
+            value = value.double()
+        value = value.numpy()
+    if isinstance(value, np.ma.MaskedArray):
+        # NumPy would return the numbers below the mask.
+        value = np.where(value.mask, np.nan, value.data)
+    array = np.asarray(value)
+    kind = np.complex128 if array.dtype.kind == "c" else np.float64
+    return array.astype(kind)
+
+
+def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
+    """Return the parts of an answer by name.
+
+    They are cos and sin, cos + i sin as `table`, or rotated vectors.
+    """
+    if isinstance(answer, Mapping):
+        parts = {str(name): part for name, part in answer.items()}
+        if "cos" in parts:
+            return {"cos": parts["cos"], "sin": parts["sin"]}
+        return parts
+
+    names = ["cos", "sin"]
+    expected = "cos and sin"
+    if len(vectors) > 1:
+        names = vectors
+        expected = "a rotation of each of them"
+
+    if isinstance(answer, tuple | list):
+        if len(answer) == len(names):
+            return dict(zip(names, answer, strict=True))
+    elif np.iscomplexobj(to_numbers(answer)):
+        return {"table": answer}
+    elif len(vectors) == 1:
+        return {"": answer}
+    raise InputError(f"answers with a {type(answer).__name__}, not with {expected}")
+
+
+def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return parts with cos and sin in place of one table of cos + i sin."""
+    table = parts.get("table")
+    if table is None:
+        return parts
+    return {"cos": table.real, "sin": table.imag}
+
+
+def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Put the rows of several calls one behind another."""
+    joined = {}
+    for name in answers[0]:
+        joined[name] = np.concatenate([answer[name] for answer in answers])
+    return joined
+
+
+def agree(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    if one.keys() != other.keys():
+        return False
+    for name, part in one.items():
+        if part.shape != other[name].shape:
+            return False
+        if not np.allclose(part, other[name], atol=1e-3, equal_nan=True):
+            return False
+    return True

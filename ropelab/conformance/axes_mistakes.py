@@ -1,0 +1,250 @@
+"""Codes that read the wrong axis, or have other frequencies on an axis."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+
+from ropelab.conformance.axes_positions import Coordinates
+from ropelab.conformance.axes_reference import Movement, Reference
+from ropelab.conformance.axes_wrong_positions import (
+    list_numbered,
+    list_other_positions,
+    list_reordered,
+)
+from ropelab.conformance.explained import SAME_POSITION, USUAL
+from ropelab.conformance.observation import Pairs, Table
+from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pairs
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.readers.spec import RopeSpec
+from ropelab.runs.sentences import write_number
+
+ARRANGEMENTS: dict[Arrangement, str] = {
+    "runs": "come in runs of pairs",
+    "turns": "take turns",
+    "last behind": "take turns but for the last, which follows",
+}
+
+
+def list_movements(right: Reference) -> Iterator[Movement]:
+    """Yield what codes with one mistake compute, the likeliest first."""
+    spec = right.spec
+    inv_freq = right.inv_freq
+    yield from list_other_axes(spec, inv_freq, right.coordinates)
+    yield from list_ladders(spec, inv_freq, right.coordinates)
+    yield from list_other_positions(right.axes, inv_freq, right.positions)
+    yield from list_numbered(spec, inv_freq, right.positions)
+    yield from list_reordered(right.axes, inv_freq, right.positions)
+    yield from list_bases(spec, right.coordinates)
+
+
+def list_other_axes(
+    spec: RopeSpec,
+    inv_freq: Pairs,
+    coordinates: Coordinates,
+) -> Iterator[Movement]:
+    """Yield pairs that read other axes: exchanged, in other sections, or arranged
+    otherwise.
+    """
+    axes = spec.axes
+    assert axes is not None
+    fix = describe_pairs(axes.axis_of_pair, axes.names)
+    for other, answer in list_other_orders(axes):
+        # A pair keeps its frequency where all axes share one ladder.
+        frequencies = inv_freq
+        if axes.ladder != "head":
+            frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
+        yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
+
+    for axis, name in enumerate(axes.names):
+        answer = f"all pairs read the axis of {name}"
+        everywhere = [axis] * len(inv_freq)
+        yield Movement(answer, fix, everywhere, inv_freq, coordinates)
+
+
+def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
+    """Yield other arrangements, orders of axes and sections, with what differs.
+
+    Those that differ in the fewest ways come first.
+    """
+    found: list[tuple[int, Axes, str]] = []
+    numbers = range(len(axes.sections))
+    for arrangement in ARRANGEMENTS:
+        for order in permutations(axes.order):
+            for places in permutations(numbers):
+                sections = tuple(axes.sections[place] for place in places)
+                other = replace(
+                    axes,
+                    arrangement=arrangement,
+                    order=order,
+                    sections=sections,
+                )
+                changes = list(describe_changes(axes, other))
+                if changes and other.axis_of_pair != axes.axis_of_pair:
+                    answer = f"axes of positions {' and '.join(changes)}"
+                    found.append((len(changes), other, answer))
+    seen: set[tuple[int, ...]] = set()
+    for _, other, answer in sorted(found, key=lambda row: row[0]):
+        # Of two axes, one of each pair takes its turn in two arrangements.
+        if other.axis_of_pair not in seen:
+            seen.add(other.axis_of_pair)
+            yield other, answer
+
+
+def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
+    """Yield in words how the order of pairs differs from the right one."""
+    if other.arrangement != axes.arrangement:
+        got = ARRANGEMENTS[other.arrangement]
+        wanted = ARRANGEMENTS[axes.arrangement]
+        if axes.arrangement == "turns":
+            yield f"{got} instead of taking turns"
+        elif axes.arrangement == "runs":
+            yield f"{got} instead of coming in runs of pairs"
+        else:
+            yield f"{got}, where they should {wanted}"
+
+    if other.order != axes.order:
+        # Of every axis: which one is read in its place.
+        instead = dict(zip(axes.order, other.order, strict=True))
+        moved = [axis for axis in sorted(instead) if instead[axis] != axis]
+        names = ", ".join(axes.names[instead[axis]] for axis in sorted(instead))
+        if len(moved) == 2:
+            exchanged = " and ".join(axes.names[axis] for axis in moved)
+            yield f"are read in the order {names}: {exchanged} are exchanged"
+        else:
+            yield f"are read in the order {names}"
+    if other.sections != axes.sections:
+        got_sections = list(other.sections)
+        yield f"have sections {got_sections} instead of {list(axes.sections)}"
+
+
+def list_ladders(
+    spec: RopeSpec,
+    inv_freq: Pairs,
+    coordinates: Coordinates,
+) -> Iterator[Movement]:
+    """Yield frequencies of another ladder than the configured one."""
+    axes = spec.axes
+    assert axes is not None
+    head = spec.geometry.inv_freq
+    width = spec.rotary_dim
+    fixes: dict[Ladder, str] = {
+        "head": f"pair i has base^(-2i/{width}) on every axis",
+        "section": "exponents over the features of one axis, from 0 on each",
+        "alternating": "each axis has every second frequency of the whole head",
+    }
+    fix = fixes[axes.ladder]
+
+    known: dict[Ladder, str] = {
+        "section": "each axis has a ladder of its own, with exponents over its section,"
+        " instead of over the whole head",
+        "head": "the frequencies go on over the whole head, pair by pair, instead of"
+        " starting again on each axis",
+        "alternating": "each axis has every second frequency of the whole head",
+    }
+    for ladder, answer in known.items():
+        if ladder != axes.ladder:
+            other = replace(axes, ladder=ladder).lay_out(head, spec.base)
+            yield Movement(answer, fix, axes.axis_of_pair, other, coordinates)
+    for answer, frequencies in list_restarted(axes, head, spec):
+        yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
+    backwards = inv_freq.copy()
+    for axis in range(axes.count):
+        pairs = axes.pairs_of(axis)
+        backwards[pairs] = inv_freq[pairs][::-1]
+    answer = "the frequencies of each axis are in reverse order"
+    yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
+
+
+def list_restarted(
+    axes: Axes,
+    head: Pairs,
+    spec: RopeSpec,
+) -> Iterator[tuple[str, Pairs]]:
+    """Yield ladders that begin at frequency 1 on every axis."""
+    width = spec.rotary_dim
+    largest = max(len(axes.pairs_of(axis)) for axis in range(axes.count))
+
+    def restart(ladder: Pairs) -> Pairs:
+        frequencies = np.empty(width // 2)
+        for axis in range(axes.count):
+            pairs = axes.pairs_of(axis)
+            frequencies[pairs] = ladder[: len(pairs)]
+        return frequencies
+
+    answer = (
+        f"exponents divide by the {width} features of the whole head and start again at"
+        " 0 on each axis"
+    )
+    yield answer, restart(head)
+    steps = np.arange(largest, dtype=np.float64)
+    for axis, name in enumerate(axes.names):
+        features = 2 * len(axes.pairs_of(axis))
+        if not features:
+            continue
+        ladder = spec.base ** (-2 * steps / features)
+        answer = f"the ladder of {name}, over {features} features, is used for all axes"
+        yield answer, restart(ladder)
+        halved = spec.base ** (-2 * steps / (features / 2))
+        answer = f"exponents divide by {features // 2} instead of {features} features"
+        yield answer, restart(halved)
+
+    if axes.ladder == "alternating":
+        exchanged = np.empty(width // 2)
+        for axis in range(axes.count):
+            exchanged[axes.pairs_of(axis)] = head[(axis + 1) % axes.count :: axes.count]
+        yield "the axes have each other's frequencies", exchanged
+
+
+def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
+    axes = spec.axes
+    assert axes is not None
+    for base in (*USUAL["bases"], 100.0, 1000.0):
+        head = inverse_frequencies(spec.rotary_dim, base)
+        answer = f"base {write_number(base)} instead of {write_number(spec.base)}"
+        fix = f"base {write_number(spec.base)}"
+        frequencies = axes.lay_out(head, base)
+        yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
+
+def list_commonest(
+    spec: RopeSpec,
+    inv_freq: Pairs,
+    positions: Positions,
+) -> Iterator[tuple[str, Movement]]:
+    """Yield the mistakes that kits of vectors hold, by name: few of each kind.
+
+    No two have the same sentence or the same tables.
+    """
+    axes = spec.axes
+    assert axes is not None
+    coordinates = axes.coordinates(positions)
+    kinds = {
+        "order": (4, list_other_axes(spec, inv_freq, coordinates)),
+        "ladder": (3, list_ladders(spec, inv_freq, coordinates)),
+        "positions": (24, list_other_positions(axes, inv_freq, positions)),
+    }
+    # What is right, and all mistakes that have a name already.
+    named = [axes.angles(positions, inv_freq)]
+    sentences = set()
+    for kind, (most, movements) in kinds.items():
+        count = 0
+        for movement in movements:
+            angles = movement.angles
+            if count == most:
+                break
+            is_known = any(are_alike(angles, others) for others in named)
+            if not is_known and movement.answer not in sentences:
+                count += 1
+                yield f"{kind}_{count}", movement
+            named.append(angles)
+            sentences.add(movement.answer)
+
+
+def are_alike(angles: Table, others: Table) -> bool:
+    """Return True if no table tells these angles apart."""
+    cos_error = np.abs(np.cos(angles) - np.cos(others)).max()
+    sin_error = np.abs(np.sin(angles) - np.sin(others)).max()
+    return bool(max(cos_error, sin_error) <= 2 * SAME_POSITION)

@@ -1,0 +1,133 @@
+"""Ask a function that takes the size of an image instead of positions."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ropelab.conformance.answers import (
+    call,
+    name_parts,
+    split_complex_table,
+    to_numbers,
+)
+from ropelab.conformance.calls_of_axes import WRAP, make_signs, observe_axes
+from ropelab.conformance.observation import Observed
+from ropelab.conformance.parameters import (
+    GRID_ROLES,
+    ROLES,
+    list_parameters,
+    list_required,
+)
+from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arrays import Int
+from ropelab.runs.errors import InputError
+
+# Pixels along a side of a patch that an encoder may cut its images into.
+PATCH_SIZES = (16, 14, 32, 28, 8, 12, 20, 24, 10, 4, 2, 1)
+
+
+@dataclass(frozen=True)
+class GridCode:
+    """A function of the rows and columns of an image, by the role of its parameters."""
+
+    function: Callable[..., Any]
+    roles: Mapping[str, str]
+
+    def __str__(self) -> str:
+        type_name = type(self.function).__name__
+        name = getattr(self.function, "__name__", type_name)
+        return f"{name}({', '.join(self.roles)})"
+
+
+def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
+    """Return a function that takes a whole image instead of positions, if it is one.
+
+    It is given rows and columns, grid_thw, or pixels.
+    """
+    if not spec.has_patches or not callable(made):
+        return None
+    roles = {}
+    for name in list_required(list_parameters(made)):
+        roles[name] = GRID_ROLES.get(name.lower(), "") or ROLES.get(name.lower(), "")
+    of_image = sorted(role for role in roles.values() if role != "vectors")
+    if of_image in (["height", "width"], ["grid"], ["image"]):
+        return GridCode(made, roles)
+    return None
+
+
+def ask_grid(
+    grid: GridCode,
+    name: str,
+    spec: RopeSpec,
+    positions: Int[np.ndarray, "axes n"],
+) -> dict[str, Observed]:
+    """Ask for all patches of an image, which come row by row."""
+    rows, columns = (positions.max(axis=-1) + 1).tolist()
+    patches = np.indices((rows, columns)).reshape(2, -1)
+    if not np.array_equal(patches, positions):
+        raise InputError(f"{name} takes the rows and columns of a whole image")
+
+    signs = make_signs(rows * columns, spec.head_dim)
+    values: dict[str, Any] = {
+        "height": rows,
+        "width": columns,
+        "grid": np.array([[1, rows, columns]]),
+        "vectors": signs,
+    }
+    if "image" in grid.roles.values():
+        parts = ask_with_pixels(grid, name, values)
+    else:
+        parts = call_grid(grid, values)
+    for array in parts.values():
+        if array.size % (rows * columns):
+            raise InputError(
+                f"{name} gives shape {array.shape} for {rows} x {columns} patches;"
+                f" {WRAP}"
+            )
+
+    by_patch = {}
+    for part, array in parts.items():
+        by_patch[part] = array.reshape(rows * columns, -1)
+    by_patch = split_complex_table(by_patch)
+    return observe_axes(by_patch, set(by_patch), signs, spec, str(grid))
+
+
+def ask_with_pixels(
+    grid: GridCode,
+    name: str,
+    values: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    """Return the parts for an image of so many patches, whose size is tried out."""
+    rows = values["height"]
+    columns = values["width"]
+    problem = ""
+    for size in PATCH_SIZES:
+        image = np.zeros((1, 3, rows * size, columns * size))
+        try:
+            parts = call_grid(grid, {**values, "image": image})
+        # The code may refuse sizes that are no multiples of its patches.
+        except Exception as error:
+            problem = f"raised {type(error).__name__}: {error}"
+            continue
+        shapes = [array.shape for array in parts.values()]
+        if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
+            return parts
+        problem = f"gives shape {shapes[0]} for an image of {image.shape[2:]} pixels"
+    raise InputError(f"{name} {problem}; {WRAP}")
+
+
+def call_grid(grid: GridCode, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the parts of an answer; angles alone count as their cos and sin."""
+    given = {parameter: values[role] for parameter, role in grid.roles.items()}
+    vectors = [key for key, role in grid.roles.items() if role == "vectors"]
+    answer = call(grid.function, given)
+    is_array = hasattr(answer, "shape")
+    if is_array and not vectors and not np.iscomplexobj(to_numbers(answer)):
+        angles = to_numbers(answer)
+        return {"cos": np.cos(angles), "sin": np.sin(angles)}
+    return {
+        part: to_numbers(each) for part, each in name_parts(answer, vectors).items()
+    }

@@ -1,0 +1,133 @@
+"""Check the arrays that an engine wrote: tables, or rotated queries and keys."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ropelab.conformance import axes_sheet, stored
+from ropelab.conformance.check_rotated import check_rotated
+from ropelab.conformance.diagnosis import Check, diagnose
+from ropelab.conformance.expected import (
+    Expected,
+    choose_layer,
+    expect_config,
+    expect_file,
+)
+from ropelab.conformance.parts import combine
+from ropelab.conformance.prompts import Segment, read_segments
+from ropelab.conformance.vectors import ABOUT, make_vectors
+from ropelab.readers.axes import read_prompt_rule
+from ropelab.readers.document import load
+from ropelab.readers.spec import RefusedError, whole
+from ropelab.runs.errors import InputError
+from ropelab.runs.files import MOST_BYTES, parse, read_regular
+
+
+def check_arrays(
+    path: Path,
+    config: str,
+    length: int | None,
+    tolerance: float,
+    layer_type: str = "",
+) -> Check:
+    """Judge tables, or rotated queries and keys.
+
+    They stand beside what `ropelab vectors` wrote, or alone.
+    """
+    if config:
+        expected = choose_layer(expect_file(config, length), layer_type)
+        whole = load(config, images=True).config
+        prompt: list[Segment] = []
+    else:
+        expected, whole, prompt = expect_kit(path.parent / ABOUT, length)
+    arrays = stored.read_arrays(path)
+
+    checks = check_stored_axes(path, arrays, expected, whole, prompt)
+    if any(part.endswith(axes_sheet.AT_AXES) for part in checks):
+        expected = replace(expected, note="")
+    if checks:
+        of_axes = {*axes_sheet.take_axes(arrays), "positions"}
+        if arrays.get("positions", np.empty(0)).ndim == 2:
+            of_axes |= {*axes_sheet.PLAIN}
+        arrays = {name: array for name, array in arrays.items() if name not in of_axes}
+        if not {"cos", "sin", "q_rotated", "k_rotated"} & arrays.keys():
+            return combine(checks)
+    positions = None
+    for name in list_rotated(path, arrays):
+        before, after, positions = stored.read_rotated(path, arrays, name, expected)
+        checks[name] = check_rotated(before, after, positions, expected, tolerance)
+
+    if not checks or {"cos", "sin"} <= arrays.keys():
+        if positions is not None:
+            arrays = {**arrays, "positions": positions}
+        tables = stored.read_tables(path, arrays, expected)
+        part = "cos and sin" if checks else ""
+        checks[part] = diagnose(tables, expected, tolerance)
+    return combine(checks)
+
+
+def check_stored_axes(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    expected: Expected,
+    config: Mapping[str, Any],
+    prompt: Sequence[Segment],
+) -> dict[str, Check]:
+    """Judge what an engine wrote at positions of several axes, and position ids."""
+    taken = axes_sheet.take_axes(arrays)
+    has_names = any(name not in axes_sheet.PLAIN for name in taken.keys() & arrays)
+    if not taken or (expected.spec.axes is None and not has_names):
+        return {}
+    if expected.spec.axes is None:
+        raise InputError(
+            f"{path} has positions of several axes, and the configuration has one, or"
+            " nobody looked at which pairs they move"
+        )
+
+    rule = read_prompt_rule(config)
+    vectors = make_vectors(expected.spec)
+    found = axes_sheet.explain_stored(path, taken, expected, vectors, rule, prompt)
+    checks = {}
+    for part, (fault, answer) in found.items():
+        checks[part] = Check(answer, False)
+        if fault:
+            answer, fix = fault
+            checks[part] = Check(answer, True, fix)
+    return checks
+
+
+def expect_kit(
+    about: Path,
+    length: int | None,
+) -> tuple[Expected, Mapping[str, Any], list[Segment]]:
+    """Return what `ropelab vectors` wrote its files for.
+
+    That is the rotation, the configuration, and the parts of a prompt, if it has one.
+    """
+    try:
+        facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
+        length = length or whole(facts["length"], "length")
+        layers = expect_config(str(about), facts["config"], length)
+        prompt = read_segments(facts.get("prompt", ()))
+        return layers[facts["layer_type"]], facts["config"], prompt
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RefusedError):
+        raise InputError(
+            f"{about} was not written by ropelab vectors: give --config"
+        ) from None
+
+
+def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Return which of q and k a file has rotations of, q first."""
+    names = set()
+    for name in arrays:
+        if name[:1] in "qkQK" and name.endswith("_rotated"):
+            names.add(name)
+    strange = names - {"q_rotated", "k_rotated"}
+    if strange:
+        raise InputError(
+            f"{path}: {min(strange)} is not read, call it q_rotated or k_rotated"
+        )
+    return [name for name in ("q", "k") if f"{name}_rotated" in names]

@@ -1,0 +1,123 @@
+"""Faults of the block of features that rotates: its pairs, width and place in a head."""
+
+import numpy as np
+
+from ropelab.conformance.observation import Fault, Features, Partner
+from ropelab.conformance.pairs import expect_pairs
+from ropelab.readers.spec import RopeSpec
+
+
+def explain_place(
+    first: Features,
+    second: Features,
+    spec: RopeSpec,
+) -> tuple[Partner, Fault | None]:
+    """Return the pairing, and a fault if it or the place of the block is another."""
+    first, second = np.sort([first, second], axis=0)
+    if spec.pairing == "half":
+        wanted = "half"
+        step = spec.rotary_dim // 2
+        fix = "pair i and i + d/2"
+    else:
+        wanted = "adjacent"
+        step = 1
+        fix = "pair 2i and 2i + 1"
+
+    fault = explain_stride(first, second, spec)
+    if fault:
+        return "irregular", fault
+
+    gaps = np.unique(second - first)
+    width = 2 * len(first)
+    partner = name_partner(gaps, width)
+    other_partner = (
+        f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
+    )
+    has_right_gaps = np.array_equal(gaps, [step])
+
+    # Where some pairs stand still, as in Gemma 4, those that move are fewer.
+    moving = np.count_nonzero(spec.inv_freq(spec.length))
+    some_stand_still = moving < spec.rotary_dim // 2
+    if some_stand_still and len(first) == moving and not has_right_gaps:
+        fix = f"{fix}; the exponent divides by {spec.rotary_dim}"
+        return partner, (other_partner, fix)
+
+    if partner == "irregular" and has_right_gaps:
+        return partner, explain_missing_pairs(first, spec)
+    if partner == "irregular" and len(gaps) == 1:
+        return partner, (other_partner, fix)
+    if partner not in ("unknown", wanted):
+        return partner, (f"{partner} pairing instead of {wanted}", fix)
+
+    start = int(first.min())
+    end = int(second.max())
+    return partner, explain_start(start, end, width, spec)
+
+
+def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
+    """Name features that rotate with gaps between them."""
+    if len(first) < 2 or spec.head_dim == spec.rotary_dim:
+        return None
+    instead = f"instead of a block of {spec.rotary_dim}"
+    fix = f"rotate features {spec.place} to {spec.rotated[-1]}"
+
+    rotated = np.sort(np.concatenate([first, second]))
+    steps = np.diff(rotated)
+    step = steps[0]
+    if (steps == step).all() and step > 1:
+        which = "every second feature"
+        if step > 2:
+            which = f"one feature in {step}"
+        return f"{which} rotates, from {rotated[0]} on, {instead}", fix
+
+    gaps = np.diff(first)
+    gap = gaps[0]
+    are_neighbours = (second - first == 1).all()
+    if are_neighbours and (gaps == gap).all() and gap > 2:
+        return f"two features in {gap} rotate, from {first[0]} on, {instead}", fix
+    return None
+
+
+def name_partner(gaps: Features, width: int) -> Partner:
+    """Return how far apart the features of a pair are, in a word."""
+    if np.array_equal(gaps, [1]) and width > 2:
+        return "adjacent"
+    if not np.array_equal(gaps, [width // 2]):
+        return "irregular"
+    if width > 2:
+        return "half"
+    # Two features have one pairing only.
+    return "unknown"
+
+
+def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
+    """Name the pairs that do not rotate, or the width of a block that is another."""
+    width = 2 * len(first)
+    expected_first = np.minimum(*expect_pairs(spec))
+    still = np.setdiff1d(expected_first, first)
+    if not len(still):
+        answer = f"{width} features rotate instead of {spec.rotary_dim}"
+        return answer, f"rotate {spec.rotary_dim} features"
+
+    total = len(still) + len(first)
+    answer = (
+        f"{len(still)} of {total} pairs do not rotate, the first at feature {still[0]}"
+    )
+    return answer, "rotate all pairs"
+
+
+def explain_start(
+    start: int,
+    end: int,
+    width: int,
+    spec: RopeSpec,
+) -> Fault | None:
+    """Name a block of the head that is not the one that should rotate."""
+    if start == spec.place:
+        return None
+    if width > spec.rotary_dim:
+        answer = f"{width} features rotate instead of {spec.rotary_dim}"
+        return answer, f"rotate {spec.rotary_dim} features"
+    last = spec.rotated[-1]
+    answer = f"features {start} to {end} rotate instead of {spec.place} to {last}"
+    return answer, f"rotate features {spec.place} to {last} of a head"

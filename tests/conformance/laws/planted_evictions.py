@@ -1,0 +1,242 @@
+"""Right evictions, and mistakes with the words that must name them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from ropelab.conformance.laws.subject import Function, Subject
+from tests.conformance.laws.evictions import (
+    FAMILIES,
+    Anew,
+    Eviction,
+    Exchanged,
+    FirstHead,
+    OtherTokens,
+    Repeating,
+    SinksForward,
+    ToNewPlaces,
+    count_tokens,
+    fast_half,
+    other_base,
+    plain_frequencies,
+    stay,
+    whole_head,
+)
+from tests.conformance.laws.listed_caches import (
+    Closed,
+    ClosedBackwards,
+    ClosedGreedy,
+    ClosedRestarting,
+    ListedKept,
+    ListedMoved,
+    SplitBackwards,
+    SplitMoved,
+    Streaming,
+)
+
+
+def own(code: Callable[[], nn.Module]) -> Callable[[], Subject]:
+    return lambda: Function(code())
+
+
+RIGHT: dict[str, Callable[[], Subject]] = {
+    **{f"moved up, {name}": Eviction(name).make for name in FAMILIES},
+    **{
+        f"kept, {name}": Eviction(name, move=stay, count=count_tokens).make
+        for name in FAMILIES
+    },
+    "sinks moved towards the others": SinksForward(count=count_tokens).make,
+    "in another order": Eviction(
+        choose=lambda keep: keep[:4] + keep[10:] + keep[4:10],
+        move=stay,
+        count=count_tokens,
+    ).make,
+    "all keys moved alike": Eviction(
+        move=lambda slot, place: -7,
+        count=lambda each, held: count_tokens(each, held) - 7 * each.evictions,
+    ).make,
+    "computed anew": Anew().make,
+    "a list, kept": own(ListedKept),
+    "a list, moved up": own(ListedMoved),
+    "two layers in a list, moved up": own(SplitMoved),
+    "rotated when they are read": own(Streaming),
+    "a closed cache, moved up": own(Closed),
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    name: str
+    make: Callable[[], Subject]
+    # Words of the row that must name it.
+    says: tuple[str, ...]
+    trial: str = "own, middle dropped"
+
+
+def planted(name: str, says: Sequence[str], **changes: Any) -> Mistake:
+    return Mistake(name, Eviction(**changes).make, tuple(says))
+
+
+MISTAKES = (
+    planted(
+        "positions restart, keys not rotated",
+        ["keys keep their rotation", "the number of keys"],
+        move=stay,
+    ),
+    planted(
+        "positions restart at 0",
+        ["keys keep their rotation", "counted from 0"],
+        move=stay,
+        count=lambda each, held: 0,
+    ),
+    planted(
+        "moved up, and the count goes on",
+        ["keys behind the gap are moved up", "go on counting from 24"],
+        count=count_tokens,
+    ),
+    planted(
+        "moved up, counted one too far",
+        ["keys behind the gap are moved up", "counted from 17"],
+        count=lambda each, held: held + 1,
+    ),
+    planted(
+        "kept, counted one too few",
+        ["keys keep their rotation", "counted from 23"],
+        move=stay,
+        count=lambda each, held: count_tokens(each, held) - 1,
+    ),
+    planted(
+        "in the wrong direction",
+        ["keys behind the gap are rotated by +8 positions"],
+        move=lambda slot, place: slot - place,
+    ),
+    planted(
+        "one position too many",
+        ["keys behind the gap are rotated by -9 positions"],
+        move=lambda slot, place: place - slot - (slot != place),
+    ),
+    planted(
+        "only the sinks are rotated",
+        ["keys behind the gap keep their rotation", "in front of it by -8"],
+        move=lambda slot, place: -8 if slot < 4 else 0,
+    ),
+    planted(
+        "the sinks are rotated, too",
+        ["all keys are rotated by -8", "go on counting from 24"],
+        move=lambda slot, place: -8,
+        count=count_tokens,
+    ),
+    planted("the other layout", ["pairs of the other layout"], layout="adjacent"),
+    planted(
+        "the other layout, partial",
+        ["pairs of the other layout"],
+        family="glm",
+        layout="half",
+    ),
+    planted(
+        "unscaled frequencies",
+        ["frequencies that have no scaling"],
+        family="yarn",
+        frequencies=plain_frequencies,
+    ),
+    planted(
+        "the attention factor twice",
+        ["are multiplied by 1.139", "the attention factor, which keys have already"],
+        family="yarn",
+        gain=lambda factor: factor,
+    ),
+    planted(
+        "the attention factor taken out",
+        ["are multiplied by 0.878", "the attention factor is taken"],
+        family="yarn",
+        gain=lambda factor: 1 / factor,
+    ),
+    planted(
+        "the whole head rotated",
+        ["features of the head"],
+        family="glm",
+        frequencies=whole_head,
+    ),
+    planted(
+        "values rotated",
+        ["values are rotated, too"],
+        change_values=lambda each, values, moves: each.rotate(values, moves),
+    ),
+    planted(
+        "values of neighbours",
+        ["values are not those of their keys' tokens"],
+        change_values=lambda each, values, moves: values.roll(1, dims=2),
+    ),
+    planted(
+        "one layer not rotated",
+        ["by -8 positions in layer 0, and by +0 in layer 1"],
+        layers=(0,),
+    ),
+    planted(
+        "one dropped too many",
+        ["layer 0 holds 15 keys, where 16 were to stay"],
+        choose=lambda keep: keep[:4] + keep[5:],
+    ),
+    planted(
+        "another one dropped",
+        ["are dropped: 23", "are kept: 4"],
+        choose=lambda keep: [*keep[:4], 4, *keep[4:-1]],
+        move=stay,
+        count=count_tokens,
+    ),
+    Mistake(
+        "right once, then by all that was dropped",
+        Repeating().make,
+        ("after 6 evictions",),
+        "own, rolling",
+    ),
+    Mistake(
+        "closed, in the wrong direction",
+        own(ClosedBackwards),
+        ("keys behind the gap are rotated by +8 positions",),
+    ),
+    Mistake(
+        "two layers in a list, in the wrong direction",
+        own(SplitBackwards),
+        ("keys behind the gap are rotated by +8 positions",),
+    ),
+    Mistake("closed, one dropped too many", own(ClosedGreedy), ("the code raises",)),
+    Mistake(
+        "closed, positions restart",
+        own(ClosedRestarting),
+        ("keys keep their rotation", "the number of keys"),
+    ),
+)
+# Others, which were planted when the first were named.
+FURTHER = (
+    planted("another base", ["frequencies: pair 1 by -1.55"], frequencies=other_base),
+    planted("half of the pairs", ["frequencies: pair 4 by +0"], frequencies=fast_half),
+    planted(
+        "by the number of keys that are left",
+        ["are rotated by -16 positions, where moving up takes -8"],
+        move=lambda slot, place: -16 if slot != place else 0,
+    ),
+    planted(
+        "by the number of sinks",
+        ["are rotated by -4 positions, where moving up takes -8"],
+        move=lambda slot, place: -4 if slot != place else 0,
+    ),
+    Mistake("one head alone", FirstHead().make, ("-8, 0 positions, head by head",)),
+    Mistake(
+        "rotated to new places without being rotated back",
+        ToNewPlaces().make,
+        ("in front of the gap are rotated by 0 to 3 positions, slot by slot",),
+    ),
+    Mistake(
+        "keys and values exchanged",
+        Exchanged(move=stay, count=count_tokens).make,
+        ("keys and values are exchanged",),
+    ),
+    Mistake(
+        "one layer keeps other tokens",
+        OtherTokens().make,
+        ("layer 1: tokens that were to stay are dropped: 23; others are kept: 11",),
+    ),
+)
