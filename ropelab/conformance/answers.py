@@ -1,4 +1,8 @@
-"""Call the user's function, and read its answer as arrays with a name each."""
+"""Call the user's function, and read its answer as arrays with a name each.
+
+A function may answer with tables, cos and sin or cos + i sin, or with the rotated
+vectors: one array, or one for each of the vectors that it was given.
+"""
 
 import inspect
 import sys
@@ -12,11 +16,14 @@ from ropelab.runs.errors import InputError
 
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call with float32 arrays; code that refuses them is given torch tensors."""
+    """Call with float32 arrays; code that refuses them is given torch tensors.
+
+    ``given`` has the value of each parameter by its name.
+    """
     signature = inspect.Signature(list_parameters(function) or UNNAMED_PARAMETERS)
 
     def call_with(convert: Callable[[np.ndarray], Any]) -> Any:
-        # Copies, as the code may change what it is given.
+        # The code may change the arrays that it is given, so that these are copies.
         values = dict(given)
         for name, value in given.items():
             if isinstance(value, np.ndarray):
@@ -38,13 +45,14 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def to_numbers(value: Any) -> np.ndarray:
+    """Return an array or torch tensor as a float64 or complex128 array."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if not value.is_complex():
             value = value.double()
         value = value.numpy()
     if isinstance(value, np.ma.MaskedArray):
-        # NumPy would return the numbers below the mask.
+        # `asarray` would return the numbers that the mask hides.
         value = np.where(value.mask, np.nan, value.data)
     array = np.asarray(value)
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
@@ -54,7 +62,9 @@ def to_numbers(value: Any) -> np.ndarray:
 def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
     """Return the parts of an answer by name.
 
-    They are cos and sin, cos + i sin as `table`, or rotated vectors.
+    Tables are named `cos` and `sin`, or `table` for cos + i sin. Rotated vectors have the
+    names of ``vectors``, the parameters that were given vectors; those of a single
+    parameter are "".
     """
     if isinstance(answer, Mapping):
         parts = {str(name): part for name, part in answer.items()}
@@ -87,7 +97,7 @@ def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Put the rows of several calls one behind another."""
+    """Put the rows of each part of several answers one behind another."""
     joined = {}
     for name in answers[0]:
         joined[name] = np.concatenate([answer[name] for answer in answers])
@@ -95,6 +105,7 @@ def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarr
 
 
 def agree(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    """Return True if two answers have the same parts with nearly the same numbers."""
     if one.keys() != other.keys():
         return False
     for name, part in one.items():

@@ -13,10 +13,10 @@ from ropelab.conformance.axes_wrong_positions import (
     list_other_positions,
     list_reordered,
 )
-from ropelab.conformance.explained import SAME_POSITION, USUAL
-from ropelab.conformance.observation import Pairs, Table
+from ropelab.conformance.explained import TABLE_ERROR, USUAL
+from ropelab.conformance.observation import Table
 from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pairs
-from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
 
@@ -41,7 +41,7 @@ def list_movements(right: Reference) -> Iterator[Movement]:
 
 def list_other_axes(
     spec: RopeSpec,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     coordinates: Coordinates,
 ) -> Iterator[Movement]:
     """Yield pairs that read other axes: exchanged, in other sections, or arranged
@@ -121,7 +121,7 @@ def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
 
 def list_ladders(
     spec: RopeSpec,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     coordinates: Coordinates,
 ) -> Iterator[Movement]:
     """Yield frequencies of another ladder than the configured one."""
@@ -160,14 +160,14 @@ def list_ladders(
 
 def list_restarted(
     axes: Axes,
-    head: Pairs,
+    head: Frequencies,
     spec: RopeSpec,
-) -> Iterator[tuple[str, Pairs]]:
+) -> Iterator[tuple[str, Frequencies]]:
     """Yield ladders that begin at frequency 1 on every axis."""
     width = spec.rotary_dim
     largest = max(len(axes.pairs_of(axis)) for axis in range(axes.count))
 
-    def restart(ladder: Pairs) -> Pairs:
+    def restart(ladder: Frequencies) -> Frequencies:
         frequencies = np.empty(width // 2)
         for axis in range(axes.count):
             pairs = axes.pairs_of(axis)
@@ -211,7 +211,7 @@ def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
 
 def list_commonest(
     spec: RopeSpec,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[tuple[str, Movement]]:
     """Yield the mistakes that kits of vectors hold, by name: few of each kind.
@@ -247,4 +247,4 @@ def are_alike(angles: Table, others: Table) -> bool:
     """Return True if no table tells these angles apart."""
     cos_error = np.abs(np.cos(angles) - np.cos(others)).max()
     sin_error = np.abs(np.sin(angles) - np.sin(others)).max()
-    return bool(max(cos_error, sin_error) <= 2 * SAME_POSITION)
+    return bool(max(cos_error, sin_error) <= 2 * TABLE_ERROR)

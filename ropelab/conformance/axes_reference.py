@@ -7,9 +7,10 @@ import numpy as np
 
 from ropelab.conformance.axes_positions import Coordinates, order_in_blocks
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.explained import SAME_POSITION
-from ropelab.conformance.observation import Observed, Pairs, Table
+from ropelab.conformance.explained import TABLE_ERROR
+from ropelab.conformance.observation import Observed, Table
 from ropelab.math.axes import Axes, Positions
+from ropelab.math.frequencies import Frequencies
 from ropelab.readers.spec import RopeSpec
 
 
@@ -18,7 +19,7 @@ class Reference:
     """What a right code computes at some positions, and how far off it may be."""
 
     spec: RopeSpec
-    inv_freq: Pairs
+    inv_freq: Frequencies
     positions: Positions
     # The largest differences of cos and sin that float32 and small formats explain.
     allowed: Table
@@ -52,7 +53,7 @@ def make_reference(expected: Expected, positions: Positions) -> Reference:
     budget = expected.budget()
     of_axes = [budget.angles(np.abs(row)) for row in axes.coordinates(positions)]
     lost = np.max(of_axes, axis=0)
-    allowed = (SAME_POSITION + lost) * expected.spec.attention_factor
+    allowed = (TABLE_ERROR + lost) * expected.spec.attention_factor
     return Reference(expected.spec, expected.inv_freq, positions, allowed)
 
 
@@ -78,7 +79,7 @@ class Movement:
     answer: str
     fix: str
     axis_of_pair: Sequence[int]
-    inv_freq: Pairs
+    inv_freq: Frequencies
     coordinates: Coordinates
 
     @property

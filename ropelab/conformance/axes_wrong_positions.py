@@ -9,8 +9,8 @@ import numpy as np
 from ropelab.conformance.axes_positions import Coordinates, order_in_blocks
 from ropelab.conformance.axes_reference import Movement
 from ropelab.conformance.explained import FACTORS
-from ropelab.conformance.observation import Pairs
 from ropelab.math.axes import Axes, Positions, describe_pairs
+from ropelab.math.frequencies import Frequencies
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import join_names
 
@@ -21,7 +21,7 @@ BLOCK = 2
 
 def list_other_positions(
     axes: Axes,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[Movement]:
     """Yield positions that are shifted, centred, multiplied, or turned round."""
@@ -140,7 +140,7 @@ def list_changed(
 
 def list_numbered(
     spec: RopeSpec,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[Movement]:
     """Yield patches that are numbered one after another, as if they were text."""
@@ -161,7 +161,7 @@ def list_numbered(
 
 def list_reordered(
     axes: Axes,
-    inv_freq: Pairs,
+    inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[Movement]:
     """Yield the patches of an image in another order."""

@@ -1,24 +1,32 @@
-"""The 2 x 2 block that multiplies a pair: a rotation, or a known mistake."""
+"""The 2 x 2 block that multiplies a pair: a rotation, or a known mistake.
+
+A code that rotates a pair wrongly still multiplies it by some block at each position.
+`explain_blocks` compares these blocks with those of each known mistake.
+"""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ropelab.conformance.observation import SHEARED, Fault, Table
+from ropelab.conformance.observation import EIGHT_BIT_ERROR, Fault, Table
 from ropelab.runs.arrays import Float
 
+# Returns a, b, c and d from cos and sin, a table each: they are the block of a pair, which
+# makes (a x1 + b x2, c x1 + d x2) of its features (x1, x2). A rotation has cos, -sin, sin
+# and cos.
 Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
 FIRST = "x1 cos - x2 sin"
 SECOND = "x2 cos + x1 sin"
-# Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c,
-# d) by cos and sin, so that y1 = a x1 + b x2 and y2 = c x1 + d x2.
+# Blocks of codes with one mistake, by a short name: the sentence that names the mistake,
+# the right formula, and the block.
 SHAPES: dict[str, tuple[str, str, Shape]] = {}
 
 
 def add_shape(name: str, which: str, problem: str, shape: Shape) -> None:
+    """Add a mistake in the first or second feature of a pair to SHAPES."""
     answer = f"the {which} feature of a pair {problem}"
-    right = {"first": FIRST, "second": SECOND}[which]
-    SHAPES[name] = (answer, right, shape)
+    formulas = {"first": FIRST, "second": SECOND}
+    SHAPES[name] = (answer, formulas[which], shape)
 
 
 WRONG_SIN = "has sin with the wrong sign"
@@ -37,13 +45,15 @@ add_shape(
 )
 add_shape("first bare", "first", NO_SIN, lambda c, s: (c, 0 * s, s, c))
 add_shape("second bare", "second", NO_SIN, lambda c, s: (c, -s, 0 * s, c))
-# x1 was replaced before the second line read it.
+# The code stores the new x1 before it computes the second feature from x1.
 add_shape(
     "overwritten",
     "second",
     "uses the rotated first",
     lambda c, s: (c, -s, c * s, c - s * s),
 )
+# How to lay out the columns of cos and sin, by the pairs that a code has laid them out
+# for.
 CROSSED = {
     "adjacent": "cos = cat(cos, cos), likewise sin",
     "half": "cos = repeat(cos, 2)",
@@ -54,22 +64,32 @@ def explain_blocks(
     blocks: Float[np.ndarray, "n pairs 2 2"],
     right: tuple[Table, Table],
 ) -> Fault | None:
-    """Name blocks (a, b; c, d) that are no rotation: a = d and b = -c in one."""
-    (a, b), (c, d) = np.moveaxis(blocks, (-2, -1), (0, 1))
+    """Name the mistake of blocks that are no rotations; ``right``: cos and sin."""
+    # The entries of all blocks, each [n, pairs].
+    a = blocks[..., 0, 0]
+    b = blocks[..., 0, 1]
+    c = blocks[..., 1, 0]
+    d = blocks[..., 1, 1]
     lengths = np.maximum(np.hypot(a, b), np.hypot(c, d))
-    near = SHEARED * float(np.median(lengths))
-    wrong = ~(np.maximum(np.abs(a - d), np.abs(b + c)) <= near)
-    if not wrong.any():
+    allowed = EIGHT_BIT_ERROR * float(np.median(lengths))
+
+    # A rotation has a = d and b = -c. The comparison is False for NaN, which is wrong.
+    errors = np.maximum(np.abs(a - d), np.abs(b + c))
+    is_right = errors <= allowed
+    if is_right.all():
         return None
 
-    if a.shape == right[0].shape:
-        for fault, made in list_known_blocks(right):
-            parts = zip((a, b, c, d), made, strict=True)
-            if all(np.abs(one - other).max() <= near for one, other in parts):
+    right_cos, _ = right
+    if a.shape == right_cos.shape:
+        for fault, known in list_known_blocks(right):
+            differences = []
+            for entry, known_entry in zip((a, b, c, d), known, strict=True):
+                differences.append(np.abs(entry - known_entry).max())
+            if all(difference <= allowed for difference in differences):
                 return fault
 
-    place, pair = np.argwhere(wrong)[0]
-    (e, f), (g, h) = blocks[place, pair]
+    row, pair = np.argwhere(~is_right)[0]
+    (e, f), (g, h) = blocks[row, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"
     return f"pair {pair} does not rotate but becomes {block}", f"{FIRST} and {SECOND}"
 
@@ -77,16 +97,13 @@ def explain_blocks(
 def list_known_blocks(
     right: tuple[Table, Table],
 ) -> Iterator[tuple[Fault, tuple[Table, ...]]]:
-    """Yield mistakes, each with the blocks (a, b, c, d) that it makes.
-
-    ``right``: the right cos and sin.
-    """
-    for answer, fix, shape in SHAPES.values():
-        yield (answer, fix), shape(*right)
-
-    # Columns laid out for the other pairing: the pairs that each feature then takes
-    # them of.
+    """Yield mistakes, each with its blocks (a, b, c, d); ``right``: cos and sin."""
     cos, sin = right
+    for answer, fix, shape in SHAPES.values():
+        yield (answer, fix), shape(cos, sin)
+
+    # Where columns are laid out for the other pairing, the two features of pair i take
+    # their cos and sin from the columns of two other pairs.
     pairs = cos.shape[1]
     i = np.arange(pairs)
     columns = {
@@ -99,4 +116,5 @@ def list_known_blocks(
 
 
 def describe_crossed(order: str) -> Fault:
+    """Name columns of cos and sin that are laid out for ``order`` pairs by mistake."""
     return f"the columns of cos and sin are laid out for {order} pairs", CROSSED[order]

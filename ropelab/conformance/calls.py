@@ -1,7 +1,8 @@
-"""Ask a rotary code at positions: by the names of its parameters, else by trying.
+"""Ask a function for what it rotates at given positions.
 
-Every way that the names leave open is tried at one position. Those that work must
-agree.
+The names of its parameters tell what they take. Every way of calling the function that
+the names leave open (`ways`) is tried at position 1, and the ways that work must give the
+same answer. The first of them is then asked at all positions.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from ropelab.conformance.answers import agree, join_rows
 from ropelab.conformance.calls_of_axes import WRAP, ask_axes
 from ropelab.conformance.calls_of_images import ask_grid, find_grid
-from ropelab.conformance.observation import Observed, Positions, Vectors
+from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.parameters import ROLES
 from ropelab.conformance.rotations import (
     observe_rotation,
@@ -24,18 +25,20 @@ from ropelab.conformance.ways import Way, list_ways
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
-# Tokens of the longest table that is asked for as a whole.
+# Codes that make tables of a given length are asked for no longer ones, in tokens.
 LONGEST_TABLE = 2**18
-# Further positions: all below the first number, and so many calls with so many of all.
-DENSE = 1024
-FURTHER = (2, 2048)
+# The further positions at which a code is asked: all below FURTHER_DENSE, and others at
+# random up to FURTHER_CALLS calls with so many positions each.
+FURTHER_DENSE = 1024
+FURTHER_CALLS = 2
+FURTHER_POSITIONS = 2048
 ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
 EXCHANGED = ("another vector comes back in its place", "return each vector rotated")
 UNUSED = (
     "the positions that are given are not used",
     "rotate each token by its position",
 )
-# A way with what it gives.
+# A way of calling a function that works, and the parts of its answer at position 1.
 Working = tuple[Way, dict[str, np.ndarray]]
 
 
@@ -45,13 +48,13 @@ def ask_function(
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask a function in the way that works.
+    """Ask a function in the first way that works; return what is seen of each part.
 
     Args:
         made: the function, or a maker of tables and the function that uses them.
         name: the words that an error begins with.
         spec: what it should rotate.
-        positions: [n], or [axes, n] of a code that takes several axes.
+        positions: [n], or [axes, n] for a code that takes several axes.
     """
     grid = find_grid(made, spec)
     if grid is not None:
@@ -66,19 +69,23 @@ def ask_function(
         if use_positions(working, spec):
             raise InputError(describe_difference(name, working))
         order = np.arange(positions.shape[-1])
-        nothing = np.empty((len(order), 0))
-        return {"": Observed(order, nothing, nothing, fault=UNUSED, called=called)}
+        no_columns = np.empty((len(order), 0))
+        unused = Observed(order, no_columns, no_columns, fault=UNUSED, called=called)
+        return {"": unused}
     if positions.ndim > 1:
         return ask_axes(choose_way(working), set(parts), name, spec, positions)
 
     if way.takes_length:
         positions = positions[positions < LONGEST_TABLE]
-    observed = {}
-    for part, seen in ask_at(way, list(parts), spec, positions).items():
-        observed[part] = replace(seen, called=called, told_length=way.takes_length)
-    if any(seen.fault for seen in observed.values()):
-        return observed
-    return add_further(observed, way, spec, int(positions[-1]))
+    observed_parts = {}
+    for part, observed in ask_at(way, list(parts), spec, positions).items():
+        observed_parts[part] = replace(
+            observed, called=called, told_length=way.takes_length
+        )
+    if any(observed.fault for observed in observed_parts.values()):
+        return observed_parts
+    last = int(positions[-1])
+    return add_further(observed_parts, way, spec, last)
 
 
 def try_ways(
@@ -86,33 +93,34 @@ def try_ways(
     name: str,
     spec: RopeSpec,
 ) -> tuple[list[Working], Exception | None]:
-    """Return the ways that work at position 1 with what they give.
+    """Return the ways that work at position 1.
 
-    The second value is what stopped the first of the others.
+    The second value is the error of the first way that does not.
     """
-    maker: Any = None
+    table_maker: Any = None
     code = made
     if isinstance(made, tuple) and len(made) == 2:
-        maker, code = made
-        check_callable(name, maker)
+        table_maker, code = made
+        check_callable(name, table_maker)
     check_callable(name, code)
 
     vectors = np.eye(spec.head_dim)
     ones = np.ones(spec.head_dim, np.int64)
     working: list[Working] = []
     problem: Exception | None = None
-    axes = spec.axes.count if spec.axes else 0
-    for way in list_ways(code, maker, axes):
+    axis_count = spec.axes.count if spec.axes else 0
+    for way in list_ways(code, table_maker, axis_count):
         try:
-            working.append((way, way.rows(vectors, ones)))
+            working.append((way, way.ask(vectors, ones)))
         except InputError as error:
             problem = problem or InputError(f"{name} {error}")
         # The user's code may raise anything.
         except Exception as error:
             problem = problem or error
-    with_axes = [row for row in working if row[0].takes_axes]
+
+    with_axes = [(way, parts) for way, parts in working if way.takes_axes]
     if spec.has_patches and with_axes:
-        # A patch has no position of one number.
+        # A patch has a row and a column: one number is not its position.
         working = with_axes
     return working, problem
 
@@ -136,28 +144,29 @@ def raise_problem(problem: Exception | None, name: str, spec: RopeSpec) -> NoRet
 
 
 def give_equal_answers(working: Sequence[Working]) -> bool:
-    _, parts = working[0]
-    return all(agree(parts, others) for _, others in working[1:])
+    (_, first_parts), *others = working
+    return all(agree(first_parts, parts) for _, parts in others)
 
 
 def use_positions(working: Sequence[Working], spec: RopeSpec) -> bool:
     """Return True if a way gives other answers at position 2 than at position 1."""
     vectors = np.eye(spec.head_dim)
     twos = np.full(spec.head_dim, 2)
-    for way, at_1 in working:
-        at_2 = way.rows(vectors, twos)
-        if not agree(at_1, at_2):
+    for way, parts_at_1 in working:
+        parts_at_2 = way.ask(vectors, twos)
+        if not agree(parts_at_1, parts_at_2):
             return True
     return False
 
 
 def describe_difference(name: str, working: Sequence[Working]) -> str:
-    way, parts = working[0]
-    other = next(other for other, others in working if not agree(parts, others))
+    """Name two ways that give different answers, and what to do."""
+    (first_way, first_parts), *others = working
+    different = [way for way, parts in others if not agree(first_parts, parts)]
     advice = ASK
-    if way.roles.keys() <= ROLES.keys():
+    if first_way.roles.keys() <= ROLES.keys():
         advice = "take but one of them"
-    return f"{name}: {way} and {other} both work and differ: {advice}"
+    return f"{name}: {first_way} and {different[0]} both work and differ: {advice}"
 
 
 def choose_way(working: Sequence[Working]) -> Way:
@@ -165,7 +174,8 @@ def choose_way(working: Sequence[Working]) -> Way:
     for way, _ in working:
         if way.takes_axes:
             return way
-    return working[0][0]
+    first_way, _ = working[0]
+    return first_way
 
 
 def ask_at(
@@ -174,47 +184,50 @@ def ask_at(
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask for tables, or for rotated unit vectors, at the positions."""
-    head = spec.head_dim
-    if "cos" in parts:
-        ones = np.ones((len(positions), head))
-        tables = way.rows(ones, positions)
-        cos = tables["cos"]
-        sin = tables["sin"]
-        return {"": observe_tables(positions, cos, sin, spec)}
+    """Ask for tables, or for rotated unit vectors, at the positions.
 
-    observed = {}
+    ``parts``: the names of the parts of the function's answer.
+    """
+    width = spec.head_dim
+    if "cos" in parts:
+        ones = np.ones((len(positions), width))
+        tables = way.ask(ones, positions)
+        return {"": observe_tables(positions, tables["cos"], tables["sin"], spec)}
+
+    observed_parts = {}
     for part in parts:
 
-        def rotate(x: Vectors, places: Positions, part: str = part) -> np.ndarray:
-            return way.rows(x, places)[part]
+        def rotate(
+            vectors: np.ndarray, positions: Positions, part: str = part
+        ) -> np.ndarray:
+            return way.ask(vectors, positions)[part]
 
-        seen = observe_rotation(rotate, spec, positions)
-        if part in way.roles and seen.fault is None:
-            # Its own vectors have to come back, also beside zeros.
-            alone = replace(way, only=part)
-            rows = alone.rows(np.eye(head), np.ones(head, np.int64))
+        observed = observe_rotation(rotate, spec, positions)
+        if part in way.roles and observed.fault is None:
+            # While all other vectors are zeros, this parameter's come back as this part.
+            alone = replace(way, nonzero=part)
+            rows = alone.ask(np.eye(width), np.ones(width, np.int64))
             if not rows[part].any():
-                seen = replace(seen, fault=EXCHANGED)
-        observed[part] = seen
-    return observed
+                observed = replace(observed, fault=EXCHANGED)
+        observed_parts[part] = observed
+    return observed_parts
 
 
 def add_further(
-    observed: dict[str, Observed],
+    observed_parts: dict[str, Observed],
     way: Way,
     spec: RopeSpec,
     last: int,
 ) -> dict[str, Observed]:
-    """Add to each part what the function does at further positions."""
-    signs, places, rows = ask_further(way, spec.head_dim, last)
+    """Add to each part what the function computes at positions up to the last one."""
+    signs, positions, rows = ask_further(way, spec.head_dim, last)
     complete = {}
-    for part, seen in observed.items():
+    for part, observed in observed_parts.items():
         if {"cos", "sin"} <= rows.keys():
-            more = observe_tables(places, rows["cos"], rows["sin"], spec)
+            further = observe_tables(positions, rows["cos"], rows["sin"], spec)
         else:
-            more = observe_signs(signs, rows[part], places, spec, seen.note)
-        complete[part] = replace(seen, between=more)
+            further = observe_signs(signs, rows[part], positions, spec, observed.note)
+        complete[part] = replace(observed, further=further)
     return complete
 
 
@@ -222,21 +235,24 @@ def ask_further(
     way: Way,
     width: int,
     last: int,
-) -> tuple[Vectors, Positions, dict[str, np.ndarray]]:
-    """Ask at further positions, always the same.
+) -> tuple[np.ndarray, Positions, dict[str, np.ndarray]]:
+    """Ask at many positions up to the last one, one vector of 1 and -1 at each.
 
-    Returns vectors of 1 and -1, positions and answers.
+    Returns the vectors [n, width], the positions [n], and the parts of the answers.
     """
-    # Calls of one size, each up to the end: neither what is kept by size nor what
-    # depends on the largest position may differ.
     random = np.random.default_rng(0)
-    dense = np.arange(min(DENSE, last))
-    sparse = random.integers(0, last, np.prod(FURTHER) - DENSE)
+    dense = np.arange(min(FURTHER_DENSE, last))
+    size = FURTHER_CALLS * FURTHER_POSITIONS
+    sparse = random.integers(0, last, size - FURTHER_DENSE)
     shuffled = random.permutation(np.append(dense, sparse))
-    calls = [np.append(places, last) for places in np.resize(shuffled, FURTHER)]
+    # Every call has the same number of positions and ends with the last one. Code may
+    # keep tables by the size of a call, or choose one by the largest position.
+    calls = []
+    for positions in np.resize(shuffled, (FURTHER_CALLS, FURTHER_POSITIONS)):
+        calls.append(np.append(positions, last))
 
-    signs = random.choice([-1.0, 1.0], (len(calls), len(calls[0]), width))
+    signs = random.choice([-1.0, 1.0], (FURTHER_CALLS, FURTHER_POSITIONS + 1, width))
     answers = []
-    for signs_of_call, places in zip(signs, calls, strict=True):
-        answers.append(way.rows(signs_of_call, places))
+    for signs_of_call, positions in zip(signs, calls, strict=True):
+        answers.append(way.ask(signs_of_call, positions))
     return signs.reshape(-1, width), np.concatenate(calls), join_rows(answers)

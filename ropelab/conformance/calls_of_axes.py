@@ -26,8 +26,7 @@ def ask_axes(
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
     """Ask at positions of several axes, one vector of 1 and -1 at each."""
-    _, axes_of_positions = way.shapes
-    if not axes_of_positions:
+    if not way.position_shape:
         raise InputError(f"{way} takes one position at a time")
 
     called = str(way)
@@ -43,7 +42,7 @@ def ask_axes(
 
     signs = make_signs(positions.shape[-1], spec.head_dim)
     try:
-        rows_of_parts = way.rows(signs, places)
+        rows_of_parts = way.ask(signs, places)
     except InputError as error:
         advice = f"; {WRAP}" if spec.has_patches else ""
         raise InputError(f"{name} {error}{advice}") from None

@@ -1,4 +1,8 @@
-"""Which roundings to small formats give tables nearest to the observed ones."""
+"""Find the rounding whose tables are nearest to those of a code.
+
+A cast plan says which number format each stage of the computation is rounded to:
+position, inverse frequency, angle, and table of cos and sin.
+"""
 
 import math
 from dataclasses import replace
@@ -13,14 +17,14 @@ from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
 
-# The stages that a table shows: position, inv_freq, angle, table.
+# The stages up to a table of cos and sin; the others come after it.
 CASTS = STAGES[:4]
 
 
 def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
-    """Return the mean distance of each cast plan's tables from the observed ones.
+    """Return a row for each cast plan, the one with the nearest tables first.
 
-    There is a row per plan, the nearest first.
+    `mean_difference` is that of cos, plus that of sin.
     """
     spectrum = expected.budget().spectrum
     gain = expected.spec.attention_factor
@@ -28,8 +32,8 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     for name, plan in list_plans().items():
         angles = Chain(plan, spectrum).angles(positions).T
-        # Every observed number is finite, so that no plan overflows (float16 does at
-        # 65520).
+        # A plan that overflows, as float16 does at 65520, cannot be that of the code,
+        # whose numbers are all finite.
         if not np.isfinite(angles).all():
             continue
         cos = round_to(gain * np.cos(angles), plan.table)
@@ -44,19 +48,23 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
 
 def list_plans() -> dict[str, CastPlan]:
     """Return float32 throughout, and the same with some stages in a smaller format."""
-    stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
-    clean = CastPlan(**stages, frequencies="float32_pow")
-    plans = {"float32": clean}
+    all_float32: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
+    float32 = CastPlan(**all_float32, frequencies="float32_pow")
+    plans = {"float32": float32}
     for name in ("float8_e4m3fn", "float8_e5m2"):
-        plans[f"table in {name}"] = replace(clean, table=FORMATS[name])
+        plans[f"table in {name}"] = replace(float32, table=FORMATS[name])
 
-    rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
-    for stage in CASTS[:-1]:
-        rounded[f"{stage} and table"] = (stage, "table")
+    # The stages that are rounded together, by the words for them.
+    rounded: dict[str, tuple[str, ...]] = {}
+    for stage in CASTS:
+        rounded[stage] = (stage,)
+    *stages_before, table = CASTS
+    for stage in stages_before:
+        rounded[f"{stage} and table"] = (stage, table)
     rounded["everything"] = CASTS
 
     for name in explained.HALF_FORMATS:
-        for what, parts in rounded.items():
-            changes: dict[str, Any] = dict.fromkeys(parts, FORMATS[name])
-            plans[f"{what} in {name}"] = replace(clean, **changes)
+        for words, stages in rounded.items():
+            changes: dict[str, Any] = dict.fromkeys(stages, FORMATS[name])
+            plans[f"{words} in {name}"] = replace(float32, **changes)
     return plans

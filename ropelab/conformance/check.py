@@ -1,4 +1,8 @@
-"""Compare a rotary code with its configuration: code, a model folder, or arrays."""
+"""Compare a rotary code with the configuration that it should follow.
+
+The code is a function, the rotary class that transformers builds for a model folder, or
+arrays that an engine wrote. `check` finds out which, and hands it on.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,8 +10,6 @@ from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ropelab.conformance import stored
 from ropelab.conformance.check_arrays import check_arrays
@@ -48,12 +50,13 @@ def check(
 
     Args:
         target: `package.module:factory`, a model folder, or a file of arrays.
-        config: a config.json; a folder brings its own.
+        config: a config.json; may be empty for a model folder, which has its own, and
+            for arrays in a folder that `ropelab vectors` wrote.
         length: tokens in the context, the claimed length if None.
-        dtype: the format that a folder's module is asked for.
-        tolerance: radians that a phase may be off beyond what float32 loses.
-        layer_type: of a model with several rotations, as `full_attention` or
-            `indexer`; by default the one that sees the whole context.
+        dtype: the number format in which the class of a model folder is asked.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
+        layer_type: of a model with several rotations, such as `full_attention` or
+            `indexer`; the one that sees the whole context if empty.
     """
     check_tolerance(tolerance)
     path = Path(target)
@@ -63,8 +66,8 @@ def check(
         raise InputError(
             "--dtype is for a model's folder: all else has numbers of its own"
         )
-    beside_kit = is_arrays and (path.parent / ABOUT).is_file()
-    if not (config or is_folder or beside_kit):
+    has_kit = is_arrays and (path.parent / ABOUT).is_file()
+    if not (config or is_folder or has_kit):
         raise InputError("which configuration should it follow? give --config FILE")
 
     if is_arrays:
@@ -98,25 +101,28 @@ def check_folder(
     if main.is_of_images:
         return check_encoder(folder, main, dtype)
     module = build_rotary(folder)
-    judged = {"": main}
+    layers_of_class = {"": main}
     if has_layer_types(module):
-        # The class makes tables for the layers; an indexer and compressed keys take
-        # theirs from these.
-        others = (*EXTRA_ROTATIONS, VISION)
-        judged = {name: layers[name] for name in layers if name not in others}
+        # The class makes tables for layers alone. An indexer and compressed keys take
+        # theirs from these tables.
+        other_rotations = (*EXTRA_ROTATIONS, VISION)
+        layers_of_class = {}
+        for name, expected in layers.items():
+            if name not in other_rotations:
+                layers_of_class[name] = expected
 
     checks = {}
-    for name, expected in judged.items():
+    for name, expected in layers_of_class.items():
         checks[name] = check_class(module, expected, dtype, tolerance, name)
-    done = combine(checks)
-    if VISION not in layers or done.wrong:
-        return done
+    result = combine(checks)
+    if VISION not in layers or result.wrong:
+        return result
 
-    of_images = check_encoder(folder, layers[VISION], dtype)
-    answer = of_images.answer
-    if not of_images.wrong:
-        answer = f"{done.answer}; {answer}"
-    return replace(done, answer=answer, wrong=of_images.wrong, fix=of_images.fix)
+    encoder = check_encoder(folder, layers[VISION], dtype)
+    answer = encoder.answer
+    if not encoder.wrong:
+        answer = f"{result.answer}; {answer}"
+    return replace(result, answer=answer, wrong=encoder.wrong, fix=encoder.fix)
 
 
 def check_class(
@@ -128,22 +134,22 @@ def check_class(
 ) -> Check:
     """Judge a rotary class of transformers, for layers of one type."""
 
-    def ask(spec: RopeSpec, positions: np.ndarray) -> dict[str, Observed]:
+    def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         return {"": ask_module(module, spec, positions, dtype, layer)}
 
     positions = choose_positions(expected)
     observed = ask_module(module, expected.spec, positions, dtype, layer)
-    done = diagnose(observed, expected, tolerance)
+    result = diagnose(observed, expected, tolerance)
     if expected.spec.axes:
-        return check_axes(done, ask, expected)
-    return done
+        return check_axes(result, ask, expected)
+    return result
 
 
 def check_encoder(folder: Path, expected: Expected, dtype: str) -> Check:
     """Judge transformers' rotary class of an encoder of images."""
     module = build_rotary(folder, vision=True)
 
-    def ask(spec: RopeSpec, positions: np.ndarray) -> dict[str, Observed]:
+    def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         return {"": ask_module(module, spec, positions, dtype)}
 
     return check_images(ask, expected)

@@ -1,4 +1,9 @@
-"""Check the arrays that an engine wrote: tables, or rotated queries and keys."""
+"""Check the arrays that an engine wrote: tables, or rotated queries and keys.
+
+An engine under test reads what `ropelab vectors` wrote, the kit: vectors, positions, and
+a file of facts that holds the configuration. Its own numbers are expected in the same
+folder. Arrays from elsewhere need a configuration of their own.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,28 +38,32 @@ def check_arrays(
     tolerance: float,
     layer_type: str = "",
 ) -> Check:
-    """Judge tables, or rotated queries and keys.
+    """Judge the tables, or rotated queries and keys, in a file.
 
-    They stand beside what `ropelab vectors` wrote, or alone.
+    Args:
+        path: an .npz or .safetensors file.
+        config: the configuration to follow; that of the kit beside the file if empty.
+        length: tokens in the context, the claimed length if None.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
+        layer_type: the layer type of ``config`` to follow; the main one if empty.
     """
     if config:
         expected = choose_layer(expect_file(config, length), layer_type)
-        whole = load(config, images=True).config
+        whole_config = load(config, images=True).config
         prompt: list[Segment] = []
     else:
-        expected, whole, prompt = expect_kit(path.parent / ABOUT, length)
+        expected, whole_config, prompt = expect_kit(path.parent / ABOUT, length)
     arrays = stored.read_arrays(path)
 
-    checks = check_stored_axes(path, arrays, expected, whole, prompt)
+    checks = check_stored_axes(path, arrays, expected, whole_config, prompt)
     if any(part.endswith(axes_sheet.AT_AXES) for part in checks):
+        # The note says that axes were not judged, and now they were.
         expected = replace(expected, note="")
     if checks:
-        of_axes = {*axes_sheet.take_axes(arrays), "positions"}
-        if arrays.get("positions", np.empty(0)).ndim == 2:
-            of_axes |= {*axes_sheet.PLAIN}
-        arrays = {name: array for name, array in arrays.items() if name not in of_axes}
+        arrays = leave_out_axes(arrays)
         if not {"cos", "sin", "q_rotated", "k_rotated"} & arrays.keys():
             return combine(checks)
+
     positions = None
     for name in list_rotated(path, arrays):
         before, after, positions = stored.read_rotated(path, arrays, name, expected)
@@ -69,6 +78,16 @@ def check_arrays(
     return combine(checks)
 
 
+def leave_out_axes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays without those at positions of several axes."""
+    names_of_axes = {*axes_sheet.take_axes(arrays), "positions"}
+    positions = arrays.get("positions")
+    if positions is not None and positions.ndim == 2:
+        names_of_axes |= {*axes_sheet.PLAIN}
+
+    return {name: array for name, array in arrays.items() if name not in names_of_axes}
+
+
 def check_stored_axes(
     path: Path,
     arrays: Mapping[str, np.ndarray],
@@ -76,12 +95,18 @@ def check_stored_axes(
     config: Mapping[str, Any],
     prompt: Sequence[Segment],
 ) -> dict[str, Check]:
-    """Judge what an engine wrote at positions of several axes, and position ids."""
-    taken = axes_sheet.take_axes(arrays)
-    has_names = any(name not in axes_sheet.PLAIN for name in taken.keys() & arrays)
-    if not taken or (expected.spec.axes is None and not has_names):
+    """Judge what an engine wrote at positions of several axes, and position ids.
+
+    Empty: it wrote nothing at such positions.
+    """
+    arrays_of_axes = axes_sheet.take_axes(arrays)
+    if not arrays_of_axes:
         return {}
     if expected.spec.axes is None:
+        # Arrays with the usual names may have positions of two axes for another reason.
+        names = arrays_of_axes.keys() & arrays
+        if all(name in axes_sheet.PLAIN for name in names):
+            return {}
         raise InputError(
             f"{path} has positions of several axes, and the configuration has one, or"
             " nobody looked at which pairs they move"
@@ -89,9 +114,11 @@ def check_stored_axes(
 
     rule = read_prompt_rule(config)
     vectors = make_vectors(expected.spec)
-    found = axes_sheet.explain_stored(path, taken, expected, vectors, rule, prompt)
+    explanations = axes_sheet.explain_stored(
+        path, arrays_of_axes, expected, vectors, rule, prompt
+    )
     checks = {}
-    for part, (fault, answer) in found.items():
+    for part, (fault, answer) in explanations.items():
         checks[part] = Check(answer, False)
         if fault:
             answer, fix = fault
@@ -103,9 +130,10 @@ def expect_kit(
     about: Path,
     length: int | None,
 ) -> tuple[Expected, Mapping[str, Any], list[Segment]]:
-    """Return what `ropelab vectors` wrote its files for.
+    """Read the file of facts in a kit of `ropelab vectors`.
 
-    That is the rotation, the configuration, and the parts of a prompt, if it has one.
+    Returns the rotation, the configuration, and the parts of a prompt; the last are
+    empty if the model counts no positions of images.
     """
     try:
         facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
@@ -120,7 +148,7 @@ def expect_kit(
 
 
 def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Return which of q and k a file has rotations of, q first."""
+    """Return those of q and k that have rotated vectors in a file, q first."""
     names = set()
     for name in arrays:
         if name[:1] in "qkQK" and name.endswith("_rotated"):

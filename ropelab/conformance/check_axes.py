@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from ropelab.conformance.axes import explain_axis_frequencies, explain_movement
 from ropelab.conformance.axes_positions import choose_axes_positions
 from ropelab.conformance.axes_slow_pairs import describe_untold, find_untold_pairs
@@ -13,83 +11,105 @@ from ropelab.conformance.expected import AXES_NOT_JUDGED, Expected
 from ropelab.conformance.observation import Ask, Fault, Observed, are_bounded
 from ropelab.conformance.parts import combine
 from ropelab.conformance.rotations import NOT_FINITE
+from ropelab.math.axes import Positions
 
 
-def check_axes(done: Check, ask: Ask, expected: Expected) -> Check:
-    """Judge which axis of positions each pair reads, if the code takes several.
+def check_axes(result: Check, ask: Ask, expected: Expected) -> Check:
+    """Judge which axis of positions moves each pair, if the code takes several axes.
 
-    Code that refuses them is not accused: it may merge axes elsewhere. Of a code that is
-    wrong for text, too, the ladder of an axis may be the reason.
+    Code that refuses several axes is not accused, since it may merge them elsewhere.
+
+    Args:
+        result: how the code was judged for text, whose positions are equal on all axes.
+        ask: returns what the code computes at some positions.
+        expected: what it should compute.
     """
     positions = choose_axes_positions(expected, is_grid=False)
     try:
         parts = ask(expected.spec, positions)
     # The user's code may raise anything.
     except Exception:
-        return done
+        return result
 
-    explain = explain_axis_frequencies if done.wrong else explain_movement
+    if result.wrong:
+        return explain_wrong_text(result, parts, expected, positions)
     for part, observed in parts.items():
-        fault = observed.fault
-        if not fault:
-            fault = explain(observed, expected, positions)
-        if fault and not (observed.fault and done.wrong):
-            return accuse(done, part, fault)
-    if done.wrong or not parts:
-        return done
-    judged_too = done.answer.replace(f"; {AXES_NOT_JUDGED}", "")
+        fault = observed.fault or explain_movement(observed, expected, positions)
+        if fault:
+            return accuse(result, part, fault)
+    if not parts:
+        return result
+
+    answer = result.answer.replace(f"; {AXES_NOT_JUDGED}", "")
     untold: set[int] = set()
     for observed in parts.values():
         untold.update(find_untold_pairs(observed, expected, positions))
     exception = describe_untold(sorted(untold), positions)
-    answer = f"{judged_too}; axes of positions are right{exception}"
-    return replace(done, answer=answer)
+    answer = f"{answer}; axes of positions are right{exception}"
+    return replace(result, answer=answer)
 
 
-def accuse(done: Check, part: str, fault: Fault) -> Check:
-    """Return an answer with what is wrong in a part, as queries or keys."""
+def explain_wrong_text(
+    result: Check,
+    parts: Mapping[str, Observed],
+    expected: Expected,
+    positions: Positions,
+) -> Check:
+    """Name frequencies of an axis that make a code wrong for text, too."""
+    for part, observed in parts.items():
+        if observed.fault:
+            continue
+        fault = explain_axis_frequencies(observed, expected, positions)
+        if fault:
+            return accuse(result, part, fault)
+    return result
+
+
+def accuse(result: Check, part: str, fault: Fault) -> Check:
+    """Return a result with the fault of a part, such as q or k, as its answer."""
     answer, fix = fault
     if part:
         answer = f"{part}: {answer}"
-    return replace(done, answer=answer, wrong=True, fix=fix)
+    return replace(result, answer=answer, wrong=True, fix=fix)
 
 
 def check_images(ask: Ask, expected: Expected) -> Check:
     """Judge a code of an encoder of images, by rows and columns of patches.
 
-    All patches of an image come first; code that takes positions has others, too.
+    It is asked for all patches of an image first, and then at rows and columns in no
+    order. Code that takes the size of an image alone refuses the latter.
     """
     spec = expected.spec
     grid = choose_axes_positions(expected, is_grid=True)
-    done = judge_images(ask(spec, grid), expected, grid)
-    if done.wrong or (spec.axes and spec.axes.centred):
-        return done
+    result = judge_images(ask(spec, grid), expected, grid)
+    if result.wrong or (spec.axes and spec.axes.centred):
+        return result
 
     scattered = choose_axes_positions(expected, is_grid=False)
     try:
         parts = ask(spec, scattered)
-    # A table may end before, or the code takes whole images alone.
+    # The table of the code may be too short, or it takes whole images alone.
     except Exception:
-        return done
+        return result
     if not parts:
-        return done
+        return result
     return judge_images(parts, expected, scattered)
 
 
 def judge_images(
     parts: Mapping[str, Observed],
     expected: Expected,
-    positions: np.ndarray,
+    positions: Positions,
 ) -> Check:
-    spec = expected.spec
-    assert spec.axes is not None
-    names = " and ".join(spec.axes.names)
+    """Judge each part of a code's answer at the patches with these positions."""
+    axes = expected.spec.axes
+    assert axes is not None
+    names = " and ".join(axes.names)
     right = f"{names} move their pairs at {positions.shape[1]} patches"
     checks = {}
     for part, observed in parts.items():
-        is_finite = are_bounded(observed.cos)
         fault = observed.fault
-        if not (is_finite and are_bounded(observed.sin)):
+        if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
             fault = NOT_FINITE
         if not fault:
             fault = explain_movement(observed, expected, positions)

@@ -1,4 +1,8 @@
-"""Check code that can be asked at any position, at its length and at others."""
+"""Check code that can be asked at any position.
+
+It is asked at the length of the configuration, and at other lengths if its scaling
+depends on the length, or must not.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,14 +16,18 @@ from ropelab.conformance.observation import Ask, Observed
 from ropelab.conformance.parts import combine
 from ropelab.math.scaling import DynamicNtk, LongRope, Unscaled
 
-# The name of a part of an answer, what was seen of it, and what should be.
+# The name of a part of a code's answer (q, k, or "" if it has one part), what was seen of
+# the part, and what it should be.
 Part = tuple[str, Observed, Expected]
 
 
 def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
-    """Judge a code at its length, and at others.
+    """Judge a code at the length that is expected, and then at others.
 
-    There its scaling is another, or must not be.
+    Args:
+        ask: returns what the code computes at some positions.
+        expected: what it should compute.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
     """
     if expected.is_of_images:
         return check_images(ask, expected)
@@ -27,17 +35,17 @@ def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
     parts = []
     for part, observed in ask(expected.spec, positions).items():
         parts.append((part, observed, limit_length(observed, expected)))
-    done = judge_parts(parts, tolerance)
+    result = judge_parts(parts, tolerance)
 
     if expected.spec.axes:
-        done = check_axes(done, ask, expected)
-    if done.wrong or isinstance(expected.spec.scaling, Unscaled):
-        return done
-    return judge_other_lengths(done, ask, expected, tolerance)
+        result = check_axes(result, ask, expected)
+    if result.wrong or isinstance(expected.spec.scaling, Unscaled):
+        return result
+    return judge_other_lengths(result, ask, expected, tolerance)
 
 
 def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
-    """Judge each part of an answer, as queries and keys, and combine what is said."""
+    """Judge each part of an answer, and make one answer of the results."""
     checks = {}
     for part, observed, expected in parts:
         checks[part] = diagnose(observed, expected, tolerance)
@@ -45,61 +53,67 @@ def judge_parts(parts: Iterable[Part], tolerance: float) -> Check:
 
 
 def judge_other_lengths(
-    done: Check,
+    result: Check,
     ask: Ask,
     expected: Expected,
     tolerance: float,
 ) -> Check:
-    """Judge a code that is right at its length at the others that its scaling has."""
-    by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
-    # Whether it has had other frequencies at another length.
-    follows = False
-    unseen = ""
+    """Judge a code at other lengths, after it was right at the expected one.
+
+    Code that keeps its frequencies at all lengths, and is not told the length, may be
+    built anew for another length: it is not accused.
+    """
+    scales_by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
+    has_changed = False
+    remark = ""
     for length in list_lengths(expected):
         parts = ask_at_length(length, ask, expected)
         is_told = False
         for _, observed, _ in parts:
             if judge(observed, expected, tolerance).wrong:
-                follows = True
-            if by_length and observed.told_length:
+                has_changed = True
+            if scales_by_length and observed.told_length:
                 is_told = True
 
-        here = done
+        result_here = result
         if parts:
-            here = judge_parts(parts, tolerance)
-        if here.wrong and (follows or is_told):
-            return replace(here, answer=f"{here.answer} ({length} tokens)")
-        if by_length and (here.wrong or not parts):
-            unseen = f"; no other frequencies were seen at {length} tokens"
-    return replace(done, answer=done.answer + unseen)
+            result_here = judge_parts(parts, tolerance)
+        if result_here.wrong and (has_changed or is_told):
+            answer = f"{result_here.answer} ({length} tokens)"
+            return replace(result_here, answer=answer)
+        if scales_by_length and (result_here.wrong or not parts):
+            remark = f"; no other frequencies were seen at {length} tokens"
+    return replace(result, answer=result.answer + remark)
 
 
 def list_lengths(expected: Expected) -> list[int]:
     """Return further lengths at which a scaling shows, or must not."""
     spec = expected.spec
-    start = spec.trained_len
-    inside = start // 4 + 1
+    trained = spec.trained_len
+    short = trained // 4 + 1
     if isinstance(spec.scaling, LongRope):
-        lengths = {start - 1, start, start + 1}
+        lengths = {trained - 1, trained, trained + 1}
     elif isinstance(spec.scaling, DynamicNtk):
-        # No power of two, to which some codes round; common slips differ there.
-        lengths = {inside, 13 * start // 10 + 1}
+        # The longer one is 1.3 times the trained length, and no power of two, since some
+        # codes round up to one.
+        lengths = {short, 13 * trained // 10 + 1}
     else:
-        lengths = {inside, max(expected.length, min(2 * start, spec.length))}
-    return sorted(lengths - {expected.length, 1, 2, 3})
+        lengths = {short, max(expected.length, min(2 * trained, spec.length))}
+    too_short = {1, 2, 3}
+    return sorted(lengths - {expected.length} - too_short)
 
 
 def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
-    """Return what a code does among so many tokens, and what it should.
+    """Return what a code computes among ``length`` tokens, and what it should.
 
-    It is empty if the code stops.
+    The list is empty if the code raises an error or does not rotate.
     """
     positions = choose_positions(expected)
     last = length - 1
     inside = positions[positions < last]
     try:
         answers = ask(expected.spec, np.append(inside, last))
-    # A table may end before.
+    # The table of the code may end before the last position.
     except Exception:
         return []
 
@@ -107,18 +121,21 @@ def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
     for part, observed in answers.items():
         if observed.fault:
             return []
-        # The last row only tells the code how many tokens there are.
-        rows = Observed(
+        # The last position told the code how many tokens there are. It is left out.
+        without_last = Observed(
             observed.positions[:-1],
             observed.cos[:-1],
             observed.sin[:-1],
             called=observed.called,
             told_length=observed.told_length,
         )
-        parts.append((part, rows, limit_length(observed, expected)))
+        parts.append((part, without_last, limit_length(observed, expected)))
     return parts
 
 
 def limit_length(observed: Observed, expected: Expected) -> Expected:
-    """Return what is expected of the tokens asked for, which a whole table limits."""
+    """Return what is expected of a context that ends with the last position asked for.
+
+    A code that makes whole tables is asked for fewer positions than a context has.
+    """
     return replace(expected, length=int(observed.positions[-1]) + 1)

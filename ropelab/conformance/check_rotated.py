@@ -1,6 +1,12 @@
-"""Check rotated vectors against what honest codes lose."""
+"""Check rotated vectors against what right codes lose by rounding.
+
+A right code may compute in float32 or in a smaller format, and how much it may lose then
+is known for each position (`bound_rotated`). Vectors within one of these bounds are
+right; of others the mistake is sought.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,92 +22,124 @@ from ropelab.conformance.rotations import (
     observe_vectors,
 )
 from ropelab.conformance.vectors import bound_rotated
-from ropelab.math.numerics.budget import KINDS
-from ropelab.runs.arrays import Bool
+from ropelab.math.numerics.budget import KINDS, Kind
+from ropelab.runs.arrays import Bool, Float
 from ropelab.runs.errors import InputError
 
 
 def check_rotated(
     before: Vectors,
     after: Rotated,
-    places: Positions,
+    positions: Positions,
     expected: Expected,
     tolerance: float,
 ) -> Check:
-    """Judge rotated vectors by what honest codes lose, then by known mistakes.
+    """Judge vectors before and after their rotation.
 
     Args:
-        before: [vectors, features], or such at each position.
-        after: [positions, vectors, features].
-        places: the positions.
+        before: [vectors, head_dim], or [positions, vectors, head_dim].
+        after: [positions, vectors, head_dim].
+        positions: the position of each row of ``after``.
         expected: what a right code computes.
-        tolerance: radians that a phase may be off beyond what float32 loses.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
     """
     spec = expected.spec
-    bounds = {kind: bound_rotated(expected, kind, before, places) for kind in KINDS}
-    right = expected.rotation.apply(before, places)
-    orders = {"": after}
+    right = expected.rotation.apply(before, positions)
+    bounds = {}
+    for kind in KINDS:
+        bounds[kind] = bound_rotated(expected, kind, before, positions)
+
     if spec.pairing == "interleaved":
-        halves = restore_pairs(after, spec)
-        orders = {f"; {LEFT_IN_HALVES}": halves, "": after}
+        restored = restore_pairs(after, spec)
+        answer = describe_within(restored - right, bounds, positions)
+        if answer:
+            return Check(f"{answer}; {LEFT_IN_HALVES}", False)
+    answer = describe_within(after - right, bounds, positions)
+    if answer:
+        return Check(answer, False)
 
-    # What follows the loops is said of the last order and the widest bound.
-    for note, given in orders.items():
-        errors_of_vectors = np.abs(given - right).max(axis=2)
-        errors = errors_of_vectors.max(axis=1)
-        errors = np.nan_to_num(errors, nan=math.inf)
-        for kind, bound in bounds.items():
-            worst = int((errors - bound).argmax())
-            if (errors <= bound).all():
-                most = (
-                    f"{errors[worst]:.2g}, allowed {bound[worst]:.2g}, at position"
-                    f" {places[worst]}"
-                )
-                answer = f"right, as an honest {kind} code loses as much ({most}){note}"
-                return Check(answer, False)
-    off = (
-        f"off by {errors[worst]:.3g} at position {places[worst]}, where an honest"
-        f" {kind} code loses {bound[worst]:.3g}; "
+    # The widest bound is that of the last kind.
+    widest = KINDS[-1]
+    bound = bounds[widest]
+    errors = measure_errors(after - right)
+    worst = int((errors - bound).argmax())
+    problem = (
+        f"off by {errors[worst]:.3g} at position {positions[worst]}, where an honest"
+        f" {widest} code loses {bound[worst]:.3g}; "
     )
-
     try:
-        observed = observe_vectors(before, after, places, spec)
-    # The vectors may be too few.
+        observed = observe_vectors(before, after, positions, spec)
+    # The vectors may be too few to show what each pair is multiplied by.
     except InputError as error:
-        return Check(f"{off}{error}", True, "compare position by position")
+        return Check(f"{problem}{error}", True, "compare position by position")
     if observed.fault == NOT_PAIRED:
-        wrong = (errors_of_vectors > bound[:, None]).any(axis=0)
-        some_are_wrong = explain_some_vectors(before, after, wrong, expected)
+        errors_of_vectors = np.abs(after - right).max(axis=2)  # [positions, vectors]
+        is_wrong = (errors_of_vectors > bound[:, None]).any(axis=0)
+        some_are_wrong = explain_some_vectors(before, after, is_wrong, expected)
         if some_are_wrong:
             return some_are_wrong
-    if observed.fault is None and 1 not in places:
-        answer = f"{off}without position 1 the mistake has no name"
+    if observed.fault is None and 1 not in positions:
+        answer = f"{problem}without position 1 the mistake has no name"
         return Check(answer, True, "add position 1")
 
-    done = diagnose(observed, expected, tolerance)
-    if done.wrong:
-        return done
-    return replace(done, answer=off + done.answer, wrong=True)
+    result = diagnose(observed, expected, tolerance)
+    if result.wrong:
+        return result
+    return replace(result, answer=problem + result.answer, wrong=True)
+
+
+def describe_within(
+    differences: Rotated,
+    bounds: Mapping[Kind, Float[np.ndarray, " n"]],
+    positions: Positions,
+) -> str:
+    """Return the answer for vectors that are within a bound; empty if none is kept.
+
+    Args:
+        differences: from the right vectors.
+        bounds: the largest error at each position, for each kind of right code.
+        positions: the positions.
+    """
+    errors = measure_errors(differences)
+    for kind, bound in bounds.items():
+        if (errors <= bound).all():
+            worst = int((errors - bound).argmax())
+            most = (
+                f"{errors[worst]:.2g}, allowed {bound[worst]:.2g}, at position"
+                f" {positions[worst]}"
+            )
+            return f"right, as an honest {kind} code loses as much ({most})"
+    return ""
+
+
+def measure_errors(differences: Rotated) -> Float[np.ndarray, " n"]:
+    """Return the largest error at each position; infinity for NaN."""
+    errors = np.abs(differences).max(axis=(1, 2))
+    return np.nan_to_num(errors, nan=math.inf)
 
 
 def explain_some_vectors(
     before: Vectors,
     after: Rotated,
-    wrong: Bool[np.ndarray, " vectors"],
+    is_wrong: Bool[np.ndarray, " vectors"],
     expected: Expected,
 ) -> Check | None:
-    """Name the vectors (heads) that are wrong beside others that are right."""
-    # A mistake in pairs shows in every vector, unless it has zeros there.
+    """Name the vectors (heads) that are wrong if others are right; None: it is no case.
+
+    A vector of many zeros does not show a mistake in all pairs, so that such vectors are
+    not judged.
+    """
     rotated = before[..., expected.spec.rotated]
-    is_dense = (rotated != 0).mean(axis=-1).min() > 0.5
-    if wrong.all() or not is_dense:
+    shares_of_numbers = (rotated != 0).mean(axis=-1)
+    is_dense = shares_of_numbers.min() > 0.5
+    if is_wrong.all() or not is_dense:
         return None
 
     how = "rotated otherwise than the others, which are right"
-    changes = np.abs((after - before)[:, wrong])
+    changes = np.abs((after - before)[:, is_wrong])
     if changes.max() <= STILL:
         how = "not rotated"
-    numbers = [str(number) for number in np.flatnonzero(wrong)]
+    numbers = [str(number) for number in np.flatnonzero(is_wrong)]
     vectors = "vector" if len(numbers) == 1 else "vectors"
-    which = f"{vectors} {', '.join(numbers)} of {len(wrong)}"
+    which = f"{vectors} {', '.join(numbers)} of {len(is_wrong)}"
     return Check(f"{which}: {how}", True, "rotate all heads alike")

@@ -1,8 +1,10 @@
 """Compare the tables of a code with the right ones, and name the first fault.
 
-The first of these that is wrong is the answer: numbers that are not finite, pairs and
-their place, blocks that are no rotation, swapped tables, positions, rotated width,
-frequencies, factor on cos and sin, casts.
+A code is known by the cos and sin that it gives each pair of features at some positions
+(`Observed`). What is looked at, in this order: whether all numbers are finite, the pairs
+and the features that rotate, swapped tables, positions, frequencies, the factor on cos
+and sin, and at last how far angles are off by rounding. A later fault means nothing
+where an earlier one was found.
 """
 
 from collections.abc import Mapping
@@ -21,41 +23,47 @@ from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
 from ropelab.runs.rows import Result, Rows
 
+# The largest mean difference of tables from those of a rounding that explains them.
+FITS = 1e-3
 LARGE_ARGUMENTS = "sin and cos of large arguments"
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
 @dataclass(frozen=True)
 class Check(Result):
-    """The answer and the advice; a row per cast plan, by how near its tables are."""
+    """What is wrong with a code, or that it is right, and what to do."""
 
     answer: str
     wrong: bool
     fix: str = ""
-    # The user's function, with what it was given.
+    # The user's function with its arguments, in words.
     called: str = ""
+    # A row for each way of rounding, the one with the nearest tables first.
     rows: Mapping[str, Rows] = field(default_factory=lambda: {"casts": ()})
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    """Name the first thing that is wrong, also at further positions."""
-    done = judge(observed, expected, tolerance)
-    if not done.wrong and observed.between is not None:
-        fault = explained.explain_further(observed.between, expected, tolerance)
+    """Name the first thing that is wrong.
+
+    Args:
+        observed: what a code computes.
+        expected: what it should compute.
+        tolerance: radians by which an angle may be off beyond what float32 loses.
+    """
+    result = judge(observed, expected, tolerance)
+    if not result.wrong and observed.further is not None:
+        fault = explained.explain_further(observed.further, expected, tolerance)
         if fault:
             answer, fix = fault
-            done = replace(done, answer=answer, wrong=True, fix=fix)
-    return replace(done, called=observed.called)
+            result = replace(result, answer=answer, wrong=True, fix=fix)
+    return replace(result, called=observed.called)
 
 
 def judge(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    """Name the first thing that is wrong at the positions that are looked at."""
-    is_finite = are_bounded(observed.cos)
-    is_finite = is_finite and are_bounded(observed.sin)
-    if not is_finite:
-        return Check(
-            "tables hold numbers that are not finite", True, "see how they are made"
-        )
+    """Name the first thing that is wrong, without the further positions."""
+    if not (are_bounded(observed.cos) and are_bounded(observed.sin)):
+        answer = "tables hold numbers that are not finite"
+        return Check(answer, True, "see how they are made")
     fault = explain_shape(observed, expected)
     if fault:
         answer, fix = fault
@@ -81,7 +89,7 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
     """Name faults of pairs, blocks and tables, and of positions."""
     fault = observed.fault
     if fault == NOT_FINITE:
-        # What it does before may tell why.
+        # What the code does at positions with finite numbers may tell why.
         drift = explained.explain_drift(observed)
         if drift:
             fault = (drift, explained.NO_DRIFT)
@@ -100,20 +108,19 @@ def explain_numbers(
     expected: Expected,
     rows: list[dict[str, Any]],
 ) -> Fault | None:
-    """Name faults of factors and frequencies."""
-    # Angles of tables with uneven factors say nothing.
+    """Name faults of factors and frequencies; ``rows``: those of `compare_casts`."""
+    # Tables with uneven factors do not show angles, which are looked at next.
     fault = explained.explain_uneven_gain(observed)
     if fault:
         return fault
 
-    # A cast that fits explains frequencies that are off, but for float32, which is no
-    # mistake.
-    is_cast = False
+    # Rounding to a small format, where it fits, explains frequencies that are off.
+    is_rounded = False
     if rows:
         nearest = rows[0]
-        fits = nearest["mean_difference"] < 1e-3
-        is_cast = fits and nearest["cast"] != "float32"
-    if not is_cast:
+        fits = nearest["mean_difference"] < FITS
+        is_rounded = fits and nearest["cast"] != "float32"
+    if not is_rounded:
         fault = explain_frequencies(observed, expected)
     return fault or explained.explain_gain(observed.gain, expected.spec)
 
@@ -124,14 +131,18 @@ def judge_angles(
     tolerance: float,
     rows: list[dict[str, Any]],
 ) -> Check:
-    """Compare angles with what float32 may lose, and name the stage that loses more."""
-    angles = expected.inv_freq * observed.positions[:, None]
-    off = np.arctan2(observed.sin, observed.cos) - angles
-    errors = np.abs(explained.wrap_angles(off))
-    honest = expected.budget().angles(observed.positions)
-    is_within = (errors <= tolerance + honest).all(axis=1)
-    beyond = np.flatnonzero(~is_within)
-    if not beyond.size:
+    """Compare angles with what float32 may lose, and name the stage that loses more.
+
+    ``rows``: those of `compare_casts`, the nearest first.
+    """
+    right = expected.inv_freq * observed.positions[:, None]
+    differences = np.arctan2(observed.sin, observed.cos) - right
+    errors = np.abs(explained.wrap_angles(differences))
+    lost_in_float32 = expected.budget().angles(observed.positions)
+    # The comparison is False for NaN, which is wrong.
+    is_within = (errors <= tolerance + lost_in_float32).all(axis=1)
+    wrong_rows = np.flatnonzero(~is_within)
+    if not wrong_rows.size:
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
@@ -139,9 +150,10 @@ def judge_angles(
         answer = "; ".join(part for part in parts if part)
         return Check(answer, False, rows={"casts": rows})
 
-    first = int(observed.positions[beyond].min())
-    worst = np.unravel_index((errors - honest).argmax(), errors.shape)
-    stage, fix = name_stage(off, observed, expected, tolerance, rows)
+    first = int(observed.positions[wrong_rows].min())
+    excess = errors - lost_in_float32
+    worst = np.unravel_index(excess.argmax(), errors.shape)
+    stage, fix = name_stage(differences, observed, expected, tolerance, rows)
     answer = (
         f"{stage}: off by {errors[worst]:.3g} rad, more than {tolerance:g} rad from"
         f" position {first}"
@@ -150,25 +162,29 @@ def judge_angles(
 
 
 def name_stage(
-    off: Table,
+    differences: Table,
     observed: Observed,
     expected: Expected,
     tolerance: float,
     rows: list[dict[str, Any]],
 ) -> Fault:
-    """Return the stage that loses the angles, and what to do."""
-    best = rows[0]["cast"]
+    """Return the stage of the computation that loses the angles, and what to do.
+
+    ``differences``: the observed angles less the right ones.
+    """
+    nearest = rows[0]["cast"]
     distances = {row["cast"]: row["mean_difference"] for row in rows}
-    is_unexplained = distances[best] > distances["float32"] / 2
-    # A table's format explains no error of an angle, unless it has 8 bits.
-    is_table = best.startswith("table in ") and "float8" not in best
-    period = ""
+    # A rounding explains the tables if it brings them twice as near.
+    is_unexplained = distances[nearest] > distances["float32"] / 2
+    # Rounding the finished table moves no angle so far, unless it has 8 bits.
+    is_table = nearest.startswith("table in ") and "float8" not in nearest
     if is_unexplained or is_table:
-        period = explained.explain_period(off, observed, expected, tolerance)
-    if period:
-        return f"{LARGE_ARGUMENTS} ({period})", REDUCE
+        period = explained.explain_period(differences, observed, expected, tolerance)
+        if period:
+            return f"{LARGE_ARGUMENTS} ({period})", REDUCE
+
     if not is_unexplained:
-        return best, "form angles in float32 and round only the table"
+        return nearest, "form angles in float32 and round only the table"
     if explained.are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ropelab.conformance.blocks import Shape
-from ropelab.conformance.observation import Pairs, Positions, Rotated, Table, Vectors
+from ropelab.conformance.observation import Positions, Rotated, Table, Vectors
 from ropelab.conformance.pairs import pair_features
-from ropelab.math.frequencies import rotations
+from ropelab.math.frequencies import Frequencies, rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -35,7 +35,7 @@ PROBES = tuple(USUAL["positions"])
 class Rotation:
     """A rotary code in float64, right or with one mistake."""
 
-    inv_freq: Pairs
+    inv_freq: Frequencies
     factor: float
     pairing: Pairing
     # The first feature of the rotated block.
@@ -97,7 +97,7 @@ class Expected:
     rotating: tuple[bool, ...] | None = None
 
     @property
-    def inv_freq(self) -> Pairs:
+    def inv_freq(self) -> Frequencies:
         return self.spec.inv_freq(self.length)
 
     @property
@@ -116,7 +116,7 @@ class Expected:
             backwards=spec.backwards,
         )
 
-    def scale(self, ladder: Pairs) -> Pairs:
+    def scale(self, ladder: Frequencies) -> Frequencies:
         """Return what the scaling makes of frequencies other than the plain ones."""
         spec = self.spec
         method = spec.scaling

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observation import SHEARED, Fault, Observed, Table
+from ropelab.conformance.observation import EIGHT_BIT_ERROR, Fault, Observed, Table
 from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside
@@ -16,7 +16,7 @@ from ropelab.runs.files import table_beside
 # bfloat16.
 CLOSE = 2e-3
 # Radians; tables in bfloat16 are off by less.
-SAME_POSITION = 2e-2
+TABLE_ERROR = 2e-2
 # A share of the gain; 8-bit formats round a factor by less.
 UNEVEN = 0.1
 NO_DRIFT = "rotate without a factor that depends on the position"
@@ -45,7 +45,7 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
 
     factor = expected.spec.attention_factor
     for answer, tables in list_wrong_tables(cos, sin).items():
-        if np.abs(ours - tables).max() <= SHEARED * factor:
+        if np.abs(ours - tables).max() <= EIGHT_BIT_ERROR * factor:
             fix = "return cos, then sin"
             if "negated" in answer:
                 fix = "check the signs"
@@ -57,8 +57,8 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
     products = (ours * right).sum(axis=(1, 2))
     times = products / (right**2).sum(axis=(1, 2))
     left_over = np.abs(ours - times[:, None, None] * right).max()
-    is_explained = left_over <= SAME_POSITION * factor
-    are_equal = math.isclose(*times, rel_tol=SAME_POSITION)
+    is_explained = left_over <= TABLE_ERROR * factor
+    are_equal = math.isclose(*times, rel_tol=TABLE_ERROR)
     if not is_explained or times.min() <= 0 or are_equal:
         return None
     of_cos, of_sin = times * factor
@@ -121,7 +121,7 @@ def explain_further(
     # A sum of both features of a pair in bfloat16 loses more than its table.
     honest = expected.budget().angles(places).max(axis=1)
     # An error that is no number is not within the allowed one either.
-    is_wrong = ~(errors <= max(tolerance, SAME_POSITION) + honest)
+    is_wrong = ~(errors <= max(tolerance, TABLE_ERROR) + honest)
     if not is_wrong.any():
         return None
 

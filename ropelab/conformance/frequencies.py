@@ -16,9 +16,10 @@ from ropelab.conformance.explained import (
     USUAL,
     wrap_angles,
 )
-from ropelab.conformance.observation import Fault, Observed, Pairs
+from ropelab.conformance.observation import Fault, Observed
 from ropelab.conformance.observed import recover_frequencies
 from ropelab.math import scaling
+from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
@@ -32,10 +33,10 @@ BY_FACTOR = (
 LENGTHS = USUAL["lengths"]
 BASES = USUAL["bases"]
 # A mistake, and the frequencies that it gives.
-Explanation = tuple[str, Pairs]
+Explanation = tuple[str, Frequencies]
 
 
-def are_near(one: Pairs, other: Pairs) -> bool:
+def are_near(one: Frequencies, other: Frequencies) -> bool:
     return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
 
 
@@ -72,7 +73,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     )
 
 
-def explain_rounded(ours: Pairs, expected: Expected) -> Fault | None:
+def explain_rounded(ours: Frequencies, expected: Expected) -> Fault | None:
     """Name frequencies that a small format rounded in one to three steps."""
     spec = expected.spec
     pairs = len(expected.inv_freq)
@@ -90,7 +91,7 @@ def explain_rounded(ours: Pairs, expected: Expected) -> Fault | None:
 
 
 def explain_chosen_tables(
-    ours: Pairs,
+    ours: Frequencies,
     observed: Observed,
     expected: Expected,
 ) -> Fault | None:
@@ -122,7 +123,7 @@ def unscale_dynamic(expected: Expected) -> RopeSpec:
     return replace(spec, base=base, scaling=scaling.Unscaled())
 
 
-def describe_unexplained(ours: Pairs, right: Pairs) -> Fault:
+def describe_unexplained(ours: Frequencies, right: Frequencies) -> Fault:
     # Memory that nobody wrote is mostly zeros, or in no order.
     zeros = (np.abs(ours) < 1e-30).mean()
     rising = (np.diff(ours) > 0).mean()
@@ -143,7 +144,7 @@ def describe_unexplained(ours: Pairs, right: Pairs) -> Fault:
     return answer, "compare inv_freq pair by pair"
 
 
-def explain_ladder(ours: Pairs, spec: RopeSpec) -> Fault | None:
+def explain_ladder(ours: Frequencies, spec: RopeSpec) -> Fault | None:
     """Name the base, or the count, of frequencies that fall by one ratio."""
     if not (ours > 0).all() or len(ours) < 3:
         return None
@@ -186,7 +187,7 @@ def describe_base(base: float, spec: RopeSpec) -> Fault:
     return answer, fix
 
 
-def explain_common_factor(ours: Pairs, right: Pairs) -> Fault | None:
+def explain_common_factor(ours: Frequencies, right: Frequencies) -> Fault | None:
     """Name one factor on all frequencies; fast pairs show it up to whole rotations."""
     still = int((right <= 0).sum())
     order = np.argsort(right)[still:]
@@ -207,7 +208,7 @@ def explain_common_factor(ours: Pairs, right: Pairs) -> Fault | None:
     return answer, "angle = position * inv_freq"
 
 
-def explain_ramp(ours: Pairs, spec: RopeSpec) -> Fault | None:
+def explain_ramp(ours: Frequencies, spec: RopeSpec) -> Fault | None:
     """Name other ends of YaRN's ramp.
 
     Between them the share that is divided grows evenly.
@@ -235,7 +236,7 @@ def explain_ramp(ours: Pairs, spec: RopeSpec) -> Fault | None:
     )
 
 
-def list_explanations(expected: Expected, ours: Pairs) -> Iterator[Explanation]:
+def list_explanations(expected: Expected, ours: Frequencies) -> Iterator[Explanation]:
     """Yield mistakes with the frequencies that they give, the likeliest first."""
     spec = expected.spec
     right = expected.inv_freq
@@ -345,7 +346,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
         yield answer, other.inv_freq(expected.length)
 
 
-def list_other_orders(right: Pairs) -> Iterator[Explanation]:
+def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
     """Yield frequencies with another sign or order, or some of them repeatedly."""
     yield "the rotation has the wrong sign", -right
     yield "the frequencies are in reverse order", right[::-1]
@@ -409,7 +410,7 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
         yield f"the exponent divides by {divisor} instead of {width}", ladder
 
 
-def list_recovered_base(expected: Expected, ours: Pairs) -> Iterator[Explanation]:
+def list_recovered_base(expected: Expected, ours: Frequencies) -> Iterator[Explanation]:
     """Yield the base that pair 1 has, which these two scalings leave alone."""
     if not isinstance(expected.spec.scaling, scaling.Llama3 | scaling.Yarn):
         return

@@ -1,9 +1,8 @@
 """What a rotary code was seen to compute, and the shapes of its arrays.
 
-A head of `head_dim` features is rotated pair by pair, ``rotary_dim`` of them at
-most. At one position each pair turns by one angle, so that the cos and sin of every
-pair at some positions say all that a code does, once its pairs are known. Which
-features those are is read by `pairs`.
+RoPE rotates the features of a head in pairs, each pair by an angle that grows with the
+position. What a code computes is therefore known from the cos and sin of every pair at
+some positions, once it is known which two features form a pair.
 """
 
 from collections.abc import Callable
@@ -16,50 +15,62 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Float, Int
 
 Positions = Int[np.ndarray, " n"]
+# The index in a head of one feature of each pair.
 Features = Int[np.ndarray, " pairs"]
-Pairs = Float[np.ndarray, " pairs"]
+# A row for each position, a column for each pair.
 Table = Float[np.ndarray, "n pairs"]
 Vectors = Float[np.ndarray, "vectors head_dim"]
+# The same vectors, rotated to each position.
 Rotated = Float[np.ndarray, "n vectors head_dim"]
-# A sentence, and what to do instead.
+# What is wrong, in a sentence, and what to do instead.
 Fault = tuple[str, str]
+# Which features form a pair: i and i + half of the width, neighbours, or others. Tables
+# of cos and sin do not show it (unknown).
 Partner = Literal["half", "adjacent", "irregular", "unknown"]
-# The largest factor on cos and sin; sums of such numbers do not overflow.
+
+# Tables with a larger factor on cos and sin count as not finite. Sums of smaller numbers
+# do not overflow.
 LARGEST_FACTOR = 1e100
-# Formats of 8 bits bring equal numbers less far apart than this share of the gain.
-SHEARED = 0.1
+# Rounding to 8 bits moves cos and sin by less than this share of their factor.
+EIGHT_BIT_ERROR = 0.1
 
 
 @dataclass(frozen=True)
 class Observed:
-    """cos and sin of every pair at some positions, gain included, float64."""
+    """cos and sin of every pair at some positions, in float64.
+
+    They include the factor by which a code multiplies both.
+    """
 
     positions: Positions
     cos: Table
     sin: Table
-    # Tables do not show it: the rotation that uses them decides.
     partner: Partner = "unknown"
-    # A fault in pairs or place.
+    # A fault in the pairs, or in the features that rotate. None: none was seen.
     fault: Fault | None = None
-    # The matrices that multiply the pairs of vectors.
+    # The matrices that multiply the pairs; None if only tables were seen.
     blocks: Float[np.ndarray, "n pairs 2 2"] | None = None
-    # The function, with what it was given.
+    # The user's function with its arguments, in words.
     called: str = ""
-    # True if it was given the number of tokens.
+    # True if the function was given the number of tokens in the context.
     told_length: bool = False
     # A remark on an order of features that scores or tables do not show.
     note: str = ""
-    # The same code at further positions.
-    between: "Observed | None" = None
+    # The same code at many more positions, of which less is asked.
+    further: "Observed | None" = None
 
     @property
     def gain(self) -> float:
-        return float(np.median(np.hypot(self.cos, self.sin)))
+        """The factor on cos and sin."""
+        lengths = np.hypot(self.cos, self.sin)
+        return float(np.median(lengths))
 
 
+# Returns what a code computes for a rotation at some positions. A code that returns
+# several parts, such as queries and keys, has an entry for each; a single part is "".
 Ask = Callable[[RopeSpec, Positions], dict[str, Observed]]
 
 
 def are_bounded(array: np.ndarray) -> bool:
-    """Return True if all are numbers, none so large that sums would overflow."""
+    """Return True if all are numbers below the largest factor; NaN is none."""
     return bool((np.abs(array) < LARGEST_FACTOR).all())

@@ -196,7 +196,7 @@ def describe_place(error: BaseException) -> str:
     # Where this code calls the user's, the call itself failed.
     callers = (answers, calls, calls_of_axes, calls_of_images, parameters, ways)
     ours = {__file__, inspect.__file__}
-    ours |= {module.__file__ for module in callers}
+    ours |= {str(module.__file__) for module in callers}
     if where.filename in ours or not where.lineno:
         return ""
     return f" ({Path(where.filename).name}, line {where.lineno})"

@@ -1,4 +1,9 @@
-"""Which two features of a head rotate as a pair: as they should, and as they do."""
+"""Which two features of a head rotate as a pair: as they should, and as they do.
+
+Pairs are two arrays of the same length: the first features of all pairs, and the second
+ones. What should be follows from `expect_pairs`; `find_pairs` reads what a code does off
+vectors and their rotations, and `fit_blocks` what each pair is multiplied by.
+"""
 
 from collections.abc import Iterator
 from itertools import product
@@ -6,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from ropelab.conformance.observation import (
-    SHEARED,
+    EIGHT_BIT_ERROR,
     Features,
     Positions,
     Rotated,
@@ -16,8 +21,10 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
-# A component below this share of the largest one counts as none.
+# A feature that changes by less than this share of the largest counts as unchanged.
 ZERO = 1e-9
+# Matrices that are farther from singular (numpy.linalg.cond) are inverted.
+LARGEST_CONDITION = 1e6
 
 
 def expect_pairs(spec: RopeSpec) -> tuple[Features, Features]:
@@ -31,7 +38,14 @@ def pair_features(
     width: int,
     start: int = 0,
 ) -> tuple[Features, Features]:
-    """Return the first and second features of pairs in a block of `width` features."""
+    """Return the pairs of a block of `width` features from `start` on.
+
+    Args:
+        pairing: "half" pairs feature i with i + width / 2; any other word pairs
+            neighbours.
+        width: the number of features in the block.
+        start: the first feature of the block.
+    """
     features = np.arange(start, start + width)
     if pairing == "half":
         middle = width // 2
@@ -44,20 +58,25 @@ def order_pairs(
     second: Features,
     spec: RopeSpec,
 ) -> tuple[Features, Features]:
-    """Return pairs in the order in which they rotate forwards."""
-    # A pair the other way round rotates the other way.
+    """Return the pairs in the order in which they rotate forwards."""
+    # With its two features exchanged a pair rotates the other way.
     if spec.backwards:
         return second, first
     return first, second
 
 
 def expect_rest(spec: RopeSpec) -> Features:
-    """Return the features of a head that should pass as they are."""
+    """Return the features of a head that should stay as they are."""
     return np.setdiff1d(np.arange(spec.head_dim), np.asarray(spec.rotated))
 
 
 def restore_pairs(after: np.ndarray, spec: RopeSpec) -> np.ndarray:
-    """Return features that came back as halves as adjacent pairs."""
+    """Put features that came back as two halves where adjacent pairs have them.
+
+    Args:
+        after: [..., head_dim], as a code returned it.
+        spec: the rotation, whose block is put in order.
+    """
     as_pairs = pair_features("interleaved", spec.rotary_dim, spec.place)
     as_halves = pair_features("half", spec.rotary_dim, spec.place)
     result = after.copy()
@@ -72,16 +91,17 @@ def find_pairs(
     positions: Positions,
     spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
-    """Return first and second features of the pairs.
+    """Return the pairs that mix in rotated vectors; None if features mix otherwise.
 
-    Features that mix with none do not rotate.
+    Features that mix with no other do not rotate, and are in no pair.
     """
     if not np.array_equal(before, np.eye(spec.head_dim)):
         return find_best_layout(before, after, spec)
 
-    mixed = np.abs(after[positions > 0]).max(axis=0)
+    # The rotation of unit vector i shows in row i with which features it mixes.
+    mixed = np.abs(after[positions > 0]).max(axis=0)  # [head_dim, head_dim]
     off_diagonal = mixed - np.diag(np.diag(mixed))
-    # One of the two features may have been forgotten.
+    # A faulty code may mix only one of the two features with the other.
     off_diagonal = np.maximum(off_diagonal, off_diagonal.T)
     partners = off_diagonal.argmax(axis=1)
     rotated = np.flatnonzero(off_diagonal.max(axis=1) > ZERO)
@@ -90,16 +110,17 @@ def find_pairs(
     if not len(first) or not np.array_equal(partners[second], first):
         return None
 
-    # Pairs that are too slow or make whole rotations count as paired as they should be;
-    # where the slow ones should be seen and are not, the block is narrower.
+    # Some right pairs do not show: they are too slow, or make whole rotations. The
+    # right pairs are returned if all that show are among them, and the slowest that
+    # should show does. Otherwise fewer pairs rotate than should.
     expected_first, expected_second = np.sort(expect_pairs(spec), axis=0)
     pairs = set(zip(first, second, strict=True))
     expected = set(zip(expected_first, expected_second, strict=True))
     angles = spec.inv_freq(spec.length) * positions.max()
     visible = np.flatnonzero(angles > ZERO)
     if pairs <= expected and len(visible):
-        last_visible = expected_first[visible[-1]]
-        if first[-1] == last_visible:
+        slowest = visible[-1]
+        if first[-1] == expected_first[slowest]:
             return order_pairs(expected_first, expected_second, spec)
     return order_pairs(first, second, spec)
 
@@ -109,18 +130,18 @@ def find_best_layout(
     after: Rotated,
     spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
-    """Return the layout that explains a few vectors best.
+    """Return the usual layout that explains a few vectors best; None if none does.
 
     Few vectors cannot tell by themselves which features mix.
     """
-    best = np.inf
+    smallest_error = np.inf
     chosen = None
     for pairs in list_layouts(spec):
-        _, left_over = fit_blocks(before, after, *pairs)
-        if chosen is None or left_over < best:
-            best = left_over
+        _, error = fit_blocks(before, after, *pairs)
+        if chosen is None or error < smallest_error:
+            smallest_error = error
             chosen = pairs
-    if best <= SHEARED * np.abs(before).max():
+    if smallest_error <= EIGHT_BIT_ERROR * np.abs(before).max():
         return chosen
     return None
 
@@ -133,9 +154,10 @@ def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
     if spec.pairing != "half":
         pairings.reverse()
 
-    # The width of a block and its first feature.
+    # The width of each block, and its first feature.
     blocks = [(width, spec.place), (width, 0), (width, head - width), (head, 0)]
-    for (size, start), pairing in product(dict.fromkeys(blocks), pairings):
+    different_blocks = dict.fromkeys(blocks)
+    for (size, start), pairing in product(different_blocks, pairings):
         first, second = pair_features(pairing, size, start)
         yield order_pairs(first, second, spec)
 
@@ -146,46 +168,55 @@ def fit_blocks(
     first: Features,
     second: Features,
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
-    """Return the blocks that multiply pairs, and the most that they leave over.
+    """Return the 2 x 2 blocks that multiply the pairs, and the largest error.
 
-    They are found by least squares.
+    The error is that of any feature, in a pair or outside. The blocks are found by
+    least squares over the vectors.
     """
+    # Letters of einsum: n positions, v vectors, p pairs, i and j the two features of a
+    # pair before the rotation, o those after it.
     pairs = np.stack([first, second], axis=-1)
-    x = np.broadcast_to(before, after.shape)[..., pairs]
+    x = np.broadcast_to(before, after.shape)[..., pairs]  # [n, v, p, 2]
     y = after[..., pairs]
     gram = np.einsum("nvpi,nvpj->npij", x, x)
-    if np.linalg.cond(gram).max() > 1e6:
+    if np.linalg.cond(gram).max() > LARGEST_CONDITION:
         raise InputError("too few vectors to tell what each pair is multiplied by")
     products = np.einsum("nvpo,nvpi->npoi", y, x)
     blocks = products @ np.linalg.inv(gram)
 
     explained = np.einsum("npoi,nvpi->nvpo", blocks, x)
-    inside = np.abs(y - explained).max()
+    error_in_pairs = np.abs(y - explained).max()
     features = np.arange(before.shape[-1])
     rest = np.delete(features, np.concatenate([first, second]))
-    outside = np.abs((after - before)[..., rest]).max(initial=0.0)
-    return blocks, float(max(inside, outside))
+    error_outside = np.abs((after - before)[..., rest]).max(initial=0.0)
+    return blocks, float(max(error_in_pairs, error_outside))
 
 
 def list_other_pairs(spec: RopeSpec) -> dict[str, tuple[Features, Features]]:
-    """Return the pairs that codes of several axes have by mistake, by the answer."""
+    """Return wrong pairs that codes of several axes have.
+
+    The key of each is the sentence that names the mistake.
+    """
     width = spec.rotary_dim
-    start = spec.place
     other = "interleaved" if spec.pairing == "half" else "half"
     names = {"half": "half", "interleaved": "adjacent"}
-    answer = f"{names[other]} pairing instead of {names[spec.pairing]}"
-    orders = {answer: pair_features(other, width, start)}
+    sentence = f"{names[other]} pairing instead of {names[spec.pairing]}"
+    wrong_pairs = {sentence: pair_features(other, width, spec.place)}
     axes = spec.axes
     if axes is None or spec.pairing != "half":
-        return orders
+        return wrong_pairs
 
     first: list[int] = []
     second: list[int] = []
+    start = spec.place
     for axis in range(axes.count):
-        features = 2 * len(axes.pairs_of(axis))
-        one, two = pair_features("half", features, start)
-        first += one.tolist()
-        second += two.tolist()
-        start += features
-    answer = "each axis has features of its own in halves, instead of half of each half"
-    return {**orders, answer: (np.array(first), np.array(second))}
+        size = 2 * len(axes.pairs_of(axis))
+        first_of_axis, second_of_axis = pair_features("half", size, start)
+        first += first_of_axis.tolist()
+        second += second_of_axis.tolist()
+        start += size
+    sentence = (
+        "each axis has features of its own in halves, instead of half of each half"
+    )
+    wrong_pairs[sentence] = (np.array(first), np.array(second))
+    return wrong_pairs

@@ -1,4 +1,10 @@
-"""What the parameters of a rotary code take, by their names."""
+"""Tell what each parameter of a rotary code takes, by its name.
+
+The role of a parameter is what it is given: `vectors`, which are queries, keys or other
+vectors to rotate; `positions`, the position of each; `offset`, one position for all;
+`length`, the number of tokens; or tables: `cos`, `sin`, or `table`, which is cos + i sin.
+Names that tell their role are listed in readers/names.toml.
+"""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,23 +13,21 @@ from typing import Any
 from ropelab.readers.families import table
 
 
-def _read_roles() -> dict[str, str]:
+def _read_roles(part: str) -> dict[str, str]:
+    """Return the role of each name in a part of names.toml."""
     roles: dict[str, str] = {}
-    for role, names in table("names")["roles"].items():
+    for role, names in table("names")[part].items():
         roles |= dict.fromkeys(names.split(), role)
     return roles
 
 
-ROLES = _read_roles()
-# Parameters of codes that make the tables of an image by its rows and columns.
-GRID_ROLES = {
-    name: role
-    for role, names in table("names")["grid_roles"].items()
-    for name in names.split()
-}
+ROLES = _read_roles("roles")
+# The roles in codes that take the rows and columns of an image instead of positions.
+GRID_ROLES = _read_roles("grid_roles")
+# Roles that say at which positions the vectors are, and tables that say the same.
 PLACES = ("positions", "offset", "length")
 TABLES = ("cos", "sin", "table")
-# The parameters of a function that names none.
+# What a function is taken to have that takes *args alone.
 UNNAMED_PARAMETERS = [
     inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY),
     inspect.Parameter("positions", inspect.Parameter.POSITIONAL_ONLY),
@@ -31,17 +35,17 @@ UNNAMED_PARAMETERS = [
 
 
 def guess_roles(function: Any) -> Iterator[dict[str, str]]:
-    """Yield the role of each parameter that is given.
+    """Yield the role of each parameter that is to be given.
 
-    There are several answers if the names do not tell.
+    If the names do not tell all roles, each assignment that is possible is yielded.
     """
     parameters = list_parameters(function) or UNNAMED_PARAMETERS
     roles = {name: ROLES.get(name.lower(), "") for name in list_required(parameters)}
     if not tells_places(roles):
-        # A position may have a default.
-        roles |= find_optional_place(parameters)
+        # The parameter for positions may have a default.
+        roles |= find_optional(parameters, PLACES)
     if "length" not in roles.values():
-        # A scaling by length may take it or leave it; given, it has to count.
+        # A scaling that depends on the length has to follow the length that it is given.
         roles |= find_optional(parameters, ("length",))
 
     unknown = [name for name, role in roles.items() if not role]
@@ -62,14 +66,13 @@ def tells_places(roles: Mapping[str, str]) -> bool:
     return not {*PLACES, *TABLES}.isdisjoint(roles.values())
 
 
-def find_optional_place(parameters: list[inspect.Parameter]) -> dict[str, str]:
-    return find_optional(parameters, PLACES)
-
-
 def find_optional(
     parameters: list[inspect.Parameter], roles: Sequence[str]
 ) -> dict[str, str]:
-    """Return the first parameter that has one of some roles, by its name."""
+    """Return the first parameter that has one of some roles, with its role.
+
+    Empty: no name tells one of these roles.
+    """
     for role in roles:
         for parameter in parameters:
             if ROLES.get(parameter.name) == role:
@@ -79,6 +82,7 @@ def find_optional(
 
 def list_parameters(function: Any) -> list[inspect.Parameter]:
     """Return the parameters of a function without *args and **kwargs."""
+    # The call of a torch module takes what its `forward` takes.
     code = getattr(function, "forward", function)
     parameters = []
     for parameter in inspect.signature(code).parameters.values():
@@ -89,4 +93,8 @@ def list_parameters(function: Any) -> list[inspect.Parameter]:
 
 def list_required(parameters: list[inspect.Parameter]) -> list[str]:
     """Return the names of the parameters without a default."""
-    return [each.name for each in parameters if each.default is each.empty]
+    required = []
+    for parameter in parameters:
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    return required

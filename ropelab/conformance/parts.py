@@ -1,4 +1,7 @@
-"""One answer for the parts of a code: queries, keys, and tables."""
+"""Make one answer of those for the parts of a code: queries, keys, and tables.
+
+Parts go by their names: q, k, "cos and sin"; the only part of a code has the name "".
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +14,9 @@ from ropelab.runs.sentences import join_names
 
 
 def combine(checks: Mapping[str, Check]) -> Check:
-    """Return one answer for queries and keys.
+    """Return one answer for all parts, or for those that are wrong, if any is.
 
-    It has only what is wrong, and equal answers once.
+    Parts with the same answer are named together.
     """
     reported = {part: check for part, check in checks.items() if check.wrong}
     if not reported:
@@ -23,17 +26,20 @@ def combine(checks: Mapping[str, Check]) -> Check:
         reported = dict(checks)
 
     first = next(iter(reported.values()))
-    named = [(check.answer, part) for part, check in reported.items() if part]
-    answers = []
-    for answer, parts in group_pairs(named).items():
-        answers.append(f"{join_parts(parts)}: {answer}")
-    if not answers:
+    answers_of_parts = []
+    for part, check in reported.items():
+        if part:
+            answers_of_parts.append((check.answer, part))
+    sentences = []
+    for answer, parts in group_pairs(answers_of_parts).items():
+        sentences.append(f"{join_parts(parts)}: {answer}")
+    if not sentences:
         return first
-    return replace(first, answer="; ".join(answers))
+    return replace(first, answer="; ".join(sentences))
 
 
 def join_parts(parts: Sequence[str]) -> str:
-    """Return the names of parts, and once that they are at several axes."""
+    """Join names of parts; `at several axes`, if all names end so, is said once."""
     ending = axes_sheet.AT_AXES
     if all(part.endswith(ending) for part in parts):
         return join_names([part.removesuffix(ending) for part in parts]) + ending
@@ -41,9 +47,9 @@ def join_parts(parts: Sequence[str]) -> str:
 
 
 def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
-    """Name queries and keys in different orders of features.
+    """Name queries and keys that come back in different orders of features.
 
-    No score of them is right.
+    Each is right by itself, but no score of the two is. None: their orders are equal.
     """
     halves: list[str] = []
     pairs: list[str] = []

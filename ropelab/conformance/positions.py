@@ -6,10 +6,11 @@ from ropelab.conformance.expected import Expected
 from ropelab.conformance.explained import (
     FACTORS,
     HALF_FORMATS,
-    SAME_POSITION,
+    TABLE_ERROR,
     wrap_angles,
 )
-from ropelab.conformance.observation import Fault, Observed, Pairs, Positions, Table
+from ropelab.conformance.observation import Fault, Observed, Positions, Table
+from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 
 # So many pairs fix a position: with fewer, another one may fit as well.
@@ -45,12 +46,14 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     recovered = np.round(recovered)
     honest = expected.budget().angles(np.maximum(recovered, 0))
     errors = np.abs(wrap_angles(angles - recovered[:, None] * right))
-    if (errors < SAME_POSITION + honest).all():
+    if (errors < TABLE_ERROR + honest).all():
         return explain_recovered(positions, recovered, len(right))
     return explain_end(angles, positions)
 
 
-def recover_positions(angles: Table, positions: Positions, inv_freq: Pairs) -> Pairs:
+def recover_positions(
+    angles: Table, positions: Positions, inv_freq: Frequencies
+) -> Frequencies:
     """Return the positions by which a code rotated, not rounded to whole numbers."""
     recovered = positions.astype(np.float64)
     still = int((inv_freq <= 0).sum())
@@ -66,7 +69,7 @@ def recover_positions(angles: Table, positions: Positions, inv_freq: Pairs) -> P
 
 def explain_recovered(
     positions: Positions,
-    recovered: Pairs,
+    recovered: Frequencies,
     pairs: int,
 ) -> Fault | None:
     """Name what makes whole positions into others that explain every angle."""
@@ -101,7 +104,7 @@ def explain_recovered(
 
 def explain_first_moved(
     positions: Positions,
-    recovered: Pairs,
+    recovered: Frequencies,
     pairs: int,
 ) -> Fault | None:
     """Name the first position that is rotated as another one."""
@@ -132,27 +135,27 @@ def explain_end(angles: Table, positions: Positions) -> Fault | None:
 
 
 def find_broken_shift(
-    moved: Pairs,
+    moved: Frequencies,
     angles: Table,
     positions: Positions,
-    right: Pairs,
+    right: Frequencies,
 ) -> float:
     """Return a shift by a fraction that all positions have alike, or 0."""
     later = moved[positions > 0]
     shift = round(float(np.median(later)), 2)
-    if shift == round(shift) or np.abs(later - shift).max() > SAME_POSITION:
+    if shift == round(shift) or np.abs(later - shift).max() > TABLE_ERROR:
         return 0.0
 
     shifted = positions + shift
     errors = np.abs(wrap_angles(angles - shifted[:, None] * right))
     # Far positions are left to the casts.
     is_near = positions < 4096
-    if errors[is_near].max() < SAME_POSITION:
+    if errors[is_near].max() < TABLE_ERROR:
         return shift
     return 0.0
 
 
-def explain_small_integers(positions: Positions, recovered: Pairs) -> str:
+def explain_small_integers(positions: Positions, recovered: Frequencies) -> str:
     """Name positions that a small integer does not hold."""
     changed = np.flatnonzero(recovered != positions)
     if not len(changed):
@@ -175,7 +178,7 @@ def explain_small_integers(positions: Positions, recovered: Pairs) -> str:
     return ""
 
 
-def explain_groups(positions: Positions, recovered: Pairs) -> str:
+def explain_groups(positions: Positions, recovered: Frequencies) -> str:
     """Name positions that are divided from some position on, as Self-Extend does."""
     changed = np.flatnonzero(recovered != positions)
     if len(changed) < 3 or changed[0] < 2:

@@ -1,4 +1,9 @@
-"""Faults of the block of features that rotates: its pairs, width and place in a head."""
+"""Faults of the block of features that rotates: its pairs, width and place in a head.
+
+A configuration lets a block of ``rotary_dim`` features rotate, from feature
+``spec.place`` of a head on. The features of its pairs are either half of the block apart
+or neighbours. Here the pairs that a code was seen to rotate are compared with these.
+"""
 
 import numpy as np
 
@@ -12,7 +17,11 @@ def explain_place(
     second: Features,
     spec: RopeSpec,
 ) -> tuple[Partner, Fault | None]:
-    """Return the pairing, and a fault if it or the place of the block is another."""
+    """Return how pairs are formed, and a fault if their features are not the right ones.
+
+    ``first`` and ``second`` are the features of the pairs that a code rotates.
+    """
+    # The direction of the rotation, which the order of the two shows, is not judged.
     first, second = np.sort([first, second], axis=0)
     if spec.pairing == "half":
         wanted = "half"
@@ -30,22 +39,20 @@ def explain_place(
     gaps = np.unique(second - first)
     width = 2 * len(first)
     partner = name_partner(gaps, width)
-    other_partner = (
-        f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
-    )
+    other_gap = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
     has_right_gaps = np.array_equal(gaps, [step])
 
-    # Where some pairs stand still, as in Gemma 4, those that move are fewer.
+    # In Gemma 4 some pairs have frequency 0, so that fewer pairs move.
     moving = np.count_nonzero(spec.inv_freq(spec.length))
     some_stand_still = moving < spec.rotary_dim // 2
     if some_stand_still and len(first) == moving and not has_right_gaps:
         fix = f"{fix}; the exponent divides by {spec.rotary_dim}"
-        return partner, (other_partner, fix)
+        return partner, (other_gap, fix)
 
     if partner == "irregular" and has_right_gaps:
         return partner, explain_missing_pairs(first, spec)
     if partner == "irregular" and len(gaps) == 1:
-        return partner, (other_partner, fix)
+        return partner, (other_gap, fix)
     if partner not in ("unknown", wanted):
         return partner, (f"{partner} pairing instead of {wanted}", fix)
 
@@ -55,7 +62,7 @@ def explain_place(
 
 
 def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
-    """Name features that rotate with gaps between them."""
+    """Name features that rotate at equal distances, with others between them."""
     if len(first) < 2 or spec.head_dim == spec.rotary_dim:
         return None
     instead = f"instead of a block of {spec.rotary_dim}"
@@ -79,21 +86,27 @@ def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault |
 
 
 def name_partner(gaps: Features, width: int) -> Partner:
-    """Return how far apart the features of a pair are, in a word."""
+    """Return how pairs are formed.
+
+    Args:
+        gaps: the different distances between the two features of a pair.
+        width: the number of features that rotate.
+    """
     if np.array_equal(gaps, [1]) and width > 2:
         return "adjacent"
     if not np.array_equal(gaps, [width // 2]):
         return "irregular"
     if width > 2:
         return "half"
-    # Two features have one pairing only.
+    # A single pair is formed in the same way by both pairings.
     return "unknown"
 
 
 def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
-    """Name the pairs that do not rotate, or the width of a block that is another."""
+    """Name the pairs that do not rotate, or another number of features that do."""
     width = 2 * len(first)
-    expected_first = np.minimum(*expect_pairs(spec))
+    one_feature, other_feature = expect_pairs(spec)
+    expected_first = np.minimum(one_feature, other_feature)
     still = np.setdiff1d(expected_first, first)
     if not len(still):
         answer = f"{width} features rotate instead of {spec.rotary_dim}"
@@ -112,7 +125,7 @@ def explain_start(
     width: int,
     spec: RopeSpec,
 ) -> Fault | None:
-    """Name a block of the head that is not the one that should rotate."""
+    """Name the features that rotate in place of the right ones."""
     if start == spec.place:
         return None
     if width > spec.rotary_dim:

@@ -1,8 +1,11 @@
-"""Read cos and sin of every pair off a code's tables or rotated vectors.
+"""Read cos and sin of every pair off a code's answer: tables, or rotated vectors.
 
-From vectors pairs, place and sign are read off as well: at each position the two
-features of a pair become a 2 x 2 block times them, and a block that is no rotation is a
-fault.
+Rotated vectors also show which features form a pair, and the 2 x 2 block that multiplies
+each pair. What they show that is wrong is the fault of the `Observed` that is returned.
+
+`observe_tables` takes cos and sin. `observe_rotation` asks a function that rotates
+vectors, and `observe_vectors` takes vectors that were rotated. The last two functions
+need one vector per position only, for many positions and for positions of several axes.
 """
 
 from collections.abc import Callable
@@ -12,7 +15,7 @@ import numpy as np
 
 from ropelab.conformance.blocks import describe_crossed
 from ropelab.conformance.observation import (
-    SHEARED,
+    EIGHT_BIT_ERROR,
     Features,
     Observed,
     Positions,
@@ -36,16 +39,16 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import InputError
 
+# Takes vectors and the position of each, and returns the rotated vectors.
 Rotate = Callable[
     [Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray
 ]
+# Notes of an `Observed`: what was not judged, or is a matter of taste.
 LEFT_IN_HALVES = (
     "adjacent pairs come back as halves, which scores of q and k alike do not see"
 )
 NOT_SHOWN = "pairs were not judged, as tables do not show them"
-# Features that only pass lose less than this share of the largest, in bfloat16 or 8
-# bits.
-STILL = 2.0**-7
+
 NOT_FINITE = ("rotated vectors are not finite", "see how they are made")
 NOT_PAIRED = (
     "features do not rotate in pairs",
@@ -56,17 +59,27 @@ NOT_ALONE = (
     "a token is rotated otherwise among other tokens",
     "rotate each by its own position",
 )
+# Features that do not rotate change by less than this share of the largest number,
+# even where they are rounded to bfloat16 or to 8 bits.
+STILL = 2.0**-7
+# The share of the largest number by which the rotation of a sum may differ from the sum
+# of rotations. Rounding to a few bits stays far below.
+LARGEST_NONLINEARITY = 0.2
 
 
 def observe_tables(
     positions: Positions,
-    cos: Table,
-    sin: Table,
+    cos: np.ndarray,
+    sin: np.ndarray,
     spec: RopeSpec,
 ) -> Observed:
     """Return tables with a column per pair.
 
-    Given a column per feature, each angle is there twice.
+    Args:
+        positions: the position of each row.
+        cos: [positions, pairs], or [positions, features] with each angle twice.
+        sin: the same.
+        spec: what they should be.
     """
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(
@@ -109,8 +122,9 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     count = len(positions)
     units = np.eye(width)
 
-    # All are asked in one call, as some choose their table by the largest position; in
-    # mixed order, but for the end, where some look for it.
+    # One call has all vectors, since some codes choose their table by the largest
+    # position. The order is mixed, but the largest position stays last, where some
+    # codes look for it.
     last_row = width * count - 1
     mixed_rows = np.random.default_rng(0).permutation(last_row)
     order = np.append(mixed_rows, last_row)
@@ -120,22 +134,25 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
         raise InputError(
             f"rotating vectors of {width} features gave shape {mixed.shape}"
         )
-    after = mixed[np.argsort(order)].reshape(count, width, width)
+    in_order = mixed[np.argsort(order)]
+    after = in_order.reshape(count, width, width)
     observed = observe_vectors(units, after, positions, spec)
 
+    # The last position again, without tokens at other positions.
     last = np.repeat(positions[-1:], width)
     alone = np.asarray(rotate(units, last), np.float64)
     difference = np.abs(after[-1] - alone).max()
-    if difference > SHEARED * np.abs(alone).max():
+    if difference > EIGHT_BIT_ERROR * np.abs(alone).max():
         return replace(observed, fault=NOT_ALONE)
 
-    # A rotation of sums is the sum of rotations; of a norm inside, unit vectors show
-    # nothing. Rounding to a few bits stays far below a fifth, and nan is no rotation.
+    # A rotation of a sum is the sum of rotations. A norm in the code breaks this, and
+    # unit vectors do not show the norm.
     dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
     rotated_sums = np.asarray(rotate(dense, last), np.float64)
     sums = dense @ alone
     difference = np.abs(rotated_sums - sums).max()
-    if difference <= 0.2 * np.abs(sums).max():
+    # The comparison is False for NaN, which is no rotation either.
+    if difference <= LARGEST_NONLINEARITY * np.abs(sums).max():
         return observed
     return replace(observed, fault=observed.fault or NOT_LINEAR)
 
@@ -145,71 +162,77 @@ def observe_vectors(
     after: Rotated,
     positions: Positions,
     spec: RopeSpec,
-    ordered: bool = False,
+    may_be_halves: bool = True,
 ) -> Observed:
-    """Read pairs, place and blocks from vectors and their rotations at each position.
+    """Read pairs and their blocks off vectors and their rotations at each position.
 
-    Unless ``ordered``, adjacent pairs may come back as two halves, as DeepSeek's do.
+    With ``may_be_halves`` adjacent pairs may come back as two halves, as DeepSeek's do.
     """
     is_moving = positions > 0
     if not is_moving.any():
         raise InputError("no position above 0 to look at")
-    empty = np.empty((len(positions), 0))
-    nothing = Observed(positions, empty, empty)
+    no_columns = np.empty((len(positions), 0))
+    nothing = Observed(positions, no_columns, no_columns)
 
     if not are_bounded(after):
-        is_finite = np.array([are_bounded(rows) for rows in after])
-        seen = nothing
-        # What they do at positions before may tell why.
+        is_finite = np.array([are_bounded(vectors) for vectors in after])
+        observed = nothing
+        # Positions at which all is finite may show why it is not at the others.
         if (is_finite & is_moving).any():
             finite = after[is_finite]
-            seen = observe_vectors(before, finite, positions[is_finite], spec)
-        return replace(seen, fault=NOT_FINITE)
+            observed = observe_vectors(before, finite, positions[is_finite], spec)
+        return replace(observed, fault=NOT_FINITE)
 
-    most = np.abs(before).max()
+    largest = np.abs(before).max()
     changes = np.abs(after - before)
-    if changes[is_moving].max() <= ZERO * most:
+    if changes[is_moving].max() <= ZERO * largest:
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
 
     pairs = find_pairs(before, after, positions, spec)
-    if pairs is None and not ordered:
+    if pairs is None and may_be_halves:
         restored = restore_pairs(after, spec)
-        observed = observe_vectors(before, restored, positions, spec, ordered=True)
+        observed = observe_vectors(
+            before, restored, positions, spec, may_be_halves=False
+        )
         if observed.partner == "adjacent":
             return replace(observed, note=LEFT_IN_HALVES)
     if pairs is None:
         return replace(nothing, fault=NOT_PAIRED)
 
-    blocks, _ = fit_blocks(before, after, *pairs)
-    partner, fault = explain_place(*pairs, spec)
-    rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
-    rest_changes = changes[..., rest] > STILL * most
-    if fault is None and rest_changes.any():
+    first, second = pairs
+    blocks, _ = fit_blocks(before, after, first, second)
+    partner, fault = explain_place(first, second, spec)
+    features = np.arange(spec.head_dim)
+    rest = np.delete(features, np.concatenate(pairs))
+    is_rest_changed = changes[..., rest] > STILL * largest
+    if fault is None and is_rest_changed.any():
         answer = f"features {rest[0]} to {rest[-1]} do not rotate, but change"
         fault = (answer, "leave them alone")
+    # The first column of a block that rotates is cos and sin.
     cos = blocks[..., 0, 0]
     sin = blocks[..., 1, 0]
     return Observed(positions, cos, sin, partner, fault, blocks)
 
 
 def observe_signs(
-    before: Vectors,
-    after: Vectors,
+    before: Float[np.ndarray, "n head_dim"],
+    after: Float[np.ndarray, "n head_dim"],
     positions: Positions,
     spec: RopeSpec,
     note: str,
 ) -> Observed:
     """Read cos and sin off one vector of 1 and -1 per position.
 
-    Its pairs are those of the other vectors.
+    One vector does not show the pairs: they are taken to be the right ones. ``note`` is
+    the remark on the order of features that other vectors of the code led to.
     """
-    first, second = expect_pairs(spec)
     if note == LEFT_IN_HALVES:
         after = restore_pairs(after, spec)
-    x = before[:, first] + 1j * before[:, second]
-    y = after[:, first] + 1j * after[:, second]
-    rotations = y * x.conj() / 2
+    pairs_before = join_as_complex(before, *expect_pairs(spec))
+    pairs_after = join_as_complex(after, *expect_pairs(spec))
+    # A pair of 1 and -1 has the squared length 2.
+    rotations = pairs_after * pairs_before.conj() / 2
 
     fault = None
     rest = expect_rest(spec)
@@ -222,37 +245,51 @@ def observe_signs(
     return Observed(positions, rotations.real, rotations.imag, fault=fault, note=note)
 
 
+def join_as_complex(
+    vectors: Float[np.ndarray, "n head_dim"],
+    first: Features,
+    second: Features,
+) -> np.ndarray:
+    """Return pairs [n, pairs] as complex numbers, which a rotation multiplies."""
+    return vectors[:, first] + 1j * vectors[:, second]
+
+
 def observe_pairs_of_axes(
-    before: Vectors,
-    after: Vectors,
+    before: Float[np.ndarray, "n head_dim"],
+    after: Float[np.ndarray, "n head_dim"],
     positions: Positions,
     spec: RopeSpec,
 ) -> Observed:
-    """Read cos and sin off one vector per position, whose pairs may be others.
+    """Read cos and sin off one vector of 1 and -1 per position, and check its pairs.
 
-    The right pairs are those whose lengths stay; others are a fault.
+    A rotation keeps the length of its pairs: if the lengths of wrong pairs stay and
+    those of the right pairs do not, the code rotates the wrong ones.
     """
-    orders = {"": expect_pairs(spec), **list_other_pairs(spec)}
-    stretches = {}
-    for answer, (first, second) in orders.items():
-        x = before[:, first] + 1j * before[:, second]
-        y = after[:, first] + 1j * after[:, second]
-        lengths = np.abs(y) / np.abs(x)
-        middle = np.median(lengths)
-        stretches[answer] = np.abs(lengths - middle).max() / max(middle, 1e-30)
+    # The sentence that names each mistake; the right pairs have none.
+    pairs_by_answer = {"": expect_pairs(spec), **list_other_pairs(spec)}
+    spreads = {}
+    for answer, (first, second) in pairs_by_answer.items():
+        lengths_before = np.abs(join_as_complex(before, first, second))
+        lengths_after = np.abs(join_as_complex(after, first, second))
+        factors = lengths_after / lengths_before
+        middle = np.median(factors)
+        spreads[answer] = np.abs(factors - middle).max() / max(middle, 1e-30)
 
     note = ""
+    right_spread = spreads[""]
     if spec.pairing == "interleaved":
         first, second = expect_pairs(spec)
         restored = restore_pairs(after, spec)
         lengths = np.hypot(restored[:, first], restored[:, second])
-        is_rotation = np.ptp(lengths) < SHEARED * lengths.max()
-        if is_rotation and stretches[""] >= SHEARED:
+        is_rotation = np.ptp(lengths) < EIGHT_BIT_ERROR * lengths.max()
+        if is_rotation and right_spread >= EIGHT_BIT_ERROR:
             note = LEFT_IN_HALVES
-    answer = min(stretches, key=stretches.__getitem__)
-    if answer and not note and stretches[answer] < SHEARED <= stretches[""]:
-        nothing = np.empty((len(positions), 0))
+
+    answer = min(spreads, key=spreads.__getitem__)
+    is_other = spreads[answer] < EIGHT_BIT_ERROR <= right_spread
+    if answer and not note and is_other:
+        no_columns = np.empty((len(positions), 0))
         features, partners = expect_pairs(spec)
         fix = f"features {features[0]} and {partners[0]} are the first pair"
-        return Observed(positions, nothing, nothing, fault=(answer, fix))
+        return Observed(positions, no_columns, no_columns, fault=(answer, fix))
     return observe_signs(before, after, positions, spec, note)

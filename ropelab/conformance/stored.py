@@ -264,5 +264,5 @@ def thin(observed: Observed, expected: Expected) -> Observed:
         positions=observed.positions[rows],
         cos=observed.cos[rows],
         sin=observed.sin[rows],
-        between=observed,
+        further=observed,
     )
