@@ -1,4 +1,7 @@
-"""Ask a function at positions of several axes, as images and clips have them."""
+"""Ask a function at positions of several axes, as images and clips have them.
+
+A patch of an image has a row and a column, a patch of a clip also a time.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +15,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Int
 from ropelab.runs.errors import InputError
 
+# Advice for code that cannot be called.
 WRAP = (
     "wrap it as f(height, width) that returns cos and sin of all patches of an image,"
     " row by row"
@@ -25,24 +29,32 @@ def ask_axes(
     spec: RopeSpec,
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
-    """Ask at positions of several axes, one vector of 1 and -1 at each."""
+    """Ask for one vector of 1 and -1 at each position; return what is seen of each part.
+
+    Args:
+        way: how the function is called.
+        parts: the names of the parts of its answer.
+        name: the words that an error begins with.
+        spec: what it should rotate.
+        positions: the coordinates of each position.
+    """
     if not way.position_shape:
         raise InputError(f"{way} takes one position at a time")
 
     called = str(way)
-    places = positions
+    given_positions = positions
     if spec.has_patches and not way.takes_axes:
-        # Pixtral's code had one number per patch: row * side + column.
+        # Code such as Pixtral's numbers the patches of a square image row by row.
         side = spec.trained_len
         if positions.max() >= side:
             raise InputError(f"{name} takes numbers of patches, {side} a row; {WRAP}")
         rows, columns = positions
-        places = rows * side + columns
+        given_positions = rows * side + columns
         called += f", as row * {side} + column"
 
     signs = make_signs(positions.shape[-1], spec.head_dim)
     try:
-        rows_of_parts = way.ask(signs, places)
+        rows_of_parts = way.ask(signs, given_positions)
     except InputError as error:
         advice = f"; {WRAP}" if spec.has_patches else ""
         raise InputError(f"{name} {error}{advice}") from None
@@ -50,7 +62,7 @@ def ask_axes(
 
 
 def make_signs(count: int, width: int) -> Vectors:
-    """Return vectors of 1 and -1, always the same."""
+    """Return vectors [count, width] of 1 and -1, the same at each call."""
     return np.random.default_rng(0).choice([-1.0, 1.0], (count, width))
 
 
@@ -61,14 +73,23 @@ def observe_axes(
     spec: RopeSpec,
     called: str,
 ) -> dict[str, Observed]:
-    """Return the tables, or those by which vectors were rotated, by the part."""
+    """Return the cos and sin of each part: its tables, or how its vectors are rotated.
+
+    Args:
+        rows: the parts of an answer [positions, columns], by name.
+        parts: the names of the parts to return.
+        signs: the vectors [positions, head_dim] that were rotated.
+        spec: what should be rotated.
+        called: the function with its arguments, in words.
+    """
+    # An `Observed` has one number for each position: here the number of its row.
     order = np.arange(len(signs))
     if {"cos", "sin"} <= parts:
         tables = observe_tables(order, rows["cos"], rows["sin"], spec)
         return {"": replace(tables, called=called)}
 
-    observed = {}
+    observed_parts = {}
     for part in sorted(parts):
-        seen = observe_pairs_of_axes(signs, rows[part], order, spec)
-        observed[part] = replace(seen, called=called)
-    return observed
+        observed = observe_pairs_of_axes(signs, rows[part], order, spec)
+        observed_parts[part] = replace(observed, called=called)
+    return observed_parts

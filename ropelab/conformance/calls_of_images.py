@@ -1,4 +1,8 @@
-"""Ask a function that takes the size of an image instead of positions."""
+"""Ask a function that takes the size of an image instead of positions.
+
+The size is given as a height and a width in patches, as grid_thw (frames, height, width),
+or as pixels. The answer has a row for each patch, row by row.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,15 +29,16 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Int
 from ropelab.runs.errors import InputError
 
-# Pixels along a side of a patch that an encoder may cut its images into.
+# Pixels along a side of a patch, the commonest numbers first.
 PATCH_SIZES = (16, 14, 32, 28, 8, 12, 20, 24, 10, 4, 2, 1)
 
 
 @dataclass(frozen=True)
 class GridCode:
-    """A function of the rows and columns of an image, by the role of its parameters."""
+    """A function of the size of an image."""
 
     function: Callable[..., Any]
+    # The role of each parameter: height, width, grid, image, or vectors.
     roles: Mapping[str, str]
 
     def __str__(self) -> str:
@@ -43,17 +48,14 @@ class GridCode:
 
 
 def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
-    """Return a function that takes a whole image instead of positions, if it is one.
-
-    It is given rows and columns, grid_thw, or pixels.
-    """
+    """Return what a factory made, if it takes the size of an image; None otherwise."""
     if not spec.has_patches or not callable(made):
         return None
     roles = {}
     for name in list_required(list_parameters(made)):
         roles[name] = GRID_ROLES.get(name.lower(), "") or ROLES.get(name.lower(), "")
-    of_image = sorted(role for role in roles.values() if role != "vectors")
-    if of_image in (["height", "width"], ["grid"], ["image"]):
+    roles_of_image = sorted(role for role in roles.values() if role != "vectors")
+    if roles_of_image in (["height", "width"], ["grid"], ["image"]):
         return GridCode(made, roles)
     return None
 
@@ -64,7 +66,14 @@ def ask_grid(
     spec: RopeSpec,
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
-    """Ask for all patches of an image, which come row by row."""
+    """Ask for all patches of an image; return what is seen of each part.
+
+    Args:
+        grid: the function.
+        name: the words that an error begins with.
+        spec: what it should rotate.
+        positions: the row and column of each patch, row by row.
+    """
     rows, columns = (positions.max(axis=-1) + 1).tolist()
     patches = np.indices((rows, columns)).reshape(2, -1)
     if not np.array_equal(patches, positions):
@@ -100,7 +109,10 @@ def ask_with_pixels(
     name: str,
     values: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-    """Return the parts for an image of so many patches, whose size is tried out."""
+    """Return the parts of the answer for an image of so many patches.
+
+    The size of a patch in pixels is not known, so that each usual one is tried.
+    """
     rows = values["height"]
     columns = values["width"]
     problem = ""
@@ -108,10 +120,11 @@ def ask_with_pixels(
         image = np.zeros((1, 3, rows * size, columns * size))
         try:
             parts = call_grid(grid, {**values, "image": image})
-        # The code may refuse sizes that are no multiples of its patches.
+        # The code may refuse an image whose sides are no multiples of its patches.
         except Exception as error:
             problem = f"raised {type(error).__name__}: {error}"
             continue
+        # All axes but the last are those of patches.
         shapes = [array.shape for array in parts.values()]
         if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
             return parts
@@ -120,14 +133,20 @@ def ask_with_pixels(
 
 
 def call_grid(grid: GridCode, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the parts of an answer; angles alone count as their cos and sin."""
+    """Return the parts of the answer as arrays, by name.
+
+    ``values``: what a parameter of each role is given.
+    """
     given = {parameter: values[role] for parameter, role in grid.roles.items()}
     vectors = [key for key, role in grid.roles.items() if role == "vectors"]
     answer = call(grid.function, given)
     is_array = hasattr(answer, "shape")
     if is_array and not vectors and not np.iscomplexobj(to_numbers(answer)):
+        # One real array can only be the angles.
         angles = to_numbers(answer)
         return {"cos": np.cos(angles), "sin": np.sin(angles)}
-    return {
-        part: to_numbers(each) for part, each in name_parts(answer, vectors).items()
-    }
+
+    parts = {}
+    for name, part in name_parts(answer, vectors).items():
+        parts[name] = to_numbers(part)
+    return parts
