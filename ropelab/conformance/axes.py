@@ -1,9 +1,11 @@
-"""Codes whose positions have several axes: what moves each pair.
+"""Find which axis of positions moves each pair of a code, and name mistakes.
 
 Text has equal positions on all axes, so that it passes whichever pair reads which. Here
 one axis moves at a time, then all by random numbers, and the tables that a code gave
 are compared with those of every known mistake.
 """
+
+from itertools import product
 
 import numpy as np
 
@@ -19,9 +21,10 @@ from ropelab.conformance.axes_slow_pairs import describe_other_axis, explain_slo
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.math.axes import Positions
+from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
 
-# Radians per step by which a pair's measured movement may be off.
+# A pair stands still if its cos and sin change by no more than this.
 CLOSE = 1e-3
 
 
@@ -37,9 +40,9 @@ def explain_movement(
         answer = f"{columns} columns for {len(right.inv_freq)} pairs"
         return answer, "one column per pair, or each angle twice"
 
-    for placed in list_right_orders(right):
-        if right.is_like(observed, placed.angles):
-            return explain_slow_pairs(observed, placed)
+    for ordered in list_right_orders(right):
+        if right.is_like(observed, ordered.angles):
+            return explain_slow_pairs(observed, ordered)
     for movement in list_movements(right):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
@@ -51,7 +54,10 @@ def explain_axis_frequencies(
     expected: Expected,
     positions: Positions,
 ) -> Fault | None:
-    """Name frequencies of another ladder alone, which equal positions show, too."""
+    """Name frequencies of an axis that are laid out otherwise than configured.
+
+    Unlike other mistakes these are seen at equal positions on all axes, too.
+    """
     right = make_reference(expected, positions)
     for movement in list_ladders(right.spec, right.inv_freq, right.coordinates):
         if right.is_like(observed, movement.angles):
@@ -60,46 +66,59 @@ def explain_axis_frequencies(
 
 
 def describe_measured(observed: Observed, right: Reference) -> Fault:
-    """Say which axes move which pairs, from tokens that differ along one axis."""
+    """Name the first pair that another axis moves, or the first that is off.
+
+    Which axes move a pair is seen from positions that differ along one axis alone.
+    """
     axes = right.axes
-    seen = find_moving(observed, right.positions)
-    wanted = np.zeros_like(seen)
+    moves = find_moving(observed, right.positions)  # [axes, pairs]
+    should_move = np.zeros_like(moves)
     for pair, axis in enumerate(axes.axis_of_pair):
-        wanted[axis, pair] = True
-    # Slow pairs may not show within the steps that were asked for.
-    is_visible = seen.any(axis=0)
-    is_other = (seen != wanted).any(axis=0) & is_visible
+        should_move[axis, pair] = True
+    # The steps may be too short to move a slow pair.
+    is_visible = moves.any(axis=0)
+    is_other = (moves != should_move).any(axis=0) & is_visible
     if is_other.any():
-        pair = int(np.flatnonzero(is_other)[0])
-        moving = [axes.names[axis] for axis in np.flatnonzero(seen[:, pair])]
-        return describe_other_axis(right, pair, join_names(moving))
+        pair = int(is_other.argmax())
+        moving_axes = [axes.names[axis] for axis in np.flatnonzero(moves[:, pair])]
+        return describe_other_axis(right, pair, join_names(moving_axes))
 
     factor = right.spec.attention_factor
     errors = measure_differences(observed, right.angles, factor)
-    wrong = np.flatnonzero((errors > right.allowed).any(axis=0))
-    first = int(wrong[0])
-    place = int((errors - right.allowed)[:, first].argmax())
-    where = ", ".join(str(number) for number in right.positions[:, place])
+    excess = errors - right.allowed  # [n, pairs]
+    wrong_pairs = np.flatnonzero((errors > right.allowed).any(axis=0))
+    first = int(wrong_pairs[0])
+    row = int(excess[:, first].argmax())
+    position = ", ".join(str(number) for number in right.positions[:, row])
     name = axes.names[axes.axis_of_pair[first]]
     answer = (
-        f"{len(wrong)} of {len(right.inv_freq)} pairs are rotated otherwise: pair"
-        f" {first}, which reads {name}, is off by {errors[place, first]:.3g} at"
-        f" ({where}); no known mistake explains it"
+        f"{len(wrong_pairs)} of {len(right.inv_freq)} pairs are rotated otherwise: pair"
+        f" {first}, which reads {name}, is off by {errors[row, first]:.3g} at"
+        f" ({position}); no known mistake explains it"
     )
     return answer, "compare cos and sin pair by pair"
 
 
-def find_moving(observed: Observed, positions: Positions) -> np.ndarray:
-    """Return True [axes, pairs] where a step along one axis alone moves a pair."""
-    columns = [tuple(column) for column in positions.T.tolist()]
-    rows = {column: row for row, column in enumerate(columns)}
-    tables = np.stack([observed.cos, observed.sin])
-    moving = np.zeros((len(positions), observed.cos.shape[1]), dtype=bool)
-    for column, row in rows.items():
-        for axis in range(len(positions)):
-            for step in list_steps(int(positions.max()) + 1):
-                moved = (*column[:axis], column[axis] + step, *column[axis + 1 :])
-                if moved in rows:
-                    change = np.abs(tables[:, rows[moved]] - tables[:, row])
-                    moving[axis] |= change.max(axis=0) > CLOSE
-    return moving
+def find_moving(
+    observed: Observed,
+    positions: Positions,
+) -> Bool[np.ndarray, "axes pairs"]:
+    """Return True where a step along one axis alone moves a pair."""
+    # The row of each position, which is a tuple with a number for each axis.
+    row_of_position = {}
+    for row, position in enumerate(positions.T.tolist()):
+        row_of_position[tuple(position)] = row
+
+    tables = np.stack([observed.cos, observed.sin])  # [2, n, pairs]
+    axis_count = len(positions)
+    moves = np.zeros((axis_count, observed.cos.shape[1]), dtype=bool)
+    steps = list_steps(int(positions.max()) + 1)
+    for position, row in row_of_position.items():
+        for axis, step in product(range(axis_count), steps):
+            moved = [*position]
+            moved[axis] += step
+            moved_row = row_of_position.get(tuple(moved))
+            if moved_row is not None:
+                changes = np.abs(tables[:, moved_row] - tables[:, row])
+                moves[axis] |= changes.max(axis=0) > CLOSE
+    return moves

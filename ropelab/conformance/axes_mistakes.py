@@ -1,8 +1,14 @@
-"""Codes that read the wrong axis, or have other frequencies on an axis."""
+"""Codes with one mistake at positions of several axes, and what each computes.
+
+The pairs of a head are divided into sections, one for each axis of a position. The ladder
+of an axis is the frequencies of its pairs, from the fastest to the slowest. Mistakes here
+let pairs read another axis, or have another ladder; those of the positions themselves are
+in `axes_wrong_positions`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 
@@ -20,6 +26,7 @@ from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
 
+# What the axes do in each arrangement, to end the sentence `axes of positions ...`.
 ARRANGEMENTS: dict[Arrangement, str] = {
     "runs": "come in runs of pairs",
     "turns": "take turns",
@@ -44,14 +51,12 @@ def list_other_axes(
     inv_freq: Frequencies,
     coordinates: Coordinates,
 ) -> Iterator[Movement]:
-    """Yield pairs that read other axes: exchanged, in other sections, or arranged
-    otherwise.
-    """
+    """Yield pairs that read other axes than they should."""
     axes = spec.axes
     assert axes is not None
     fix = describe_pairs(axes.axis_of_pair, axes.names)
     for other, answer in list_other_orders(axes):
-        # A pair keeps its frequency where all axes share one ladder.
+        # On a ladder of the whole head a pair has its frequency on any axis.
         frequencies = inv_freq
         if axes.ladder != "head":
             frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
@@ -59,34 +64,37 @@ def list_other_axes(
 
     for axis, name in enumerate(axes.names):
         answer = f"all pairs read the axis of {name}"
-        everywhere = [axis] * len(inv_freq)
-        yield Movement(answer, fix, everywhere, inv_freq, coordinates)
+        axis_of_pair = [axis] * len(inv_freq)
+        yield Movement(answer, fix, axis_of_pair, inv_freq, coordinates)
 
 
 def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
-    """Yield other arrangements, orders of axes and sections, with what differs.
+    """Yield other arrangements, orders of axes and sections, with a sentence each.
 
     Those that differ in the fewest ways come first.
     """
-    found: list[tuple[int, Axes, str]] = []
-    numbers = range(len(axes.sections))
-    for arrangement in ARRANGEMENTS:
-        for order in permutations(axes.order):
-            for places in permutations(numbers):
-                sections = tuple(axes.sections[place] for place in places)
-                other = replace(
-                    axes,
-                    arrangement=arrangement,
-                    order=order,
-                    sections=sections,
-                )
-                changes = list(describe_changes(axes, other))
-                if changes and other.axis_of_pair != axes.axis_of_pair:
-                    answer = f"axes of positions {' and '.join(changes)}"
-                    found.append((len(changes), other, answer))
+    # The number of ways in which axes differ, these axes, and the sentence.
+    candidates: list[tuple[int, Axes, str]] = []
+    for arrangement, order, sections in product(
+        ARRANGEMENTS,
+        permutations(axes.order),
+        permutations(axes.sections),
+    ):
+        other = replace(
+            axes,
+            arrangement=arrangement,
+            order=order,
+            sections=sections,
+        )
+        changes = list(describe_changes(axes, other))
+        if changes and other.axis_of_pair != axes.axis_of_pair:
+            answer = f"axes of positions {' and '.join(changes)}"
+            candidates.append((len(changes), other, answer))
+    candidates.sort(key=lambda candidate: candidate[0])
+
+    # Two arrangements may give the pairs the same axes: the first one is named.
     seen: set[tuple[int, ...]] = set()
-    for _, other, answer in sorted(found, key=lambda row: row[0]):
-        # Of two axes, one of each pair takes its turn in two arrangements.
+    for _, other, answer in candidates:
         if other.axis_of_pair not in seen:
             seen.add(other.axis_of_pair)
             yield other, answer
@@ -105,7 +113,7 @@ def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
             yield f"{got}, where they should {wanted}"
 
     if other.order != axes.order:
-        # Of every axis: which one is read in its place.
+        # The axis that is read in place of each axis.
         instead = dict(zip(axes.order, other.order, strict=True))
         moved = [axis for axis in sorted(instead) if instead[axis] != axis]
         names = ", ".join(axes.names[instead[axis]] for axis in sorted(instead))
@@ -124,9 +132,10 @@ def list_ladders(
     inv_freq: Frequencies,
     coordinates: Coordinates,
 ) -> Iterator[Movement]:
-    """Yield frequencies of another ladder than the configured one."""
+    """Yield other ladders than the configured one, and each axis' own in reverse."""
     axes = spec.axes
     assert axes is not None
+    # The plain frequencies of all pairs of a head.
     head = spec.geometry.inv_freq
     width = spec.rotary_dim
     fixes: dict[Ladder, str] = {
@@ -136,17 +145,17 @@ def list_ladders(
     }
     fix = fixes[axes.ladder]
 
-    known: dict[Ladder, str] = {
+    answers: dict[Ladder, str] = {
         "section": "each axis has a ladder of its own, with exponents over its section,"
         " instead of over the whole head",
         "head": "the frequencies go on over the whole head, pair by pair, instead of"
         " starting again on each axis",
         "alternating": "each axis has every second frequency of the whole head",
     }
-    for ladder, answer in known.items():
+    for ladder, answer in answers.items():
         if ladder != axes.ladder:
-            other = replace(axes, ladder=ladder).lay_out(head, spec.base)
-            yield Movement(answer, fix, axes.axis_of_pair, other, coordinates)
+            frequencies = replace(axes, ladder=ladder).lay_out(head, spec.base)
+            yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
     for answer, frequencies in list_restarted(axes, head, spec):
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
@@ -163,11 +172,15 @@ def list_restarted(
     head: Frequencies,
     spec: RopeSpec,
 ) -> Iterator[tuple[str, Frequencies]]:
-    """Yield ladders that begin at frequency 1 on every axis."""
+    """Yield the frequencies of ladders that begin at 1 on every axis.
+
+    ``head``: the plain frequencies of all pairs of a head.
+    """
     width = spec.rotary_dim
-    largest = max(len(axes.pairs_of(axis)) for axis in range(axes.count))
+    most_pairs = max(len(axes.pairs_of(axis)) for axis in range(axes.count))
 
     def restart(ladder: Frequencies) -> Frequencies:
+        """Return the frequencies of all pairs if each axis has the same ladder."""
         frequencies = np.empty(width // 2)
         for axis in range(axes.count):
             pairs = axes.pairs_of(axis)
@@ -179,7 +192,7 @@ def list_restarted(
         " 0 on each axis"
     )
     yield answer, restart(head)
-    steps = np.arange(largest, dtype=np.float64)
+    steps = np.arange(most_pairs, dtype=np.float64)
     for axis, name in enumerate(axes.names):
         features = 2 * len(axes.pairs_of(axis))
         if not features:
@@ -187,18 +200,20 @@ def list_restarted(
         ladder = spec.base ** (-2 * steps / features)
         answer = f"the ladder of {name}, over {features} features, is used for all axes"
         yield answer, restart(ladder)
-        halved = spec.base ** (-2 * steps / (features / 2))
+        steep_ladder = spec.base ** (-2 * steps / (features / 2))
         answer = f"exponents divide by {features // 2} instead of {features} features"
-        yield answer, restart(halved)
+        yield answer, restart(steep_ladder)
 
     if axes.ladder == "alternating":
         exchanged = np.empty(width // 2)
         for axis in range(axes.count):
-            exchanged[axes.pairs_of(axis)] = head[(axis + 1) % axes.count :: axes.count]
+            next_axis = (axis + 1) % axes.count
+            exchanged[axes.pairs_of(axis)] = head[next_axis :: axes.count]
         yield "the axes have each other's frequencies", exchanged
 
 
 def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
+    """Yield frequencies of other bases."""
     axes = spec.axes
     assert axes is not None
     for base in (*USUAL["bases"], 100.0, 1000.0):
@@ -214,37 +229,39 @@ def list_commonest(
     inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[tuple[str, Movement]]:
-    """Yield the mistakes that kits of vectors hold, by name: few of each kind.
+    """Yield a few mistakes of each kind, with a name for each.
 
-    No two have the same sentence or the same tables.
+    `ropelab vectors` writes them for engines. No two have the same sentence or the same
+    tables.
     """
     axes = spec.axes
     assert axes is not None
     coordinates = axes.coordinates(positions)
+    # The largest number of mistakes of each kind, and the mistakes.
     kinds = {
         "order": (4, list_other_axes(spec, inv_freq, coordinates)),
         "ladder": (3, list_ladders(spec, inv_freq, coordinates)),
         "positions": (24, list_other_positions(axes, inv_freq, positions)),
     }
-    # What is right, and all mistakes that have a name already.
-    named = [axes.angles(positions, inv_freq)]
-    sentences = set()
+    # The angles that came before: the right ones, and those of all mistakes so far.
+    known_angles = [axes.angles(positions, inv_freq)]
+    known_sentences = set()
     for kind, (most, movements) in kinds.items():
         count = 0
         for movement in movements:
             angles = movement.angles
             if count == most:
                 break
-            is_known = any(are_alike(angles, others) for others in named)
-            if not is_known and movement.answer not in sentences:
+            is_known = any(are_alike(angles, others) for others in known_angles)
+            if not is_known and movement.answer not in known_sentences:
                 count += 1
                 yield f"{kind}_{count}", movement
-            named.append(angles)
-            sentences.add(movement.answer)
+            known_angles.append(angles)
+            known_sentences.add(movement.answer)
 
 
 def are_alike(angles: Table, others: Table) -> bool:
-    """Return True if no table tells these angles apart."""
-    cos_error = np.abs(np.cos(angles) - np.cos(others)).max()
-    sin_error = np.abs(np.sin(angles) - np.sin(others)).max()
-    return bool(max(cos_error, sin_error) <= 2 * TABLE_ERROR)
+    """Return True if tables of these angles differ by no more than rounding may."""
+    cos_difference = np.abs(np.cos(angles) - np.cos(others)).max()
+    sin_difference = np.abs(np.sin(angles) - np.sin(others)).max()
+    return bool(max(cos_difference, sin_difference) <= 2 * TABLE_ERROR)

@@ -1,4 +1,8 @@
-"""Positions of several axes at which a code is asked, and whole images of patches."""
+"""The positions of several axes at which a code is asked, such as times, rows and columns.
+
+There are two sets: positions of which one axis moves at a time, and the patches of an
+image row by row, for code that takes whole images alone.
+"""
 
 import numpy as np
 
@@ -6,23 +10,26 @@ from ropelab.conformance.expected import Expected
 from ropelab.math.axes import Positions
 from ropelab.runs.arrays import Float
 
+# What frequencies are multiplied by: positions, or shares of an image.
 Coordinates = Float[np.ndarray, "axes n"]
-# Rows and columns of patches, both even, as encoders that merge 2 x 2 patches need.
+# The rows and columns of the image, in patches. Both are even, since some encoders merge
+# 2 x 2 patches.
 GRID = (12, 28)
-# Steps along one axis alone, from the first position, and the positions behind them.
-STEPS = (1, 7, 61, 509)
+# The first position, and the steps from there along one axis alone.
 START = (5, 3, 2)
+STEPS = (1, 7, 61, 509)
+# The number of random positions that follow, and the number that they stay below.
 RANDOM = 64
 FARTHEST = 4096
-# Tokens of the longest text in which slow pairs are looked at: codes may make a table of
-# so many rows.
+# Slow pairs are looked at in texts up to this length. Codes may make a table with a row
+# for each position of the text.
 LONGEST_TEXT = 2**18
 
 
 def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
-    """Return positions [axes, n]: one axis moves at a time, then all.
+    """Return positions of which one axis moves at a time, and then random ones.
 
-    ``is_grid``: the patches of an image row by row instead.
+    With ``is_grid`` they are the patches of an image row by row.
     """
     spec = expected.spec
     axes = spec.axes
@@ -30,8 +37,9 @@ def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
     if is_grid:
         return np.indices(GRID).reshape(2, -1)
 
-    # Encoders of images may have tables of the rows and columns that they were made
-    # for. Texts go on to their claimed length, where the slowest pairs move.
+    # Encoders of images may have tables for the rows and columns of their training alone.
+    # Three axes are those of a text with images, whose steps may lead to its claimed
+    # length, where the slowest pairs move.
     end = min(FARTHEST, spec.trained_len)
     farthest = end
     if axes.count == 3:
@@ -52,17 +60,18 @@ def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
 
 
 def list_steps(farthest: int) -> tuple[int, ...]:
-    """Return the steps along one axis; the last leads to the end of the text."""
-    last = farthest - 1 - max(START)
-    if last <= STEPS[-1]:
+    """Return the steps along one axis, with one to the farthest position if that is far."""
+    step_to_end = farthest - 1 - max(START)
+    if step_to_end <= max(STEPS):
         return STEPS
-    return (*STEPS, last)
+    return (*STEPS, step_to_end)
 
 
 def order_in_blocks(positions: Positions, size: int) -> Positions:
-    """Return the patches of a whole image in blocks of so many rows and columns.
+    """Return the patches of a whole image block by block.
 
-    Other positions stay as they are.
+    A block has ``size`` rows and columns. Positions that are no patches of a whole image
+    row by row are returned as they are.
     """
     rows, columns = (positions[-2:].max(axis=1) + 1).tolist()
     if positions.shape != (2, rows * columns):
@@ -71,5 +80,8 @@ def order_in_blocks(positions: Positions, size: int) -> Positions:
     is_image = np.array_equal(patches, positions)
     if not is_image or rows % size or columns % size:
         return positions
-    blocks = patches.reshape(2, rows // size, size, columns // size, size)
-    return blocks.swapaxes(2, 3).reshape(2, -1)
+    # The axes: row or column, block rows, rows in a block, block columns, columns in a
+    # block. Patches of a block follow each other once the block columns come before the
+    # rows in a block.
+    in_blocks = patches.reshape(2, rows // size, size, columns // size, size)
+    return in_blocks.swapaxes(2, 3).reshape(2, -1)

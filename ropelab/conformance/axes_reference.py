@@ -1,4 +1,8 @@
-"""What a code should compute at positions of several axes, and what a mistake computes."""
+"""What a right code computes at positions of several axes, and what one with a mistake.
+
+Each pair of a head reads one axis of the position, such as the row of a patch: its angle
+is its frequency times the coordinate on this axis.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +25,8 @@ class Reference:
     spec: RopeSpec
     inv_freq: Frequencies
     positions: Positions
-    # The largest differences of cos and sin that float32 and small formats explain.
+    # The largest differences of cos and sin that rounding in float32 and in small formats
+    # explains.
     allowed: Table
 
     @property
@@ -39,7 +44,7 @@ class Reference:
         return self.axes.angles(self.positions, self.inv_freq)
 
     def is_like(self, observed: Observed, angles: Table) -> bool:
-        """Return True for the cos and sin of these angles, rounded as tables may be."""
+        """Return True if a code's cos and sin are those of these angles, rounded."""
         if observed.cos.shape != angles.shape:
             return False
         differences = measure_differences(observed, angles, self.spec.attention_factor)
@@ -47,25 +52,36 @@ class Reference:
 
 
 def make_reference(expected: Expected, positions: Positions) -> Reference:
-    """Return what should be at these positions; far ones lose digits in float32."""
+    """Return what a right code computes at these positions.
+
+    It may lose as much as on the axis with the farthest coordinate.
+    """
     axes = expected.spec.axes
     assert axes is not None
     budget = expected.budget()
-    of_axes = [budget.angles(np.abs(row)) for row in axes.coordinates(positions)]
-    lost = np.max(of_axes, axis=0)
+    lost_on_axes = []
+    for coordinates in axes.coordinates(positions):
+        lost_on_axes.append(budget.angles(np.abs(coordinates)))
+    lost = np.max(lost_on_axes, axis=0)
     allowed = (TABLE_ERROR + lost) * expected.spec.attention_factor
     return Reference(expected.spec, expected.inv_freq, positions, allowed)
 
 
 def measure_differences(observed: Observed, angles: Table, factor: float) -> Table:
-    """Return how far cos or sin, the farther one, is from that of these angles."""
+    """Return the larger of the differences of cos and of sin from those of the angles.
+
+    ``factor``: what cos and sin of the angles are multiplied by.
+    """
     cos_difference = np.abs(observed.cos - factor * np.cos(angles))
     sin_difference = np.abs(observed.sin - factor * np.sin(angles))
     return np.maximum(cos_difference, sin_difference)
 
 
 def list_right_orders(right: Reference) -> Iterator[Reference]:
-    """Yield the patches row by row, and in the blocks that an encoder merges."""
+    """Yield the reference with its patches row by row, and then block by block.
+
+    The latter is the order of encoders that merge the patches of a block.
+    """
     yield right
     if right.axes.block > 1:
         blocks = order_in_blocks(right.positions, right.axes.block)
@@ -74,14 +90,17 @@ def list_right_orders(right: Reference) -> Iterator[Reference]:
 
 @dataclass(frozen=True)
 class Movement:
-    """What a code with one mistake computes."""
+    """What a code with one mistake computes: which axis moves each pair, and how."""
 
+    # The sentence that names the mistake, and what to do.
     answer: str
     fix: str
+    # The row of the coordinates that each pair reads.
     axis_of_pair: Sequence[int]
     inv_freq: Frequencies
     coordinates: Coordinates
 
     @property
     def angles(self) -> Table:
-        return self.coordinates[list(self.axis_of_pair)].T * self.inv_freq
+        coordinates_of_pairs = self.coordinates[list(self.axis_of_pair)]
+        return coordinates_of_pairs.T * self.inv_freq

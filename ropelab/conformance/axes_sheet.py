@@ -9,7 +9,7 @@ import numpy as np
 from ropelab.conformance.axes import explain_movement
 from ropelab.conformance.axes_mistakes import list_commonest
 from ropelab.conformance.axes_positions import choose_axes_positions
-from ropelab.conformance.axes_slow_pairs import describe_untold, find_untold_pairs
+from ropelab.conformance.axes_slow_pairs import describe_undecided, find_undecided_pairs
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed, are_bounded
 from ropelab.conformance.prompts import (
@@ -135,8 +135,8 @@ def explain_stored(
             fault = explain_movement(observed, expected, positions)
         answer = right
         if not fault:
-            untold = find_untold_pairs(observed, expected, positions)
-            answer += describe_untold(untold, positions)
+            undecided = find_undecided_pairs(observed, expected, positions)
+            answer += describe_undecided(undecided, positions)
         found[part + AT_AXES] = (fault, answer)
 
     if PROMPT in arrays:

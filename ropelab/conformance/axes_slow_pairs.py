@@ -1,4 +1,10 @@
-"""Pairs that turn so little that their tables hardly show which axis they read."""
+"""Pairs that turn so slowly that their tables hardly show which axis they read.
+
+Over the positions that a code is asked for, the slowest pairs turn by little, so that
+even the tables of a wrong axis are within the allowed error. Such a pair is still wrong
+if its tables are much nearer to those of another axis; if they are near to both, it is
+undecided.
+"""
 
 from collections.abc import Sequence
 
@@ -16,70 +22,76 @@ from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Float
 from ropelab.runs.sentences import join_names
 
-# A pair reads an axis if its tables are so many times nearer to those of that axis than
-# the tables of the two axes are to each other.
+# A pair reads an axis if the right tables of two axes are so many times farther apart
+# than the pair's tables are from those of this axis.
 CLEAR = 4
 
 
 def explain_slow_pairs(observed: Observed, right: Reference) -> Fault | None:
-    """Name pairs that differ too little to be far off, but follow another axis."""
+    """Name a pair whose tables are much nearer to those of another axis than its own."""
     distances = measure_distances(observed, right)
     names = right.axes.names
     for pair, axis in enumerate(right.axes.axis_of_pair):
         nearest = int(distances[:, pair].argmin())
-        apart = measure_separation(right, pair, axis, nearest)
-        if nearest != axis and CLEAR * distances[nearest, pair] < apart:
+        if nearest == axis:
+            continue
+        separation = measure_separation(right, pair, axis, nearest)
+        if CLEAR * distances[nearest, pair] < separation:
             return describe_other_axis(right, pair, names[nearest])
     return None
 
 
-def find_untold_pairs(
+def find_undecided_pairs(
     observed: Observed,
     expected: Expected,
     positions: Positions,
 ) -> list[int]:
-    """Return the pairs whose tables do not show which axis moves them.
+    """Return the numbers of the pairs whose tables do not show which axis moves them.
 
-    These turn so little at the positions that were looked at that the rounding of the
-    tables hides it.
+    Pairs of frequency 0 are not among them: no axis moves these.
     """
     right = make_reference(expected, positions)
-    for placed in list_right_orders(right):
-        if right.is_like(observed, placed.angles):
-            right = placed
+    for ordered in list_right_orders(right):
+        if right.is_like(observed, ordered.angles):
+            right = ordered
     distances = measure_distances(observed, right)
 
-    untold = []
+    undecided = []
     for pair, axis in enumerate(right.axes.axis_of_pair):
-        others = {*range(right.axes.count)} - {axis}
-        apart = min(measure_separation(right, pair, axis, other) for other in others)
-        if CLEAR * distances[axis, pair] >= apart and right.inv_freq[pair]:
-            untold.append(pair)
-    return untold
+        separations = []
+        for other in range(right.axes.count):
+            if other != axis:
+                separations.append(measure_separation(right, pair, axis, other))
+        is_clear = CLEAR * distances[axis, pair] < min(separations)
+        if right.inv_freq[pair] and not is_clear:
+            undecided.append(pair)
+    return undecided
 
 
 def measure_distances(
     observed: Observed,
     right: Reference,
 ) -> Float[np.ndarray, "axes pairs"]:
-    """Return how far each pair's tables are from those of each axis at most."""
+    """Return the largest difference of each pair's tables from those of each axis."""
+    factor = right.spec.attention_factor
     distances = []
     for coordinates in right.coordinates:
         angles = coordinates[:, None] * right.inv_freq
-        factor = right.spec.attention_factor
-        distances.append(measure_differences(observed, angles, factor).max(axis=0))
+        differences = measure_differences(observed, angles, factor)
+        distances.append(differences.max(axis=0))
     return np.array(distances)
 
 
 def measure_separation(right: Reference, pair: int, axis: int, other: int) -> float:
-    """Return how far the tables of two axes are from each other at most, for a pair."""
-    angles = right.coordinates[[axis, other]] * right.inv_freq[pair]
+    """Return the largest difference between a pair's right tables on two axes."""
+    angles = right.coordinates[[axis, other]] * right.inv_freq[pair]  # [2, n]
     cos_difference = np.abs(np.diff(np.cos(angles), axis=0)).max()
     sin_difference = np.abs(np.diff(np.sin(angles), axis=0)).max()
     return float(right.spec.attention_factor * max(cos_difference, sin_difference))
 
 
 def describe_other_axis(right: Reference, pair: int, moving: str) -> Fault:
+    """Name a pair that moves with an axis, or axes, that it should not read."""
     axes = right.axes
     wanted = axes.names[axes.axis_of_pair[pair]]
     answer = (
@@ -89,22 +101,19 @@ def describe_other_axis(right: Reference, pair: int, moving: str) -> Fault:
     return answer, describe_pairs(axes.axis_of_pair, axes.names)
 
 
-def describe_untold(pairs: Sequence[int], positions: Positions) -> str:
-    """Return which pairs were not judged, by number, as words behind what is right."""
+def describe_undecided(pairs: Sequence[int], positions: Positions) -> str:
+    """Return the end of an answer, which names the pairs that were not judged."""
     if not pairs:
         return ""
-    stretches: list[list[int]] = []
-    for pair in pairs:
-        if stretches and stretches[-1][-1] == pair - 1:
-            stretches[-1].append(pair)
-        else:
-            stretches.append([pair])
+    # Pairs that follow each other are named together, as `3 to 5`.
+    first_pairs = [pair for pair in pairs if pair - 1 not in pairs]
+    last_pairs = [pair for pair in pairs if pair + 1 not in pairs]
     words = []
-    for stretch in stretches:
-        word = str(stretch[0])
-        if len(stretch) > 1:
-            word += f" to {stretch[-1]}"
-        words.append(word)
+    for first, last in zip(first_pairs, last_pairs, strict=True):
+        if first == last:
+            words.append(str(first))
+        else:
+            words.append(f"{first} to {last}")
     noun = "pair" if len(pairs) == 1 else "pairs"
     return (
         f", but for {noun} {join_names(words)}, which turn too little up to position"

@@ -1,8 +1,13 @@
-"""Codes whose positions on an axis are shifted, centred, multiplied, or in another order."""
+"""Codes that read the right axes at wrong positions, and what each computes.
+
+Positions are rows and columns of patches, and times of frames. On some axes they are
+counted from 0; on centred axes they are shares of the image, from -1 at one edge to 1 at
+the other, times 2 pi.
+"""
 
 import math
 from collections.abc import Iterator
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 
@@ -14,9 +19,15 @@ from ropelab.math.frequencies import Frequencies
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import join_names
 
+# Steps by which positions are shifted.
 SHIFTS = (1.0, -1.0, 0.5, -0.5)
-# Patches along a side of the blocks in which such encoders order patches.
+# Factors between pixels, patches, frames and seconds.
+FACTORS_OF_IMAGES = (14.0, 25.0, 50.0)
+# Patches along a side of a block, where an encoder merges the patches of a block.
 BLOCK = 2
+# How positions are wrong, in the words behind `positions of height`; what to do; and the
+# wrong positions.
+Variant = tuple[str, str, Coordinates]
 
 
 def list_other_positions(
@@ -24,41 +35,45 @@ def list_other_positions(
     inv_freq: Frequencies,
     positions: Positions,
 ) -> Iterator[Movement]:
-    """Yield positions that are shifted, centred, multiplied, or turned round."""
+    """Yield wrong positions on all axes, then on fewer and fewer of them."""
     right = axes.coordinates(positions)
-    plain = positions.astype(np.float64)
-    sizes = plain.max(axis=1, keepdims=True) + 1
+    plain = positions.astype(np.float64)  # [axes, n], counted from 0
+    sizes = plain.max(axis=1, keepdims=True) + 1  # [axes, 1], in patches or frames
 
-    variants: list[tuple[str, str, Coordinates]] = []
+    variants: list[Variant] = []
     if axes.centred:
         variants += list_uncentred(plain, sizes)
     else:
         variants += list_centred(plain, sizes)
     variants += list_changed(right, plain, sizes, axes)
 
-    for answer, fix, changed in variants:
+    for words, fix, changed in variants:
         for subset in list_subsets(axes.count):
             coordinates = right.copy()
-            coordinates[list(subset)] = changed[list(subset)]
+            coordinates[subset] = changed[subset]
             names = join_names([axes.names[axis] for axis in subset])
-            words = f"positions of {names} {answer}"
-            yield Movement(words, fix, axes.axis_of_pair, inv_freq, coordinates)
+            answer = f"positions of {names} {words}"
+            yield Movement(answer, fix, axes.axis_of_pair, inv_freq, coordinates)
 
 
-def list_subsets(count: int) -> Iterator[tuple[int, ...]]:
+def list_subsets(count: int) -> Iterator[list[int]]:
     """Yield all axes first, then fewer and fewer of them."""
-    sizes = range(count, 0, -1)
-    yield from chain.from_iterable(combinations(range(count), size) for size in sizes)
+    for size in range(count, 0, -1):
+        for subset in combinations(range(count), size):
+            yield [*subset]
 
 
-def list_centred(
-    plain: Coordinates,
-    sizes: Coordinates,
-) -> list[tuple[str, str, Coordinates]]:
-    """Return positions that are counted from a centre or as shares of an image."""
+def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
+    """Return positions that are centred or shares of the image, and should be counted.
+
+    Args:
+        plain: the positions counted from 0.
+        sizes: [axes, 1], the number of patches along each axis.
+    """
     fix = "count rows and columns from 0"
     centre = "are counted from the centre of the image"
     shares = "are shares of the image"
+    # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
     return [
         (centre, fix, plain - (sizes - 1) / 2),
@@ -71,16 +86,19 @@ def list_centred(
     ]
 
 
-def list_uncentred(
-    plain: Coordinates,
-    sizes: Coordinates,
-) -> list[tuple[str, str, Coordinates]]:
-    """Return positions that do not run from -1 to 1, or lose their 2 pi."""
+def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
+    """Return positions that do not run from -1 to 1 times 2 pi, as they should.
+
+    Args:
+        plain: the positions counted from 0.
+        sizes: [axes, 1], the number of patches along each axis.
+    """
     fix = "2 pi ((2p + 1) / n - 1) for row or column p of n"
     turn = 2 * math.pi
+    # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
     longest = sizes.max()
-    ends = np.maximum(sizes - 1, 1)
+    steps_between_ends = np.maximum(sizes - 1, 1)
     return [
         ("are counted from 0 and not centred", fix, plain),
         ("are counted from 0 and not centred", fix, turn * plain),
@@ -89,7 +107,11 @@ def list_uncentred(
         ("are multiplied by pi instead of 2 pi", fix, math.pi * between),
         ("are off by half a patch", fix, turn * (2 * plain / sizes - 1)),
         ("are off by half a patch", fix, turn * (2 * (plain + 1) / sizes - 1)),
-        ("run from corner to corner", fix, turn * (2 * plain / ends - 1)),
+        (
+            "run from corner to corner",
+            fix,
+            turn * (2 * plain / steps_between_ends - 1),
+        ),
         ("run from 0 to 1, not from -1", fix, turn * (plain + 0.5) / sizes),
         (
             "are divided by the longer side of the image",
@@ -109,24 +131,32 @@ def list_changed(
     plain: Coordinates,
     sizes: Coordinates,
     axes: Axes,
-) -> list[tuple[str, str, Coordinates]]:
-    """Return positions that are shifted, multiplied, left out, or counted backwards."""
-    variants = []
+) -> list[Variant]:
+    """Return positions that are shifted, multiplied, left out, or counted backwards.
+
+    Args:
+        right: the right positions.
+        plain: the positions counted from 0.
+        sizes: [axes, 1], the number of patches along each axis.
+        axes: says whether right positions are centred.
+    """
+    variants: list[Variant] = []
     for shift in SHIFTS:
         moved = right + shift
         if axes.centred:
-            # A patch is a share of the image.
-            moved = right + shift * (4 * math.pi / sizes)
+            # Positions run over 4 pi, from -2 pi to 2 pi: a patch is a share of these.
+            patch = 4 * math.pi / sizes
+            moved = right + shift * patch
         answer = f"are off by {shift:g}"
         variants.append((answer, "count from 0 in every image and text", moved))
 
-    last = right.max(axis=1, keepdims=True) + right.min(axis=1, keepdims=True)
+    both_ends = right.max(axis=1, keepdims=True) + right.min(axis=1, keepdims=True)
     if not axes.centred:
-        last = sizes - 1
-    variants.append(("are counted from the end", "count from 0", last - right))
+        both_ends = sizes - 1
+    variants.append(("are counted from the end", "count from 0", both_ends - right))
     variants.append(("turn the wrong way", "one sign for all axes", -right))
     variants.append(("do not move any pair", "use every axis", 0 * right))
-    for factor in sorted({*FACTORS, 14.0, 25.0, 50.0}):
+    for factor in sorted({*FACTORS, *FACTORS_OF_IMAGES}):
         if factor <= 1:
             continue
         answer = f"are multiplied by {factor:g}"
@@ -146,17 +176,20 @@ def list_numbered(
     """Yield patches that are numbered one after another, as if they were text."""
     axes = spec.axes
     assert axes is not None
-    sizes = positions.max(axis=1) + 1
-    exact = positions.astype(np.float64)
-    rows, columns = exact[-2:]
-    numbers = {"row by row": rows * sizes[-1] + columns}
-    numbers["column by column"] = columns * sizes[-2] + rows
-    everywhere = [0] * len(inv_freq)
-    for order, number in numbers.items():
+    # The last two axes are rows and columns; a time may come before them.
+    height, width = positions[-2:].max(axis=1) + 1
+    rows, columns = positions[-2:].astype(np.float64)
+    numbers_by_order = {
+        "row by row": rows * width + columns,
+        "column by column": columns * height + rows,
+    }
+    # The number of a patch is the only axis, which all pairs read.
+    axis_of_pair = [0] * len(inv_freq)
+    for order, numbers in numbers_by_order.items():
         for frequencies in (inv_freq, spec.geometry.inv_freq):
             answer = f"all pairs read the number of the patch, {order}"
             fix = describe_pairs(axes.axis_of_pair, axes.names)
-            yield Movement(answer, fix, everywhere, frequencies, number[None])
+            yield Movement(answer, fix, axis_of_pair, frequencies, numbers[None])
 
 
 def list_reordered(
@@ -165,6 +198,7 @@ def list_reordered(
     positions: Positions,
 ) -> Iterator[Movement]:
     """Yield the patches of an image in another order."""
+    # `lexsort` sorts by the last axis first, which is that of columns.
     by_columns = positions[:, np.lexsort(positions)]
     orders = {
         "column by column": by_columns,

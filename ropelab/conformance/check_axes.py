@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ropelab.conformance.axes import explain_axis_frequencies, explain_movement
 from ropelab.conformance.axes_positions import choose_axes_positions
-from ropelab.conformance.axes_slow_pairs import describe_untold, find_untold_pairs
+from ropelab.conformance.axes_slow_pairs import describe_undecided, find_undecided_pairs
 from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import AXES_NOT_JUDGED, Expected
 from ropelab.conformance.observation import Ask, Fault, Observed, are_bounded
@@ -41,10 +41,10 @@ def check_axes(result: Check, ask: Ask, expected: Expected) -> Check:
         return result
 
     answer = result.answer.replace(f"; {AXES_NOT_JUDGED}", "")
-    untold: set[int] = set()
+    undecided: set[int] = set()
     for observed in parts.values():
-        untold.update(find_untold_pairs(observed, expected, positions))
-    exception = describe_untold(sorted(untold), positions)
+        undecided.update(find_undecided_pairs(observed, expected, positions))
+    exception = describe_undecided(sorted(undecided), positions)
     answer = f"{answer}; axes of positions are right{exception}"
     return replace(result, answer=answer)
 
@@ -117,7 +117,7 @@ def judge_images(
             answer, fix = fault
             checks[part] = Check(answer, True, fix, called=observed.called)
         else:
-            untold = find_untold_pairs(observed, expected, positions)
-            answer = right + describe_untold(untold, positions)
+            undecided = find_undecided_pairs(observed, expected, positions)
+            answer = right + describe_undecided(undecided, positions)
             checks[part] = Check(answer, False, called=observed.called)
     return combine(checks)
