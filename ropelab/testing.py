@@ -15,7 +15,7 @@ from ropelab.conformance.expected import (
     expect_file,
     find_main,
 )
-from ropelab.conformance.observed import ask_module, has_layer_types
+from ropelab.conformance.rotary_classes import ask_module, has_layer_types
 
 
 def assert_rope(

@@ -28,7 +28,7 @@ from transformers.models.auto.configuration_auto import (
     CONFIG_MAPPING_NAMES,
 )
 
-from ropelab.conformance.observed import find_rotary_class
+from ropelab.conformance.rotary_classes import find_rotary_class
 from ropelab.runs.errors import InputError
 
 TARGET = Path(__file__).parents[1] / "ropelab/readers/classes.json"

@@ -12,6 +12,7 @@ from itertools import permutations, product
 
 import numpy as np
 
+from ropelab.conformance.angles import TABLE_ERROR
 from ropelab.conformance.axes_positions import Coordinates
 from ropelab.conformance.axes_reference import Movement, Reference
 from ropelab.conformance.axes_wrong_positions import (
@@ -19,8 +20,8 @@ from ropelab.conformance.axes_wrong_positions import (
     list_other_positions,
     list_reordered,
 )
-from ropelab.conformance.explained import TABLE_ERROR, USUAL
 from ropelab.conformance.observation import Table
+from ropelab.conformance.usual import USUAL
 from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pairs
 from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.readers.spec import RopeSpec

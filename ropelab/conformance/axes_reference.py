@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ropelab.conformance.angles import TABLE_ERROR
 from ropelab.conformance.axes_positions import Coordinates, order_in_blocks
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.explained import TABLE_ERROR
 from ropelab.conformance.observation import Observed, Table
 from ropelab.math.axes import Axes, Positions
 from ropelab.math.frequencies import Frequencies

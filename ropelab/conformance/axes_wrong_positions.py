@@ -13,7 +13,7 @@ import numpy as np
 
 from ropelab.conformance.axes_positions import Coordinates, order_in_blocks
 from ropelab.conformance.axes_reference import Movement
-from ropelab.conformance.explained import FACTORS
+from ropelab.conformance.usual import FACTORS
 from ropelab.math.axes import Axes, Positions, describe_pairs
 from ropelab.math.frequencies import Frequencies
 from ropelab.readers.spec import RopeSpec

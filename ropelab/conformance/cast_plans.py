@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance import explained
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Observed
+from ropelab.conformance.usual import HALF_FORMATS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -63,7 +63,7 @@ def list_plans() -> dict[str, CastPlan]:
         rounded[f"{stage} and table"] = (stage, table)
     rounded["everything"] = CASTS
 
-    for name in explained.HALF_FORMATS:
+    for name in HALF_FORMATS:
         for words, stages in rounded.items():
             changes: dict[str, Any] = dict.fromkeys(stages, FORMATS[name])
             plans[f"{words} in {name}"] = replace(float32, **changes)

@@ -23,13 +23,9 @@ from ropelab.conformance.expected import (
     expect_file,
 )
 from ropelab.conformance.observation import Observed, Positions
-from ropelab.conformance.observed import (
-    ask_module,
-    build_rotary,
-    has_layer_types,
-    observe,
-)
 from ropelab.conformance.parts import combine
+from ropelab.conformance.rotary_classes import ask_module, build_rotary, has_layer_types
+from ropelab.conformance.user_code import ask_in_process
 from ropelab.conformance.vectors import ABOUT
 from ropelab.readers.axes import VISION
 from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
@@ -78,7 +74,7 @@ def check(
         return check_folder(path, layers, main, dtype, tolerance)
 
     def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
-        return observe(target, spec, positions)
+        return ask_in_process(target, spec, positions)
 
     return judge_code(ask, main, tolerance)
 

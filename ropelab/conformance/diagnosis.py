@@ -13,14 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.conformance import explained
+from ropelab.conformance.angles import (
+    are_summed,
+    explain_further,
+    explain_period,
+    wrap_angles,
+)
 from ropelab.conformance.blocks import explain_blocks
 from ropelab.conformance.cast_plans import compare_casts
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.frequencies import explain_frequencies
+from ropelab.conformance.gains import (
+    NO_DRIFT,
+    explain_drift,
+    explain_gain,
+    explain_uneven_gain,
+)
 from ropelab.conformance.observation import Fault, Observed, Table, are_bounded
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
+from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.runs.rows import Result, Rows
 
 # The largest mean difference of tables from those of a rounding that explains them.
@@ -52,7 +64,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     """
     result = judge(observed, expected, tolerance)
     if not result.wrong and observed.further is not None:
-        fault = explained.explain_further(observed.further, expected, tolerance)
+        fault = explain_further(observed.further, expected, tolerance)
         if fault:
             answer, fix = fault
             result = replace(result, answer=answer, wrong=True, fix=fix)
@@ -90,15 +102,15 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
     fault = observed.fault
     if fault == NOT_FINITE:
         # What the code does at positions with finite numbers may tell why.
-        drift = explained.explain_drift(observed)
+        drift = explain_drift(observed)
         if drift:
-            fault = (drift, explained.NO_DRIFT)
+            fault = (drift, NO_DRIFT)
     if fault is None and observed.blocks is not None:
         right = expected.rotation.tables(observed.positions)
         fault = explain_blocks(observed.blocks, right)
     return (
         fault
-        or explained.explain_tables(observed, expected)
+        or explain_tables(observed, expected)
         or explain_positions(observed, expected)
     )
 
@@ -110,7 +122,7 @@ def explain_numbers(
 ) -> Fault | None:
     """Name faults of factors and frequencies; ``rows``: those of `compare_casts`."""
     # Tables with uneven factors do not show angles, which are looked at next.
-    fault = explained.explain_uneven_gain(observed)
+    fault = explain_uneven_gain(observed)
     if fault:
         return fault
 
@@ -122,7 +134,7 @@ def explain_numbers(
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
         fault = explain_frequencies(observed, expected)
-    return fault or explained.explain_gain(observed.gain, expected.spec)
+    return fault or explain_gain(observed.gain, expected.spec)
 
 
 def judge_angles(
@@ -137,7 +149,7 @@ def judge_angles(
     """
     right = expected.inv_freq * observed.positions[:, None]
     differences = np.arctan2(observed.sin, observed.cos) - right
-    errors = np.abs(explained.wrap_angles(differences))
+    errors = np.abs(wrap_angles(differences))
     lost_in_float32 = expected.budget().angles(observed.positions)
     # The comparison is False for NaN, which is wrong.
     is_within = (errors <= tolerance + lost_in_float32).all(axis=1)
@@ -179,13 +191,13 @@ def name_stage(
     # Rounding the finished table moves no angle so far, unless it has 8 bits.
     is_table = nearest.startswith("table in ") and "float8" not in nearest
     if is_unexplained or is_table:
-        period = explained.explain_period(differences, observed, expected, tolerance)
+        period = explain_period(differences, observed, expected, tolerance)
         if period:
             return f"{LARGE_ARGUMENTS} ({period})", REDUCE
 
     if not is_unexplained:
         return nearest, "form angles in float32 and round only the table"
-    if explained.are_summed(observed, expected, tolerance):
+    if are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"
     return "no known rounding explains it", "compare angles position by position"

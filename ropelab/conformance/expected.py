@@ -9,6 +9,7 @@ import numpy as np
 from ropelab.conformance.blocks import Shape
 from ropelab.conformance.observation import Positions, Rotated, Table, Vectors
 from ropelab.conformance.pairs import pair_features
+from ropelab.conformance.usual import USUAL
 from ropelab.math.frequencies import Frequencies, rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
@@ -22,9 +23,7 @@ from ropelab.readers.extra_rotations import list_rotations, read_rotation
 from ropelab.readers.spec import RopeSpec, short
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.files import table_beside
 
-USUAL = table_beside(__file__, "explained")
 AXES_NOT_JUDGED = "axes of positions were not judged"
 LAYERS_NOT_JUDGED = "which layers rotate was not judged"
 # Positions at which errors show.

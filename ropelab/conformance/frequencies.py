@@ -7,17 +7,11 @@ from itertools import product
 
 import numpy as np
 
+from ropelab.conformance.angles import CLOSE, wrap_angles
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.explained import (
-    CLOSE,
-    FACTORS,
-    HALF_FORMATS,
-    UNEVEN,
-    USUAL,
-    wrap_angles,
-)
+from ropelab.conformance.gains import UNEVEN
 from ropelab.conformance.observation import Fault, Observed
-from ropelab.conformance.observed import recover_frequencies
+from ropelab.conformance.usual import FACTORS, HALF_FORMATS, USUAL
 from ropelab.math import scaling
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -71,6 +65,26 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         or explain_ramp(ours, spec)
         or describe_unexplained(ours, right)
     )
+
+
+def recover_frequencies(observed: Observed) -> Frequencies:
+    """Return radians per token, refined from small positions to large ones."""
+    order = np.argsort(observed.positions)
+    angles = np.arctan2(observed.sin, observed.cos)[order]
+    places = observed.positions[order].astype(np.float64)
+    start = int(np.flatnonzero(places == 1)[0])
+    frequencies = angles[start].copy()
+
+    # At every further position the angle is known up to whole rotations, and the
+    # frequency so far says how many, as long as its error times the position stays
+    # below half a rotation: below 2^6 rad, as its relative error is about 2^-8 where
+    # tables are in bfloat16.
+    for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
+        rotations = np.round((frequencies * place - angle) / (2 * np.pi))
+        refined = (angle + 2 * np.pi * rotations) / place
+        is_known = np.abs(frequencies) * place < 2**6
+        frequencies = np.where(is_known, refined, frequencies)
+    return frequencies
 
 
 def explain_rounded(ours: Frequencies, expected: Expected) -> Fault | None:

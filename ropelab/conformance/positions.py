@@ -2,14 +2,10 @@
 
 import numpy as np
 
+from ropelab.conformance.angles import TABLE_ERROR, wrap_angles
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.explained import (
-    FACTORS,
-    HALF_FORMATS,
-    TABLE_ERROR,
-    wrap_angles,
-)
 from ropelab.conformance.observation import Fault, Observed, Positions, Table
+from ropelab.conformance.usual import FACTORS, HALF_FORMATS
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 

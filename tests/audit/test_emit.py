@@ -28,7 +28,7 @@ from ropelab.audit.targets import (
 )
 from ropelab.audit.wanted import ModelFile, Wanted
 from ropelab.cli import emit as emit_command
-from ropelab.conformance.observed import build_rotary
+from ropelab.conformance.rotary_classes import build_rotary
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.math.scaling import (

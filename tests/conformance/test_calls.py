@@ -18,7 +18,7 @@ from ropelab.conformance.check_code import judge_code
 from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.expected import PROBES, expect_config
 from ropelab.conformance.observation import Observed, Positions
-from ropelab.conformance.observed import ask_factory
+from ropelab.conformance.user_code import ask_factory
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -163,7 +163,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Che
         module, _, name = target.partition(":")
         return ask_factory(module, name, spec, positions)
 
-    monkeypatch.setattr("ropelab.conformance.check.observe", here)
+    monkeypatch.setattr("ropelab.conformance.check.ask_in_process", here)
     return lambda name: check(f"engine_rope:{name}", config="config.json")
 
 

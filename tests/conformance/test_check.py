@@ -12,7 +12,7 @@ import pytest
 
 import ropelab
 from ropelab.conformance.check import check
-from ropelab.conformance.observed import recover_frequencies
+from ropelab.conformance.frequencies import recover_frequencies
 from ropelab.conformance.rotations import observe_rotation
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.errors import InputError

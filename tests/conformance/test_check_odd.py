@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ropelab.conformance import observed, stored
+from ropelab.conformance import stored, user_code
 from ropelab.conformance.check import check
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
@@ -280,7 +280,7 @@ def test_code_that_never_ends_is_one_line(
     here: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "odd_rope.py").write_text(CODE)
-    monkeypatch.setattr(observed, "LONGEST_SECONDS", 1)
+    monkeypatch.setattr(user_code, "LONGEST_SECONDS", 1)
     status, out, err = call(
         "check", "odd_rope:sleeps", "--config", here / "config.json"
     )
@@ -308,7 +308,7 @@ def test_the_code_finds_what_this_process_finds(
     monkeypatch.syspath_prepend(elsewhere)
     own = importlib.import_module("own_scaling").Own()
     spec = RopeSpec(base=1e4, head_dim=64, rotary_dim=64, scaling=own, trained_len=4096)
-    done = observed.observe("odd_rope:shifted", spec, np.arange(4))
+    done = user_code.ask_in_process("odd_rope:shifted", spec, np.arange(4))
     assert done[""].cos.shape == (4, 32)
 
 

@@ -15,7 +15,7 @@ import pytest
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ropelab.conformance.observed import build_rotary, find_rotary_class
+from ropelab.conformance.rotary_classes import build_rotary, find_rotary_class
 from ropelab.readers import registry
 from ropelab.readers.families import CLASSES, RELEASES, family_of
 from tests.small import mostly_slow

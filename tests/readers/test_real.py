@@ -19,7 +19,7 @@ from ropelab.audit.audited import audit
 from ropelab.audit.emit import emit
 from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import Expected, choose_positions
-from ropelab.conformance.observed import ask_module, build_rotary
+from ropelab.conformance.rotary_classes import ask_module, build_rotary
 from ropelab.math.scaling import Yarn
 from ropelab.readers import registry
 from ropelab.readers.document import from_json

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import PROBES, Expected
+from ropelab.conformance.frequencies import recover_frequencies
 from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.law import Case, Found, Law, Trial
 from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.conformance.observation import Observed
-from ropelab.conformance.observed import recover_frequencies
 from ropelab.conformance.rotations import observe_vectors
 from ropelab.readers import layers, registry
 from ropelab.readers.families import unrotated

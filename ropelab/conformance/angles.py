@@ -1,0 +1,141 @@
+"""Mistakes that show in the angles of pairs: a wrong period, sums, other positions.
+
+The angle of a pair at a position is its frequency times the position. Codes differ from
+it by rounding; larger errors of a certain shape are explained here.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ropelab.conformance.expected import Expected
+from ropelab.conformance.observation import Fault, Observed, Table
+from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
+
+# Frequencies and factors are equal if they differ by no larger share. As much is lost
+# where they are read off tables in bfloat16.
+CLOSE = 2e-3
+# The most by which rounding to bfloat16 moves cos and sin, and so an angle in radians.
+TABLE_ERROR = 2e-2
+# Words for the number of terms in which code subtracts 2 pi.
+TERMS = {1: "one term", 2: "two terms", 3: "three terms"}
+# Positions below are compared with sums of frequencies.
+LONGEST_SUM = 2**18
+# Sums of fewer tokens are too near to products to tell the two apart.
+SHORTEST_SUM = 1000
+
+
+def wrap_angles(angles: Table) -> Table:
+    """Return angles in [-pi, pi)."""
+    return np.asarray((angles + np.pi) % (2 * np.pi) - np.pi)
+
+
+def explain_further(
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+) -> Fault | None:
+    """Name the first of many further positions at which cos and sin are wrong.
+
+    ``observed`` is what a code computes there.
+    """
+    if observed.fault:
+        return observed.fault
+
+    positions = observed.positions
+    right_cos, right_sin = expected.rotation.tables(positions)
+    errors = np.full(len(positions), np.inf)
+    if observed.cos.shape == right_cos.shape:
+        cos_errors = np.abs(observed.cos - right_cos).max(axis=1)
+        sin_errors = np.abs(observed.sin - right_sin).max(axis=1)
+        largest = np.maximum(cos_errors, sin_errors)
+        errors = largest / expected.spec.attention_factor
+
+    # Rotated features in bfloat16 are sums of two products, which lose more than a table.
+    lost_in_float32 = expected.budget().angles(positions).max(axis=1)
+    # The comparison is False for NaN, which is wrong.
+    is_right = errors <= max(tolerance, TABLE_ERROR) + lost_in_float32
+    if is_right.all():
+        return None
+
+    wrong_positions = positions[~is_right]
+    first = wrong_positions.min()
+    count = len(np.unique(wrong_positions))
+    total = len(np.unique(positions))
+    error = errors[positions == first].max()
+    answer = (
+        f"{count} of {total} further positions are rotated otherwise: cos or sin off by"
+        f" {error:.3g} at position {first}"
+    )
+    return answer, "look for what is cached, clamped or interpolated"
+
+
+def explain_period(
+    differences: Table,
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+) -> str:
+    """Return how a code reduces large angles wrongly; empty if it does not.
+
+    Some pairs have angles without an error in float32. If such a pair is off, its angle
+    was lost in the computation of sin and cos, which subtracts multiples of 2 pi first.
+
+    Args:
+        differences: the observed angles less the right ones.
+        observed: what a code computes.
+        expected: what it should compute.
+        tolerance: radians by which an angle may be off.
+    """
+    exact_pairs = np.flatnonzero(expected.budget().exact_pairs)
+    if not len(exact_pairs):
+        return ""
+    pair = exact_pairs[0]
+    errors = wrap_angles(differences[:, pair])
+    worst = int(np.abs(errors).argmax())
+    largest = abs(errors[worst])
+    if largest <= tolerance:
+        return ""
+
+    angles = expected.inv_freq[pair] * observed.positions
+    for terms, reduction in REDUCTIONS.items():
+        halved = halve_period(reduction)
+        fused = replace(reduction, fused=True)
+        for variant in (reduction, halved, fused):
+            lost = reduction_errors(angles, variant)
+            if np.abs(errors - lost).max() < largest / 4:
+                return f"2 pi in {TERMS[terms]}"
+
+    # With a wrong number for 2 pi the error grows in proportion to the angle.
+    is_far = angles > angles.max() / 64
+    shares = errors[is_far] / angles[is_far]
+    mean = shares.mean()
+    if np.ptp(shares) < abs(mean) / 4:
+        return f"2 pi is taken as {math.tau / (1 + mean):.7g}"
+    return (
+        f"pair {pair}, whose angle is exact, is off by {largest:.3g} rad at position"
+        f" {observed.positions[worst]}"
+    )
+
+
+def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
+    """Return True if a code adds the frequency to the angle from token to token.
+
+    In float32 such a sum differs from the product of position and frequency.
+    """
+    is_near = observed.positions < LONGEST_SUM
+    positions = observed.positions[is_near]
+    last = positions.max()
+    if last <= SHORTEST_SUM:
+        return False
+
+    inv_freq = expected.inv_freq.astype(np.float32)
+    steps = np.broadcast_to(inv_freq, (last, len(inv_freq)))
+    sums = np.cumsum(steps, axis=0, dtype=np.float32)
+    sum_at_0 = np.zeros_like(sums[:1])
+    sums_by_position = np.vstack([sum_at_0, sums]).astype(np.float64)
+
+    angles = np.arctan2(observed.sin, observed.cos)[is_near]
+    errors = wrap_angles(angles - sums_by_position[positions])
+    return bool(np.abs(errors).max() <= tolerance)

@@ -1,0 +1,95 @@
+"""Wrong factors on cos and sin.
+
+Both are multiplied by the attention factor of the configuration, which is 1 for most.
+The factor of a code is called its gain.
+"""
+
+import math
+
+import numpy as np
+
+from ropelab.conformance.angles import CLOSE
+from ropelab.conformance.observation import Fault, Observed
+from ropelab.readers.spec import RopeSpec
+
+# The largest share by which the factor of one pair may differ from that of others.
+# Rounding to 8 bits moves it by less.
+UNEVEN = 0.1
+# A drift of the factor is looked for at positions up to this one, of which there have to
+# be a few.
+FARTHEST = 4096
+FEWEST = 4
+NO_DRIFT = "rotate without a factor that depends on the position"
+
+
+def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
+    """Name another factor on cos and sin than the attention factor."""
+    wanted = spec.attention_factor
+    if math.isclose(gain, wanted, rel_tol=CLOSE):
+        return None
+    if math.isclose(gain, wanted**2, rel_tol=CLOSE):
+        return f"the attention factor {wanted:.6g} is applied twice", "apply it once"
+    if math.isclose(gain, 1.0, rel_tol=CLOSE):
+        answer = f"the attention factor {wanted:.6g} is missing"
+        return answer, "multiply cos and sin"
+
+    # Some code applies the factor of attention scores to its vectors.
+    score_factors = {
+        "1 / sqrt(d)": spec.head_dim**-0.5,
+        "the root of 1 / sqrt(d)": spec.head_dim**-0.25,
+    }
+    for name, factor in score_factors.items():
+        if math.isclose(gain, wanted * factor, rel_tol=CLOSE):
+            answer = f"{name} is folded into the vectors"
+            return answer, "leave it to attention, or divide by it before the check"
+    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    return answer, f"attention factor {wanted:.6g}"
+
+
+def explain_uneven_gain(observed: Observed) -> Fault | None:
+    """Name the pair and position at which the factor differs most from the gain."""
+    if not observed.gain:
+        return "most of cos and sin are zero", "see how they are made"
+    answer = explain_drift(observed)
+    if answer:
+        return answer, NO_DRIFT
+
+    factors = np.hypot(observed.cos, observed.sin) / observed.gain
+    deviations = np.abs(factors - 1)
+    row, pair = np.unravel_index(deviations.argmax(), factors.shape)
+    factor = factors[row, pair]
+    if abs(factor - 1) <= UNEVEN:
+        return None
+    where = f"pair {pair} at position {observed.positions[row]}"
+    answer = f"cos and sin of {where} are {factor:.3g} times as long as elsewhere"
+    return answer, "both of one angle, and one factor for all pairs and positions"
+
+
+def explain_drift(observed: Observed) -> str:
+    """Name factors that grow or fall exponentially with the position.
+
+    In xPos each pair has a rate of its own. Empty: the factors do not drift.
+    """
+    is_near = (observed.positions > 0) & (observed.positions <= FARTHEST)
+    positions = observed.positions[is_near]
+    factors = np.hypot(observed.cos, observed.sin)[is_near]
+    if len(positions) < FEWEST or not factors.size:
+        return ""
+    # The comparison is False for NaN.
+    are_positive = (factors > 0).all()
+    if not are_positive:
+        return ""
+
+    # The growth of the logarithm per token, from each position, and for each pair.
+    rates = np.log(factors) / positions[:, None]
+    rate_of_pair = np.median(rates, axis=0)
+    fastest = np.abs(rate_of_pair).max()
+    is_steady = np.abs(rates - rate_of_pair).max() < 1e-2 * fastest
+    is_visible = fastest * positions.max() > 0.1
+    if not (is_steady and is_visible):
+        return ""
+    if (rate_of_pair > 0).all():
+        return "cos and sin grow with the position, as xPos makes them"
+    if (rate_of_pair < 0).all():
+        return "cos and sin fall with the position, as xPos makes them"
+    return ""
