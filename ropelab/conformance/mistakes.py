@@ -1,4 +1,8 @@
-"""The commonest mistakes of rotary codes, each as the rotation that it computes."""
+"""The commonest mistakes of rotary codes, each as the rotation that it computes.
+
+`ropelab vectors` writes what they compute, so that a test can name the mistake of an
+engine.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,46 +24,47 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
     Mistakes that do not change the rotation of this configuration are left out.
     """
     spec = expected.spec
-    good = expected.rotation
+    right = expected.rotation
     width = spec.rotary_dim
     base = spec.base
     plain = inverse_frequencies(width, base)
-    theta = good.inv_freq
+    inv_freq = right.inv_freq
 
     other: Pairing = "half"
     says = "half pairing instead of adjacent"
     if spec.pairing == "half":
         other = "interleaved"
         says = "adjacent pairing instead of half"
-    yield "pairing", says, replace(good, pairing=other)
-    yield "direction", "the rotation has the wrong sign", replace(good, inv_freq=-theta)
+    yield "pairing", says, replace(right, pairing=other)
+    says = "the rotation has the wrong sign"
+    yield "direction", says, replace(right, inv_freq=-inv_freq)
     for name in ("minus", "overwritten"):
         says, _, shape = SHAPES[name]
-        yield name, says, replace(good, shape=shape)
-    yield "shifted", "positions are shifted by 1", replace(good, shift=1)
-    yield "swapped", "cos and sin are swapped", replace(good, swapped=True)
+        yield name, says, replace(right, shape=shape)
+    yield "shifted", "positions are shifted by 1", replace(right, shift=1)
+    yield "swapped", "cos and sin are swapped", replace(right, swapped=True)
     says = "rotated twice: every angle is doubled"
-    yield "twice", says, replace(good, inv_freq=2 * theta)
+    yield "twice", says, replace(right, inv_freq=2 * inv_freq)
 
-    wrong = 10000.0 if base != 10000.0 else 500000.0
-    rebased = replace(spec, base=wrong).inv_freq(expected.length)
-    says = f"base {write_number(wrong)} instead of {write_number(base)}"
-    yield "base", says, replace(good, inv_freq=rebased)
-    rounded = round_to(theta, FORMATS["bfloat16"])
-    yield "frequencies", "inv_freq in bfloat16", replace(good, inv_freq=rounded)
-    yield "angles", "angle in bfloat16", replace(good, angle_format="bfloat16")
+    other_base = 10000.0 if base != 10000.0 else 500000.0
+    of_other_base = replace(spec, base=other_base).inv_freq(expected.length)
+    says = f"base {write_number(other_base)} instead of {write_number(base)}"
+    yield "base", says, replace(right, inv_freq=of_other_base)
+    rounded = round_to(inv_freq, FORMATS["bfloat16"])
+    yield "frequencies", "inv_freq in bfloat16", replace(right, inv_freq=rounded)
+    yield "angles", "angle in bfloat16", replace(right, angle_format="bfloat16")
 
     if isinstance(spec.scaling, Unscaled):
         says = f"the exponent divides by {2 * width} instead of {width}"
-        yield "exponent", says, replace(good, inv_freq=np.sqrt(plain))
-    elif not np.allclose(theta, plain):
+        yield "exponent", says, replace(right, inv_freq=np.sqrt(plain))
+    elif not np.allclose(inv_freq, plain):
         says = f"the scaling is not applied: {spec.method} is missing"
-        yield "unscaled", says, replace(good, inv_freq=plain)
-        twice = replace(good, inv_freq=expected.scale(theta))
+        yield "unscaled", says, replace(right, inv_freq=plain)
+        twice = replace(right, inv_freq=expected.scale(inv_freq))
         yield "scaled_twice", "the factor is applied twice", twice
     if spec.attention_factor != 1:
         says = f"the attention factor {spec.attention_factor:.6g} is missing"
-        yield "factor", says, replace(good, factor=1.0)
+        yield "factor", says, replace(right, factor=1.0)
 
     head = spec.head_dim
     if head > width:
@@ -69,7 +74,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
             f"features {start} to {start + width - 1} rotate instead of"
             f" {spec.place} to {spec.rotated[-1]}"
         )
-        yield "place", says, replace(good, start=start)
+        yield "place", says, replace(right, start=start)
         says = f"{head} features rotate instead of {width}"
-        whole = replace(good, inv_freq=inverse_frequencies(head, base), start=0)
-        yield "whole_head", says, whole
+        of_head = inverse_frequencies(head, base)
+        yield "whole_head", says, replace(right, inv_freq=of_head, start=0)

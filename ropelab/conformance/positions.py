@@ -1,4 +1,8 @@
-"""Mistakes in positions, recovered from the angles that a code gave."""
+"""Name wrong positions, which are recovered from the angles that a code gave.
+
+The angles of all pairs at a position tell by which position a code rotated: they are that
+position times the frequencies, up to whole rotations.
+"""
 
 import numpy as np
 
@@ -8,72 +12,94 @@ from ropelab.conformance.observation import Fault, Observed, Positions, Table
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS
 from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.arrays import Float
 
-# So many pairs fix a position: with fewer, another one may fit as well.
+# From fewer pairs a wrong position may be recovered, since several fit the angles.
 ENOUGH_PAIRS = 8
-# Tokens that share a position in Self-Extend.
+# Angles of one row of a table, read again, differ by no more.
+SAME_ROW = 1e-6
+# At larger positions an error may also be due to rounding.
+FARTHEST = 4096
+# Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 FROM_ZERO = "count positions from 0"
 ENDS = "look at where the table ends and at what positions are counted from"
 
+# A position for each row, as a real number.
+Recovered = Float[np.ndarray, " n"]
+
 
 def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     """Name positions that are not used, shifted, rounded, or rotated as others are."""
-    tables = (observed.cos, observed.sin)
-    stands_still = all((table == table[0]).all() for table in tables)
-    if stands_still and observed.sin.any():
+    first_cos = observed.cos[0]
+    first_sin = observed.sin[0]
+    is_constant = (observed.cos == first_cos).all() and (
+        observed.sin == first_sin
+    ).all()
+    if is_constant and observed.sin.any():
         return "every position is rotated alike", "angle = position * inv_freq"
 
+    # Positions at which a right code in float32 loses its angles are left out.
     order = np.argsort(observed.positions)
-    # Farther on, an honest code in float32 has lost its angles.
-    lost = expected.budget().angles(observed.positions[order])
-    order = order[(lost < 1).all(axis=1)]
+    lost_in_float32 = expected.budget().angles(observed.positions[order])
+    order = order[(lost_in_float32 < 1).all(axis=1)]
     positions = observed.positions[order]
     angles = np.arctan2(observed.sin, observed.cos)[order]
-    right = expected.inv_freq
-    if angles.shape[1] != len(right):
+    inv_freq = expected.inv_freq
+    if angles.shape[1] != len(inv_freq):
         return None
 
-    recovered = recover_positions(angles, positions, right)
-    shift = find_broken_shift(recovered - positions, angles, positions, right)
+    exact = recover_positions(angles, positions, inv_freq)
+    shift = find_broken_shift(exact - positions, angles, positions, inv_freq)
     if shift:
         return f"positions are shifted by {shift:g}", FROM_ZERO
 
-    recovered = np.round(recovered)
-    honest = expected.budget().angles(np.maximum(recovered, 0))
-    errors = np.abs(wrap_angles(angles - recovered[:, None] * right))
-    if (errors < TABLE_ERROR + honest).all():
-        return explain_recovered(positions, recovered, len(right))
+    recovered = np.round(exact)
+    lost_in_float32 = expected.budget().angles(np.maximum(recovered, 0))
+    errors = np.abs(wrap_angles(angles - recovered[:, None] * inv_freq))
+    if (errors < TABLE_ERROR + lost_in_float32).all():
+        return explain_recovered(positions, recovered, len(inv_freq))
     return explain_end(angles, positions)
 
 
 def recover_positions(
     angles: Table, positions: Positions, inv_freq: Frequencies
-) -> Frequencies:
-    """Return the positions by which a code rotated, not rounded to whole numbers."""
+) -> Recovered:
+    """Return the positions by which a code rotated, not rounded to whole numbers.
+
+    ``positions``: those that it was given.
+    """
     recovered = positions.astype(np.float64)
-    still = int((inv_freq <= 0).sum())
-    slow_to_fast = np.argsort(inv_freq)[still:]
-    # Each pair is known up to whole rotations by the slower ones.
+    count_of_still = int((inv_freq <= 0).sum())
+    slow_to_fast = np.argsort(inv_freq)[count_of_still:]
+    # A faster pair gives a more exact position. Its angle is known up to whole rotations,
+    # whose number follows from the slower pairs before.
     for pair in slow_to_fast:
-        theta = inv_freq[pair]
-        ahead = recovered * theta - angles[:, pair]
-        rotations = np.round(ahead / (2 * np.pi))
-        recovered = (angles[:, pair] + 2 * np.pi * rotations) / theta
+        frequency = inv_freq[pair]
+        difference = recovered * frequency - angles[:, pair]
+        rotations = np.round(difference / (2 * np.pi))
+        recovered = (angles[:, pair] + 2 * np.pi * rotations) / frequency
     return recovered
 
 
 def explain_recovered(
     positions: Positions,
-    recovered: Frequencies,
+    recovered: Recovered,
     pairs: int,
 ) -> Fault | None:
-    """Name what makes whole positions into others that explain every angle."""
-    moved = recovered - positions
-    later = moved[positions > 0]
-    if later[0] and (later == later[0]).all():
-        answer = f"positions are shifted by {later[0]:.0f}"
-        if not moved[0]:
+    """Name what makes the right positions into those that explain every angle.
+
+    Args:
+        positions: the right positions, in ascending order.
+        recovered: those by which a code rotated, as whole numbers.
+        pairs: the number of pairs from which they were recovered.
+    """
+    shifts = recovered - positions
+    shifts_from_1 = shifts[positions > 0]
+    shift = shifts_from_1[0]
+    if shift and (shifts_from_1 == shift).all():
+        answer = f"positions are shifted by {shift:.0f}"
+        if not shifts[0]:
             answer += " from 1 on"
         return answer, FROM_ZERO
 
@@ -93,25 +119,29 @@ def explain_recovered(
     answer = explain_groups(positions, recovered)
     if answer:
         return answer, "give each token its own position"
-    if recovered[0] > 0 and not np.ptp(recovered + positions):
+    # Counted from the end, a position and the right one have the same sum everywhere.
+    has_one_sum = np.ptp(recovered + positions) == 0
+    if recovered[0] > 0 and has_one_sum:
         return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
     return explain_first_moved(positions, recovered, pairs)
 
 
 def explain_first_moved(
     positions: Positions,
-    recovered: Frequencies,
+    recovered: Recovered,
     pairs: int,
 ) -> Fault | None:
     """Name the first position that is rotated as another one."""
-    changed = np.flatnonzero(recovered != positions)
-    if pairs < ENOUGH_PAIRS or not len(changed):
+    is_changed = recovered != positions
+    if pairs < ENOUGH_PAIRS or not is_changed.any():
         return None
-    first = positions[changed[0]]
-    # Where position 1 is right and a later one is not, a table ended or a counter did.
-    if first < 2 <= positions[changed[-1]]:
+    changed_positions = positions[is_changed]
+    first = changed_positions[0]
+    # Where positions 0 or 1 and later ones are wrong, no table or counter ended: another
+    # mistake is the reason.
+    if first < 2 <= changed_positions[-1]:
         return None
-    answer = f"position {first} is rotated as {recovered[changed[0]]:.0f}"
+    answer = f"position {first} is rotated as {recovered[is_changed][0]:.0f}"
     for name in HALF_FORMATS:
         rounded = round_to(positions.astype(np.float64), FORMATS[name])
         if np.array_equal(recovered, rounded):
@@ -121,52 +151,56 @@ def explain_first_moved(
 
 
 def explain_end(angles: Table, positions: Positions) -> Fault | None:
-    """Name the end of a table whose last row stands for all positions beyond."""
-    differences = np.abs(wrap_angles(angles - angles[-1]))
-    is_last = differences.max(axis=1) < 1e-6
-    end = int(is_last.argmax())
-    if end < len(is_last) - 2 and is_last[end:].all():
+    """Name the end of a table whose last row is used for all positions beyond."""
+    last_row = angles[-1]
+    differences = np.abs(wrap_angles(angles - last_row))
+    is_last_row = differences.max(axis=1) < SAME_ROW
+    end = int(is_last_row.argmax())
+    if end < len(is_last_row) - 2 and is_last_row[end:].all():
         return f"position {positions[end + 1]} is rotated as {positions[end]}", ENDS
     return None
 
 
 def find_broken_shift(
-    moved: Frequencies,
+    shifts: Recovered,
     angles: Table,
     positions: Positions,
-    right: Frequencies,
+    inv_freq: Frequencies,
 ) -> float:
-    """Return a shift by a fraction that all positions have alike, or 0."""
-    later = moved[positions > 0]
-    shift = round(float(np.median(later)), 2)
-    if shift == round(shift) or np.abs(later - shift).max() > TABLE_ERROR:
+    """Return the fraction by which all positions are shifted; 0 if they are not.
+
+    ``shifts``: the recovered positions less the right ones.
+    """
+    shifts_from_1 = shifts[positions > 0]
+    shift = round(float(np.median(shifts_from_1)), 2)
+    is_whole = shift == round(shift)
+    if is_whole or np.abs(shifts_from_1 - shift).max() > TABLE_ERROR:
         return 0.0
 
     shifted = positions + shift
-    errors = np.abs(wrap_angles(angles - shifted[:, None] * right))
-    # Far positions are left to the casts.
-    is_near = positions < 4096
+    errors = np.abs(wrap_angles(angles - shifted[:, None] * inv_freq))
+    is_near = positions < FARTHEST
     if errors[is_near].max() < TABLE_ERROR:
         return shift
     return 0.0
 
 
-def explain_small_integers(positions: Positions, recovered: Frequencies) -> str:
-    """Name positions that a small integer does not hold."""
-    changed = np.flatnonzero(recovered != positions)
-    if not len(changed):
+def explain_small_integers(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that overflow a small integer; empty if they do not."""
+    is_changed = recovered != positions
+    if not is_changed.any():
         return ""
 
-    first = changed[0]
+    first = int(is_changed.argmax())
     for bits in (8, 16):
         size = 2**bits
         half = size // 2
-        numbers = {
+        overflown = {
             f"int{bits}": (positions + half) % size - half,
             f"uint{bits}": positions % size,
         }
-        for kind, held in numbers.items():
-            if np.array_equal(recovered, held):
+        for kind, numbers in overflown.items():
+            if np.array_equal(recovered, numbers):
                 return (
                     f"positions are held in {kind}: position {positions[first]} is"
                     f" rotated as {recovered[first]:.0f}"
@@ -174,23 +208,31 @@ def explain_small_integers(positions: Positions, recovered: Frequencies) -> str:
     return ""
 
 
-def explain_groups(positions: Positions, recovered: Frequencies) -> str:
-    """Name positions that are divided from some position on, as Self-Extend does."""
-    changed = np.flatnonzero(recovered != positions)
-    if len(changed) < 3 or changed[0] < 2:
+def explain_groups(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that are divided from some position on, as Self-Extend does.
+
+    Empty: they are not.
+    """
+    changed_rows = np.flatnonzero(recovered != positions)
+    if len(changed_rows) < 3 or changed_rows[0] < 2:
         return ""
 
-    places = positions[changed]
+    changed_positions = positions[changed_rows]
     for group in GROUPS:
-        rests = recovered[changed] - places // group
-        if np.ptp(rests):
+        added = recovered[changed_rows] - changed_positions // group
+        is_constant = np.ptp(added) == 0
+        if not is_constant:
             continue
-        added = rests[-1]
-        if added == 0:
-            return f"positions are divided by {group} from {places[0]} on at the latest"
-        # Up to the window positions are kept: window - window // group is added.
-        window = added * group / (group - 1)
-        if added > 0 and places[-1] > window:
+        offset = added[0]
+        if offset == 0:
+            return (
+                f"positions are divided by {group} from {changed_positions[0]} on at the"
+                " latest"
+            )
+        # Positions up to the window are kept, so that window - window // group is added
+        # to the divided ones.
+        window = offset * group / (group - 1)
+        if offset > 0 and changed_positions[-1] > window:
             return (
                 f"positions are divided by {group} from about {window:.0f} on, as"
                 " Self-Extend does"

@@ -1,0 +1,272 @@
+"""Formulas of frequencies with one slip, and the frequencies that they give.
+
+Plain frequencies are base^(-2i/d) for pair i of d features. A scaling method divides some
+or all of them; in YaRN and Llama 3 a ramp from 0 to 1 over the pairs says how much of the
+division each pair gets.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ropelab.conformance.angles import CLOSE, wrap_angles
+from ropelab.conformance.expected import Expected
+from ropelab.conformance.usual import FACTORS, USUAL
+from ropelab.math import scaling
+from ropelab.math.frequencies import Frequencies
+from ropelab.runs.sentences import write_number
+
+# Scaling methods that divide by a factor.
+BY_FACTOR = (
+    scaling.Llama3,
+    scaling.Yarn,
+    scaling.DynamicNtk,
+    scaling.PositionInterpolation,
+)
+# Original lengths and bases that models often have.
+LENGTHS = USUAL["lengths"]
+BASES = USUAL["bases"]
+# The sentence that names a mistake, and the frequencies that it gives.
+Explanation = tuple[str, Frequencies]
+
+
+def are_near(one: Frequencies, other: Frequencies) -> bool:
+    """Return True for frequencies that are equal but for rounding."""
+    return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
+
+
+def list_explanations(
+    expected: Expected, measured: Frequencies
+) -> Iterator[Explanation]:
+    """Yield mistakes with the frequencies that they give, the likeliest first.
+
+    ``measured``: the frequencies of a code, from which its base is estimated.
+    """
+    spec = expected.spec
+    right = expected.inv_freq
+    plain = spec.geometry.inv_freq
+    if isinstance(spec.scaling, scaling.Proportional):
+        moving = 2 * np.count_nonzero(right)
+        yield f"{spec.rotary_dim} features rotate instead of {moving}", plain
+    if isinstance(spec.scaling, scaling.DynamicNtk):
+        yield from list_dynamic_slips(expected)
+    for layer_type, other in expected.layers.items():
+        rotation = f"base {write_number(other.base)}, {other.method}"
+        answer = f"rotates as {layer_type} layers should ({rotation})"
+        yield answer, other.inv_freq(expected.length)
+    if isinstance(spec.scaling, scaling.LongRope):
+        yield from list_wrong_longrope_tables(expected)
+    yield from list_omissions(expected)
+    if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn):
+        yield from list_ramp_slips(expected)
+    yield from list_other_parameters(expected)
+    yield from list_other_orders(right)
+    yield from list_other_lengths(expected)
+    inverse = 1 / np.where(right == 0, 1.0, right)
+    yield "positions are divided by inv_freq", wrap_angles(inverse)
+    yield from list_other_bases(expected)
+    yield from list_other_exponents(expected)
+    yield from list_recovered_base(expected, measured)
+    for runtime, other in expected.others.items():
+        answer = f"rotates as {runtime} does ({other.method})"
+        yield answer, other.inv_freq(expected.length)
+
+
+def list_wrong_longrope_tables(expected: Expected) -> Iterator[Explanation]:
+    """Yield LongRoPE's other table, and tables that multiply instead of dividing."""
+    plain = expected.spec.geometry.inv_freq
+    # One of the two tables is right at this length, and never explains an error.
+    for name in ("short", "long"):
+        divisors = np.array(getattr(expected.spec.scaling, f"{name}_factor"))
+        answer = f"the {name} table is used at {expected.length} tokens"
+        yield answer, plain / divisors
+        yield f"the {name} table multiplies the frequencies", plain * divisors
+
+
+def list_omissions(expected: Expected) -> Iterator[Explanation]:
+    """Yield a scaling that is missing, applied twice, or made for the whole head.
+
+    Where only a part of the head rotates, YaRN's ramp must be that of the part.
+    """
+    spec = expected.spec
+    right = expected.inv_freq
+    plain = spec.geometry.inv_freq
+    head = spec.head_dim
+    with_ramp_of_head = right
+    if isinstance(spec.scaling, scaling.Yarn):
+        whole_head = replace(spec, rotary_dim=head)
+        divided = whole_head.inv_freq(expected.length)
+        shares = divided / whole_head.geometry.inv_freq
+        with_ramp_of_head = plain * shares[: len(plain)]
+
+    if not isinstance(spec.scaling, scaling.Unscaled):
+        answer = f"the scaling is not applied: {spec.method} is missing"
+        explains_both = are_near(with_ramp_of_head, plain)
+        if explains_both and not are_near(right, plain):
+            answer += f", or the ramp's ends come from {head} features"
+        yield answer, plain
+        yield "the factor is applied twice", expected.scale(right)
+        yield "the factor is applied twice", right**2 / plain
+    if head != spec.rotary_dim:
+        width = spec.rotary_dim
+        answer = f"the ramp's ends come from {head} features instead of {width}"
+        yield answer, with_ramp_of_head
+
+
+def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
+    """Yield a ramp that is inverted, left out, or not blended as it should be."""
+    method = expected.spec.scaling
+    right = expected.inv_freq
+    assert isinstance(method, scaling.Llama3 | scaling.Yarn)
+    plain = expected.spec.geometry.inv_freq
+    divided = plain / method.factor
+    inverted = plain + divided - right
+    # A likely reason.
+    remark = ""
+    if isinstance(method, scaling.Llama3):
+        remark = ", as happens where low_freq_factor and high_freq_factor are exchanged"
+    answer = "the ramp is inverted: fast pairs are divided, slow ones kept"
+    yield answer + remark, inverted
+    yield f"all pairs are divided by {method.factor:g}", divided
+
+    is_kept = np.isclose(right, plain, rtol=CLOSE)
+    is_divided = np.isclose(right, divided, rtol=CLOSE)
+    is_in_ramp = ~(is_kept | is_divided)
+    ramp_kept = np.where(is_in_ramp, plain, right)
+    yield f"pairs in the ramp are kept{remark}", ramp_kept
+    ramp_divided = np.where(is_in_ramp, divided, right)
+    yield f"pairs in the ramp are divided{remark}", ramp_divided
+    ramp_inverted = np.where(is_in_ramp, inverted, right)
+    yield "pairs in the ramp are blended backwards", ramp_inverted
+
+
+def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
+    """Yield other factors, and YaRN's ramp with its ends rounded or not rounded."""
+    spec = expected.spec
+    if isinstance(spec.scaling, BY_FACTOR):
+        for factor in FACTORS:
+            other = replace(spec, scaling=replace(spec.scaling, factor=factor))
+            answer = f"factor {factor:g} instead of {spec.scaling.factor:g}"
+            yield answer, other.inv_freq(expected.length)
+    if isinstance(spec.scaling, scaling.Yarn):
+        truncate = not spec.scaling.truncate
+        other = replace(spec, scaling=replace(spec.scaling, truncate=truncate))
+        answer = "the ramp's ends are not rounded to whole pairs"
+        if truncate:
+            answer = "the ramp's ends are rounded to whole pairs"
+        yield answer, other.inv_freq(expected.length)
+
+
+def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
+    """Yield frequencies with another sign or order, or some of them repeatedly."""
+    yield "the rotation has the wrong sign", -right
+    yield "the frequencies are in reverse order", right[::-1]
+    half = right[: len(right) // 2]
+    quarter = right[: len(right) // 4]
+    second = right[::2]
+    answer = "the first half of the frequencies is there twice"
+    yield answer, np.tile(half, 2)
+    yield answer, np.repeat(half, 2)
+    answer = "the first quarter of the frequencies is there four times"
+    yield answer, np.tile(quarter, 4)
+    yield answer, np.repeat(quarter, 4)
+    answer = "every second frequency is there twice"
+    yield answer, np.tile(second, 2)
+    yield answer, np.repeat(second, 2)
+
+
+def list_other_lengths(expected: Expected) -> Iterator[Explanation]:
+    """Yield other original lengths, 2 pi times the right one among them."""
+    spec = expected.spec
+    # A code that takes 1 / frequency for a wavelength has 2 pi times the length in effect.
+    without_2_pi = round(math.tau * spec.trained_len)
+    for trained in (spec.length, without_2_pi, *LENGTHS):
+        answer = f"original length {trained} instead of {spec.trained_len}"
+        if trained == without_2_pi:
+            answer = "the ramp's wavelengths lack their 2 pi"
+        yield answer, replace(spec, trained_len=trained).inv_freq(expected.length)
+
+
+def list_other_bases(expected: Expected) -> Iterator[Explanation]:
+    """Yield the bases that models often have."""
+    for base in BASES:
+        yield explain_base(expected, base)
+
+
+def explain_base(expected: Expected, base: float) -> Explanation:
+    """Return the mistake of having this base."""
+    spec = expected.spec
+    answer = f"base {write_number(base)} instead of {write_number(spec.base)}"
+    return answer, replace(spec, base=base).inv_freq(expected.length)
+
+
+def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
+    """Yield exponents that divide by another number of features."""
+    spec = expected.spec
+    right = expected.inv_freq
+    head = spec.head_dim
+    width = spec.rotary_dim
+    plain = spec.geometry.inv_freq
+    # Multiples of the head up to the widths of hidden states, and twice, half and two
+    # less than the right number.
+    divisors = [*range(head, 129 * head, head), 2 * width, width // 2]
+    divisors.append(max(width - 2, 1))
+    moving = 2 * np.count_nonzero(right)
+    if moving < width:
+        divisors.append(moving)
+    for divisor in divisors:
+        power = width / divisor
+        if isinstance(spec.scaling, scaling.DynamicNtk):
+            # Dynamic scaling is another base, so that exponents have the same effect.
+            frequencies = right**power
+        else:
+            frequencies = expected.scale(plain**power)
+        yield f"the exponent divides by {divisor} instead of {width}", frequencies
+
+
+def list_recovered_base(
+    expected: Expected, measured: Frequencies
+) -> Iterator[Explanation]:
+    """Yield the base that the frequency of pair 1 has.
+
+    YaRN and Llama 3 leave this pair alone, since it is fast.
+    """
+    if not isinstance(expected.spec.scaling, scaling.Llama3 | scaling.Yarn):
+        return
+    # The smaller of the first two frequencies is that of pair 1: base^(-2/d).
+    frequency = max(abs(measured[:2].min()), 1e-300)
+    digits = -expected.spec.rotary_dim / 2 * math.log10(frequency)
+    if 1 < digits < 12:
+        base = float(f"{10**digits:.3g}")
+        yield explain_base(expected, base)
+
+
+def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
+    """Yield slips in the formula of dynamic scaling.
+
+    The method multiplies the base by a stretch that depends on the length.
+    """
+    spec = expected.spec
+    length = expected.length
+    dynamic = spec.scaling
+    geometry = spec.geometry
+    assert isinstance(dynamic, scaling.DynamicNtk)
+    stretch = dynamic.stretch(geometry, length)
+    # The next power of two.
+    rounded = 1 << (length - 1).bit_length()
+    if rounded != length:
+        answer = f"dynamic scaling sees {rounded} tokens, the next power of two"
+        yield answer, spec.inv_freq(rounded)
+    for tokens in LENGTHS:
+        if tokens > spec.trained_len and tokens != length:
+            answer = f"dynamic scaling has these frequencies at {tokens} tokens"
+            yield answer, spec.inv_freq(tokens)
+    if length > spec.trained_len:
+        base = scaling.ntk_base(geometry, dynamic.factor * length / spec.trained_len)
+        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+        yield "dynamic scaling lacks its - (factor - 1)", unscaled.inv_freq(length)
+        answer = "the base is multiplied without the exponent d / (d - 2)"
+        unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
+        yield answer, unscaled.inv_freq(length)
