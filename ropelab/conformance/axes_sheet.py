@@ -1,4 +1,9 @@
-"""Vectors at positions of several axes for engines, and those that an engine wrote."""
+"""Vectors at positions of several axes: those of a kit, and those that an engine wrote.
+
+`make_axes_sheet` makes the arrays that `ropelab vectors` writes, and `explain_stored`
+judges the arrays that an engine wrote for them. Positions are rows and columns of patches,
+or times, heights and widths; the position ids of a whole prompt are among the arrays.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,16 +33,17 @@ from ropelab.readers.axes import PromptRule
 from ropelab.runs.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
-# Names of arrays at positions of several axes begin so.
+# How names of arrays at positions of several axes begin.
 PREFIX = "axes_"
+# The array with the position ids of a prompt.
 PROMPT = "prompt_positions"
-# The names of parts of an answer at such positions end so.
+# How the parts of an answer at such positions are called, such as `q at several axes`.
 AT_AXES = " at several axes"
-# Arrays that may have positions of several axes without that beginning.
+# Arrays that may be at positions of several axes although their names do not begin so.
 PLAIN = ("positions", "cos", "sin", "q", "k", "q_rotated", "k_rotated")
 
 
-def choose_kit_positions(expected: Expected) -> Positions:
+def choose_kit_axes_positions(expected: Expected) -> Positions:
     """Return rows and columns of a whole image, or times, heights and widths."""
     axes = expected.spec.axes
     assert axes is not None
@@ -52,11 +58,15 @@ def make_axes_sheet(
 ) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, Any]]:
     """Return the arrays, a sentence for each mistake, and facts on axes and prompt.
 
-    ``prompt_text``: a prompt as people type it, instead of the usual one.
+    Args:
+        expected: the rotation.
+        vectors: queries and keys [vectors, head_dim], by name.
+        rule: how the model counts positions of images; None if it does not.
+        prompt_text: a prompt as people type it; a usual one if empty.
     """
     spec = expected.spec
     assert spec.axes is not None
-    positions = choose_kit_positions(expected)
+    positions = choose_kit_axes_positions(expected)
     inv_freq = expected.inv_freq
     angles = spec.axes.angles(positions, inv_freq)
     cos = spec.attention_factor * np.cos(angles)
@@ -93,7 +103,7 @@ def make_axes_sheet(
         facts["prompt"] = describe_prompt(rule, prompt)
         for name, sentence, counting in list_countings(rule):
             wrong_positions = count_positions(counting, prompt)
-            # A prompt without images shows few mistakes.
+            # Mistakes that do not show in this prompt are left out.
             if not np.array_equal(wrong_positions, right):
                 arrays[f"prompt_mistake_{name}"] = wrong_positions
                 says[f"prompt_{name}"] = sentence
@@ -102,15 +112,15 @@ def make_axes_sheet(
 
 def take_axes(arrays: Arrays) -> dict[str, np.ndarray]:
     """Return the arrays at positions of several axes, under the names of a kit."""
-    taken = {}
+    arrays_of_axes = {}
     positions = arrays.get("positions")
-    are_plain = positions is not None and positions.ndim == 2
+    has_axes = positions is not None and positions.ndim == 2
     for name, array in arrays.items():
         if name.startswith(PREFIX) or name == PROMPT:
-            taken[name] = array
-        elif are_plain and name in PLAIN:
-            taken[f"{PREFIX}{name}"] = array
-    return taken
+            arrays_of_axes[name] = array
+        elif has_axes and name in PLAIN:
+            arrays_of_axes[f"{PREFIX}{name}"] = array
+    return arrays_of_axes
 
 
 def explain_stored(
@@ -121,11 +131,22 @@ def explain_stored(
     rule: PromptRule | None,
     prompt: Sequence[Segment] = (),
 ) -> dict[str, tuple[Fault | None, str]]:
-    """Return a fault, or what is right, of each part of what an engine wrote."""
-    found: dict[str, tuple[Fault | None, str]] = {}
+    """Judge each part of what an engine wrote.
+
+    Returns the fault of each part, and the answer if there is none.
+
+    Args:
+        path: the file, to be named in errors.
+        arrays: what it holds, under the names of a kit.
+        expected: the rotation.
+        vectors: the queries and keys of a kit, which the file may leave out.
+        rule: how the model counts positions of images; None if it does not.
+        prompt: the parts of the prompt that position ids are for; the usual one if empty.
+    """
+    outcomes: dict[str, tuple[Fault | None, str]] = {}
     spec = expected.spec
     if spec.axes is None:
-        return found
+        return outcomes
 
     positions = read_axes_positions(path, arrays, expected)
     right = f"axes of positions are right at {positions.shape[1]} positions"
@@ -137,7 +158,7 @@ def explain_stored(
         if not fault:
             undecided = find_undecided_pairs(observed, expected, positions)
             answer += describe_undecided(undecided, positions)
-        found[part + AT_AXES] = (fault, answer)
+        outcomes[part + AT_AXES] = (fault, answer)
 
     if PROMPT in arrays:
         if rule is None:
@@ -145,16 +166,18 @@ def explain_stored(
                 f"{path}: nobody looked at how this model counts positions"
             )
         answer, fix, is_wrong = explain_prompt(arrays[PROMPT], rule, prompt)
-        found[PROMPT] = ((answer, fix) if is_wrong else None, answer)
-    return found
+        fault = (answer, fix) if is_wrong else None
+        outcomes[PROMPT] = (fault, answer)
+    return outcomes
 
 
 def read_axes_positions(path: Path, arrays: Arrays, expected: Expected) -> Positions:
+    """Return the positions in a file, or those of a kit; InputError: they are none."""
     axes = expected.spec.axes
     assert axes is not None
     given = arrays.get("axes_positions")
     if given is None:
-        return choose_kit_positions(expected)
+        return choose_kit_axes_positions(expected)
     if given.ndim != 2 or axes.count not in given.shape:
         raise InputError(
             f"{path}: positions have the shape {given.shape} instead of"
@@ -178,17 +201,20 @@ def observe_stored(
     """Return the tables of each part: cos and sin, or those that rotated q and k."""
     spec = expected.spec
     count = positions.shape[1]
-    # Positions above 0 move; the order of tokens stands for theirs.
+    # A position with several axes goes by its number, from 1 on: a token at 0 would count
+    # as one that does not rotate.
     order = np.arange(1, count + 1)
     parts = []
     if {"axes_cos", "axes_sin"} <= arrays.keys():
         tables = observe_tables(order, arrays["axes_cos"], arrays["axes_sin"], spec)
         parts.append(("cos and sin", tables))
-    for name, kept in vectors.items():
+    for name, kit_vectors in vectors.items():
         after = arrays.get(f"axes_{name}_rotated")
         if after is None:
             continue
-        before = arrays.get(f"axes_{name}", arrays.get(name, kept))
+        usual_vectors = arrays.get(name, kit_vectors)
+        before = arrays.get(f"axes_{name}", usual_vectors)
+        # One vector at each position may come without an axis of vectors.
         if before.shape == after.shape and after.ndim == 2:
             before = before[:, None]
             after = after[:, None]
@@ -197,7 +223,7 @@ def observe_stored(
             or after.shape[0] != count
             or after.shape[-1] != spec.head_dim
         ):
-            wanted = f"[{count}, {len(kept)}, {spec.head_dim}]"
+            wanted = f"[{count}, {len(kit_vectors)}, {spec.head_dim}]"
             raise InputError(
                 f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}"
             )

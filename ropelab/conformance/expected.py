@@ -1,4 +1,8 @@
-"""The rotation that a configuration asks for, which a code is compared with."""
+"""The rotation that a configuration asks for, which a code is compared with.
+
+A model may have several: one for each type of its layers, for an indexer, for an encoder
+of images. Each is an `Expected` under the name of its layer type.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,29 +28,32 @@ from ropelab.readers.spec import RopeSpec, short
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
 
+# Notes of an `Expected`.
 AXES_NOT_JUDGED = "axes of positions were not judged"
 LAYERS_NOT_JUDGED = "which layers rotate was not judged"
-# Positions at which errors show.
+# Positions at which mistakes show.
 PROBES = tuple(USUAL["positions"])
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """A rotary code in float64, right or with one mistake."""
+    """A rotary code in float64, right by default or with one mistake."""
 
     inv_freq: Frequencies
+    # What cos and sin are multiplied by.
     factor: float
     pairing: Pairing
     # The first feature of the rotated block.
     start: int = 0
-    # True if the sine has the other sign, where vectors are rotated.
+    # True if vectors are rotated by the negative angle.
     backwards: bool = False
-    # Tokens by which positions are shifted.
+    # The number that is added to all positions.
     shift: int = 0
+    # The number format that angles are rounded to.
     angle_format: str = "float64"
-    # True if sin stands in the place of cos, and cos in that of sin.
+    # True if sin takes the place of cos, and cos that of sin.
     swapped: bool = False
-    # The block (a, b, c, d) of a pair by its cos and sin.
+    # The 2 x 2 block of a pair, row by row, from its cos and sin.
     shape: Shape = field(default=lambda c, s: (c, -s, s, c))
 
     def tables(self, positions: Positions) -> tuple[Table, Table]:
@@ -61,17 +68,21 @@ class Rotation:
         return cos, sin
 
     def apply(self, vectors: Vectors, positions: Positions) -> Rotated:
-        """Return the vectors rotated at each position, which may have its own."""
+        """Return the vectors rotated to each position.
+
+        ``vectors`` may be [vectors, head_dim], or have a first axis of positions.
+        """
         return self.rotate(vectors, *self.tables(positions))
 
     def rotate(self, vectors: Vectors, cos: Table, sin: Table) -> Rotated:
-        """Return the vectors rotated by each row of tables."""
+        """Return the vectors rotated by each row of tables, as `apply` does."""
         width = 2 * len(self.inv_freq)
         first, second = pair_features(self.pairing, width, self.start)
         if self.backwards:
             first, second = second, first
 
-        a, b, c, d = (part[:, None] for part in self.shape(cos, sin))
+        # The entries of the blocks, each [n, 1, pairs], for all vectors of a position.
+        a, b, c, d = (entry[:, None] for entry in self.shape(cos, sin))
         x = vectors[..., first]
         y = vectors[..., second]
         shape = (len(cos), *vectors.shape[-2:])
@@ -87,12 +98,13 @@ class Expected:
 
     spec: RopeSpec
     length: int
-    # The same file as other runtimes read it, and all layer types in it.
+    # What each runtime makes of the same configuration.
     others: Mapping[str, RopeSpec]
+    # The rotations of all layer types.
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     # A remark on what is not judged.
     note: str = ""
-    # For each layer of the model whether it rotates. None: all do, or it is not known.
+    # For each layer of the model, whether it rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
 
     @property
@@ -115,36 +127,38 @@ class Expected:
             backwards=spec.backwards,
         )
 
-    def scale(self, ladder: Frequencies) -> Frequencies:
+    def scale(self, frequencies: Frequencies) -> Frequencies:
         """Return what the scaling makes of frequencies other than the plain ones."""
         spec = self.spec
         method = spec.scaling
-        # Its ramp follows the frequency, those of others the pair.
+        # In Llama 3 the ramp follows the frequency, in other methods the number of the
+        # pair.
         if isinstance(method, Llama3):
             ends = (method.low_freq_factor, method.high_freq_factor)
-            turns = rotations(ladder, spec.trained_len)
-            return ladder * np.interp(turns, ends, (1 / method.factor, 1))
-        return ladder * self.inv_freq / spec.geometry.inv_freq
+            turns = rotations(frequencies, spec.trained_len)
+            return frequencies * np.interp(turns, ends, (1 / method.factor, 1))
+        return frequencies * self.inv_freq / spec.geometry.inv_freq
 
     def budget(self, kind: Kind = "float32") -> Budget:
-        """Return what an honest code may lose."""
+        """Return how much a right code may lose by rounding, computed in this way."""
         spectrum = Spectrum(self.inv_freq, self.spec.base, self.spec.rotary_dim)
         return Budget(kind, spectrum, self.spec.attention_factor)
 
 
 def choose_positions(expected: Expected) -> np.ndarray:
-    """Return the positions to look at: the usual ones, and the ends of both lengths."""
+    """Return the positions to ask for: the usual ones, and the ends of both lengths."""
     trained = expected.spec.trained_len
     length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
     candidates = {*PROBES, *ends}
-    places = sorted(place for place in candidates if 0 <= place < length)
-    if 1 not in places:
+    positions = sorted(each for each in candidates if 0 <= each < length)
+    if 1 not in positions:
         raise InputError(f"a length of {length} leaves no position to look at")
-    return np.array(places, dtype=np.int64)
+    return np.array(positions, dtype=np.int64)
 
 
 def expect_file(source: str, length: int | None) -> dict[str, Expected]:
+    """Return the rotations of a config.json or model folder: see `expect_config`."""
     document = load(source, images=True)
     if document.kind == "gguf":
         raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
@@ -156,7 +170,13 @@ def expect_config(
     config: Mapping[str, Any],
     length: int | None,
 ) -> dict[str, Expected]:
-    """Return the rotation that the reference computes for each layer type."""
+    """Return the rotation that transformers computes for each layer type.
+
+    Args:
+        name: the words that an error begins with.
+        config: the configuration.
+        length: tokens in the context, the claimed length if None.
+    """
     is_whole = isinstance(length, int | np.integer)
     if length is not None and not (is_whole and 2 <= length <= 2**40):
         raise InputError(
@@ -204,7 +224,7 @@ def expect_config(
     for kind in list_rotations(text):
         rotation = read_rotation(registry.REFERENCE, kind, text, layers).spec
         if rotation:
-            # No runtime is known to be compared with.
+            # How other runtimes read such a rotation is not known.
             expected_layers[kind] = Expected(
                 rotation,
                 length or rotation.length,
@@ -229,7 +249,7 @@ def find_main(layers: Mapping[str, Expected]) -> str:
 
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
-    """Return the layer type of a name, by default the one that sees everything."""
+    """Return the rotation of a layer type; empty: that which sees the whole context."""
     if name:
         return layers[known("layer type", name, layers)]
     return layers[find_main(layers)]

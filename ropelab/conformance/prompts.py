@@ -1,8 +1,11 @@
-"""The position ids of a prompt of text, an image and a clip, by a model's own rule.
+"""The position ids of a prompt of text, images and clips, by a model's own rule.
 
-Text counts on by 1 on all axes. The patches of an image stand at the time where it
-begins, and at their rows and columns from there. Text behind it begins at its longer
-side. Oracle: get_rope_index of transformers 5.23.0 (tests/conformance/test_prompts.py).
+A position has a time, a height and a width. A token of text has one number on all three,
+which counts on by 1. The patches of an image have the time at which the image begins, and
+that time plus their row and column as height and width. Text behind an image goes on
+behind its longer side.
+
+Oracle: get_rope_index of transformers 5.23.0 (tests/conformance/test_prompts.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +21,10 @@ from ropelab.runs.rows import Rows
 
 Kind = Literal["text", "image", "clip"]
 EXAMPLE = "type such as 'text 5, image 8x12, text 3, clip 4x4x8'"
-# Patches of an image or clip in a prompt.
+# The most patches of an image or clip in a prompt.
 MOST_PATCHES = 2**20
+# The time from one frame of a clip to the next, unless a kit says another.
+SECONDS_PER_FRAME = 2.0
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,13 @@ class Segment:
     """A part of a prompt: text, or a grid of frames, rows and columns of patches."""
 
     kind: Kind
+    # The tokens of a text.
     tokens: int = 0
+    # The sizes of an image or clip, in frames and patches before they are merged.
     frames: int = 1
     rows: int = 0
     columns: int = 0
-    # Between the frames that the model sees.
+    # The time from one frame that the model sees to the next.
     seconds_per_frame: float = 1.0
 
 
@@ -39,29 +46,30 @@ class Segment:
 class Counting:
     """How positions are counted: right by default, or with one mistake."""
 
+    # What the model merges, and how its clips count time.
     rule: PromptRule
-    # Where text begins behind an image: at its longer side (side), behind the largest
-    # position so far (largest), after as many steps as it has tokens (tokens), or one
-    # step early or late (before, after).
+    # Where text goes on behind an image: at the length of its longer side (side), behind
+    # the largest position so far (largest), after as many steps as the image has tokens
+    # (tokens), or one step early or late (before, after).
     behind: Literal["side", "largest", "tokens", "before", "after"] = "side"
-    # Rows and columns in each other's place.
+    # True if heights and widths are exchanged.
     exchanged: bool = False
-    # Patches are counted one after another on all axes.
+    # True if patches count on by 1 on all axes, as text does.
     as_text: bool = False
-    # Rows and columns, or the time, begin at 0 in every image.
+    # The axes on which every image begins at 0.
     from_zero: Literal["", "rows and columns", "time", "all axes"] = ""
-    # Rows and columns of the patches before they are merged.
+    # True if rows and columns are those of patches before they are merged.
     unmerged: bool = False
-    # Every frame of a clip stands at the time where the clip begins.
+    # True if all frames of a clip have the time at which the clip begins.
     still: bool = False
-    # Columns come before rows.
+    # True if patches come column by column.
     by_columns: bool = False
 
 
 def make_prompt(rule: PromptRule) -> list[Segment]:
-    """Return text, an image, text, a clip of four frames, and text.
+    """Return the usual prompt: text, an image, text, a clip of four frames, and text.
 
-    Frames that have a grid each are between timestamps of two tokens.
+    Some models have a timestamp before each frame, here of two tokens.
     """
     side = rule.merged
     image = Segment("image", rows=4 * side, columns=6 * side)
@@ -70,7 +78,7 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
         frames=4,
         rows=2 * side,
         columns=4 * side,
-        seconds_per_frame=2.0,
+        seconds_per_frame=SECONDS_PER_FRAME,
     )
     clips = [clip]
     if rule.frames_apart:
@@ -84,18 +92,19 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
 def parse_prompt(text: str, rule: PromptRule) -> list[Segment]:
     """Return the parts of a prompt as people type it, `text 5, image 8x12, text 3`.
 
-    Images are rows x columns of patches before they are merged, clips frames x rows x
-    columns. InputError: it is none, or the model cannot have it.
+    The sizes of images are rows x columns of patches before they are merged, those of
+    clips frames x rows x columns. InputError: the text is no prompt, or the model cannot
+    have it.
     """
     segments = []
     for part in text.split(","):
         kind, _, size = part.strip().partition(" ")
         known("part of a prompt", kind, ("text", "image", "clip"))
-        numbers = [read_size(number, part) for number in size.split("x")]
-        expected = {"text": 1, "image": 2, "clip": 3}[kind]
-        if len(numbers) != expected:
+        sizes = [read_size(number, part) for number in size.split("x")]
+        count_of_sizes = {"text": 1, "image": 2, "clip": 3}[kind]
+        if len(sizes) != count_of_sizes:
             raise InputError(f"'{part.strip()}' is no part of a prompt: {EXAMPLE}")
-        segments.append(make_segment(kind, numbers, rule))
+        segments.append(make_segment(kind, sizes, rule))
     return segments
 
 
@@ -107,13 +116,17 @@ def read_size(number: str, part: str) -> int:
     return int(text)
 
 
-def make_segment(kind: str, numbers: Sequence[int], rule: PromptRule) -> Segment:
-    """Return a part of a prompt; InputError: the model cannot have it."""
+def make_segment(kind: str, sizes: Sequence[int], rule: PromptRule) -> Segment:
+    """Return a part of a prompt of these sizes; InputError: the model cannot have it."""
     if kind == "text":
-        return Segment("text", tokens=numbers[0])
+        (tokens,) = sizes
+        return Segment("text", tokens=tokens)
 
-    *frames_before, rows, columns = numbers
-    frames = frames_before[0] if frames_before else 1
+    if kind == "clip":
+        frames, rows, columns = sizes
+    else:
+        rows, columns = sizes
+        frames = 1
     if rows % rule.merged or columns % rule.merged:
         raise InputError(
             f"rows and columns of {kind} {rows}x{columns} must be multiples of"
@@ -128,16 +141,21 @@ def make_segment(kind: str, numbers: Sequence[int], rule: PromptRule) -> Segment
         )
     if frames * rows * columns > MOST_PATCHES:
         raise InputError(f"{kind} has more than {MOST_PATCHES} patches")
-    seconds = 2.0 if kind == "clip" else 1.0
-    if kind == "clip":
-        return Segment("clip", 0, frames, rows, columns, seconds)
-    return Segment("image", 0, frames, rows, columns)
+    if kind == "image":
+        return Segment("image", rows=rows, columns=columns)
+    return Segment(
+        "clip",
+        frames=frames,
+        rows=rows,
+        columns=columns,
+        seconds_per_frame=SECONDS_PER_FRAME,
+    )
 
 
 def read_segments(rows: Rows) -> list[Segment]:
-    """Return the parts of a prompt that `describe_prompt` described.
+    """Return the parts of a prompt from rows that `describe_prompt` made.
 
-    ValueError, TypeError, KeyError: they are none.
+    ValueError, TypeError, KeyError: the rows are from elsewhere.
     """
     segments = []
     for row in rows:
@@ -147,12 +165,21 @@ def read_segments(rows: Rows) -> list[Segment]:
         frames, height, width = (int(size) for size in row["grid_thw"])
         seconds = float(row.get("seconds_per_frame", 1.0))
         kind: Kind = "clip" if row["kind"] == "clip" else "image"
-        segments.append(Segment(kind, 0, frames, height, width, seconds))
+        segments.append(
+            Segment(
+                kind,
+                frames=frames,
+                rows=height,
+                columns=width,
+                seconds_per_frame=seconds,
+            )
+        )
     return segments
 
 
 def count_positions(counting: Counting, prompt: Sequence[Segment]) -> Positions:
-    """Return time, height and width of every token of a prompt."""
+    """Return time, height and width [3, tokens] of every token of a prompt."""
+    # The position at which the next part begins.
     start = 0
     parts: list[np.ndarray] = []
     for segment in prompt:
@@ -169,9 +196,13 @@ def count_positions(counting: Counting, prompt: Sequence[Segment]) -> Positions:
 
 
 def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
-    """Return the positions of the merged patches of an image or clip."""
+    """Return the positions [3, tokens] of the merged patches of an image or clip.
+
+    ``start``: the position at which it begins.
+    """
     rule = counting.rule
     frames = segment.frames
+    # The time from one frame to the next.
     step = 1.0
     if segment.kind == "clip":
         frames //= rule.merged_frames
@@ -181,6 +212,8 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
         step = 0.0
     sizes = (frames, segment.rows // rule.merged, segment.columns // rule.merged)
 
+    # The number of the frame, the row and the column of each token, in the shape of the
+    # grid.
     time, row, column = np.indices(sizes)
     if counting.by_columns:
         time, row, column = (part.swapaxes(1, 2) for part in (time, row, column))
@@ -189,7 +222,7 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
     if counting.unmerged:
         row = rule.merged * row
         column = rule.merged * column
-    # Steps along time are cut to whole numbers.
+    # Times are rounded down to whole numbers.
     axes = [np.floor(step * time), row, column]
     grid = np.stack(axes).reshape(3, -1).astype(np.int64)
     if counting.as_text:
@@ -210,15 +243,27 @@ def find_next(
     start: int,
     grid: Positions,
 ) -> int:
-    """Return the position of the first token behind an image or clip."""
+    """Return the position of the first token behind an image or clip.
+
+    Args:
+        counting: how positions are counted.
+        segment: the image or clip.
+        start: the position at which it begins.
+        grid: the positions of its tokens.
+    """
     if counting.behind == "largest" or counting.as_text:
         return int(grid.max()) + 1
     if counting.behind == "tokens":
         return start + grid.shape[1]
 
     merged = 1 if counting.unmerged else counting.rule.merged
-    behind = start + max(segment.rows, segment.columns) // merged
-    return behind + {"before": -1, "after": 1}.get(counting.behind, 0)
+    longer_side = max(segment.rows, segment.columns) // merged
+    shift = 0
+    if counting.behind == "before":
+        shift = -1
+    elif counting.behind == "after":
+        shift = 1
+    return start + longer_side + shift
 
 
 def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
@@ -260,7 +305,10 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
 
 
 def describe_prompt(rule: PromptRule, prompt: Sequence[Segment]) -> Rows:
-    """Return the parts of a prompt, as a tokenizer and get_rope_index take them."""
+    """Return a row for each part of a prompt, with the number of its tokens.
+
+    `grid_thw` is the argument of that name of get_rope_index in transformers.
+    """
     rows: list[dict[str, Any]] = []
     for segment in prompt:
         if segment.kind == "text":
@@ -287,11 +335,16 @@ def explain_prompt(
     rule: PromptRule,
     prompt: Sequence[Segment] = (),
 ) -> tuple[str, str, bool]:
-    """Return what position ids show, what to do, and whether they are wrong.
+    """Return what position ids show, what to do, and True if they are wrong.
 
-    transformers 4.57.1 lets text behind a clip begin behind its largest position, and
-    5.23.0 at its longer side; models were trained with the older rule, so that neither
-    is accused. Without a prompt it is that of `make_prompt`.
+    transformers 4.57.1 lets text go on behind the largest position of a clip, and 5.23.0
+    behind its longer side. Models were trained with the older rule, so that both are
+    right.
+
+    Args:
+        got: time, height and width [3, tokens] that an engine gave each token.
+        rule: how the model counts.
+        prompt: the parts of the prompt; the usual one if empty.
     """
     if not prompt:
         prompt = make_prompt(rule)
@@ -309,13 +362,16 @@ def explain_prompt(
         answer = f"position ids have the shape {got.shape} instead of {wanted.shape}"
         return answer, fix, True
     for _, says, counting in list_countings(rule):
-        for behind in (counting, replace(counting, behind="largest")):
-            is_named = behind.behind == counting.behind or counting.behind == "side"
-            if is_named and np.array_equal(got, count_positions(behind, prompt)):
+        # A mistake in images may come with the older rule for the text behind them.
+        candidates = [counting]
+        if counting.behind == "side":
+            candidates.append(replace(counting, behind="largest"))
+        for candidate in candidates:
+            if np.array_equal(got, count_positions(candidate, prompt)):
                 return says, fix, True
 
-    differs = (got != wanted).any(axis=0)
-    token = int(differs.argmax())
+    is_different = (got != wanted).any(axis=0)
+    token = int(is_different.argmax())
     answer = (
         f"token {token} stands at {tuple(got[:, token].tolist())} (time, height, width)"
         f" instead of {tuple(wanted[:, token].tolist())}"

@@ -70,10 +70,10 @@ def ask_module(
         cos = cos[0]
         sin = sin[0]
     # A position with several axes goes by its number.
-    numbers = positions
+    order = positions
     if positions.ndim > 1:
-        numbers = np.arange(positions.shape[-1])
-    return observe_tables(numbers, cos, sin, spec)
+        order = np.arange(positions.shape[-1])
+    return observe_tables(order, cos, sin, spec)
 
 
 def shape_positions(module: Any, positions: Positions) -> Any:

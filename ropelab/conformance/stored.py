@@ -1,4 +1,7 @@
-"""Arrays that an engine wrote: tables, or rotated queries and keys."""
+"""Read arrays that an engine wrote: tables, or rotated queries and keys.
+
+Files may be damaged or hostile, so that shapes are read and checked before any array is.
+"""
 
 import math
 import zipfile
@@ -20,19 +23,20 @@ from ropelab.conformance.observation import (
     are_bounded,
 )
 from ropelab.conformance.rotations import observe_tables
-from ropelab.conformance.vectors import choose_places, make_vectors
+from ropelab.conformance.vectors import choose_kit_positions, make_vectors
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
 SUFFIXES = (".npz", ".safetensors")
-# Over all arrays of a file: each takes 8 bytes once it is read.
+# The numbers in all arrays of a file; each takes 8 bytes once it is read.
 MOST_NUMBERS = 2**28
-# Damaged files raise these; an encrypted one, or one of unknown compression, a
-# RuntimeError.
+# What damaged files raise. A RuntimeError is that of an encrypted archive, or of one with
+# an unknown compression.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
-# Positions beyond are not exact in float64.
+# Larger whole numbers are not exact in float64.
 LARGEST_POSITION = 2**53
-# Rows of a table, of which each is compared with each cast.
+# Of longer tables a few rows are compared with every way of rounding, and the others with
+# the right numbers alone.
 LONG_TABLE = 4096
 Arrays = Mapping[str, np.ndarray]
 
@@ -53,6 +57,7 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def read_archive(path: Path) -> Arrays:
+    """Return the arrays of an .npz file."""
     with zipfile.ZipFile(path) as parts:
         shapes = {}
         for part in parts.infolist():
@@ -62,7 +67,7 @@ def read_archive(path: Path) -> Arrays:
     arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
-            # A file that is no array is read as bytes.
+            # NpzFile returns a member that is no array as bytes.
             array = np.asarray(stored[name])
             if array.dtype.kind == "c" and name.endswith("freqs_cis"):
                 arrays[name] = array.astype(np.complex128)
@@ -77,11 +82,11 @@ def read_declared_shape(
     parts: zipfile.ZipFile,
     part: zipfile.ZipInfo,
 ) -> tuple[int, ...]:
-    """Return the shape in the header of an array, of which nothing else is read."""
+    """Return the shape in the header of an array, without reading the array."""
     with parts.open(part) as file:
         try:
             version = npy.read_magic(file)
-        # It is no array, which is refused by its kind.
+        # A member that is no array is refused later, by its kind.
         except ValueError:
             return (part.file_size,)
         if version == (1, 0):
@@ -109,7 +114,8 @@ def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def read_tensors(path: Path) -> Arrays:
-    # torch reads them, since numpy has no bfloat16.
+    """Return the arrays of a .safetensors file."""
+    # They are read by torch, since numpy has no bfloat16.
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -133,16 +139,16 @@ def read_tensors(path: Path) -> Arrays:
 
 def read_positions(path: Path, arrays: Arrays, count: int) -> Positions:
     """Return the array `positions`, or 0, 1, 2, ... without one."""
-    places = arrays.get("positions", np.arange(count, dtype=np.float64))
-    in_range = (places >= 0) & (places <= LARGEST_POSITION)
-    exact = in_range & (np.floor(places) == places)
-    if places.ndim != 1 or not exact.all():
+    positions = arrays.get("positions", np.arange(count, dtype=np.float64))
+    is_in_range = (positions >= 0) & (positions <= LARGEST_POSITION)
+    is_whole = is_in_range & (np.floor(positions) == positions)
+    if positions.ndim != 1 or not is_whole.all():
         raise InputError(
             f"{path}: positions must be a list of whole numbers from 0 to 2^53"
         )
-    if len(places) != count:
-        raise InputError(f"{path}: {len(places)} positions for {count} rows")
-    return places.astype(np.int64)
+    if len(positions) != count:
+        raise InputError(f"{path}: {len(positions)} positions for {count} rows")
+    return positions.astype(np.int64)
 
 
 def read_rotated(
@@ -153,17 +159,24 @@ def read_rotated(
 ) -> tuple[Vectors, Rotated, Positions]:
     """Return vectors, their rotations and the positions.
 
-    Without vectors they are those of `make_vectors`.
+    Vectors and positions that are not in the file are those of `ropelab vectors`.
+
+    Args:
+        path: the file, to be named in errors.
+        arrays: what the file holds.
+        name: q or k.
+        expected: the rotation.
     """
     head = expected.spec.head_dim
     after = arrays[f"{name}_rotated"]
     before = arrays.get(name, make_vectors(expected.spec)[name])
     if before.shape == after.shape and before.shape[1:] == (head,):
-        # One vector at each position.
+        # The file has one vector at each position: an axis of one vector is added.
         before = before[:, None]
         after = after[:, None]
-    shapes = (after.shape, after.shape[1:])
-    if after.ndim != 3 or before.shape not in shapes or before.shape[-1] != head:
+    fitting_shapes = (after.shape, after.shape[1:])
+    fits = after.ndim == 3 and before.shape in fitting_shapes
+    if not fits or before.shape[-1] != head:
         wanted = (
             f"[positions, heads, {head}], beside {name} likewise or [heads, {head}]"
         )
@@ -175,19 +188,19 @@ def read_rotated(
         raise InputError(
             f"{path}: {name} needs finite numbers, and none of its columns only zeros"
         )
-    places = choose_places(expected)
-    if "positions" in arrays or len(after) != len(places):
-        places = read_positions(path, arrays, len(after))
-    if not places.any():
+    positions = choose_kit_positions(expected)
+    if "positions" in arrays or len(after) != len(positions):
+        positions = read_positions(path, arrays, len(after))
+    if not positions.any():
         raise InputError(f"{path} has no position above 0")
-    return before, after, places
+    return before, after, positions
 
 
 def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
-    """Return cos and sin, a row per position, under the names that engines give them.
+    """Return cos and sin, a row per position.
 
-    cos and sin; vLLM's cos_sin_cache, both beside each other; freqs_cis, cos + i sin;
-    inv_freq alone, which says nothing about tables.
+    Engines write them as `cos` and `sin`; as `cos_sin_cache` with both in one row (vLLM);
+    or as `freqs_cis`, cos + i sin. From `inv_freq` alone they are computed.
     """
     spec = expected.spec
     by_name = {name.rsplit(".", 1)[-1]: array for name, array in arrays.items()}
@@ -214,11 +227,11 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")
     observed = observe_tables(positions, cos, sin, spec)
-    return replace(thin(observed, expected), note=note or observed.note)
+    return replace(thin_out(observed, expected), note=note or observed.note)
 
 
 def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the halves of rows that hold cos and then sin."""
+    """Return cos and sin of a table whose rows hold cos and then sin."""
     if cache.ndim != 2 or cache.shape[1] % 2:
         raise InputError(
             f"{path}: cos_sin_cache has shape {cache.shape} instead of"
@@ -229,7 +242,7 @@ def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_complex(path: Path, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the parts of cos + i sin, complex or with a last axis of two."""
+    """Return cos and sin of a table of cos + i sin, complex or with an axis of two."""
     if table.ndim == 2 and np.iscomplexobj(table):
         return table.real, table.imag
     if table.ndim == 3 and table.shape[-1] == 2:
@@ -252,8 +265,8 @@ def make_tables(
     return np.cos(angles), np.sin(angles)
 
 
-def thin(observed: Observed, expected: Expected) -> Observed:
-    """Return a long table at the usual positions, and whole as further ones."""
+def thin_out(observed: Observed, expected: Expected) -> Observed:
+    """Return the usual rows of a long table, with the whole table as further rows."""
     if len(observed.positions) <= LONG_TABLE or observed.fault:
         return observed
     usual = choose_positions(expected)

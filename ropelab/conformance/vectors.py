@@ -1,4 +1,8 @@
-"""Vectors for tests of engines: the right numbers, and those of common mistakes."""
+"""Write vectors for tests of engines: the right numbers, and those of common mistakes.
+
+A folder of them is called a kit. It holds the same arrays in three formats, a README, and
+a file of facts from which `check` reads what the arrays were written for.
+"""
 
 import io
 import json
@@ -25,20 +29,27 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.folders import check_own, replace_file
 from ropelab.runs.rows import Result, Rows
 
-# Ends of formats and tables; the trained and the claimed length come on top.
-PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
-# Keys at each position.
+# Positions around the ends of number formats and tables. Those around the ends of the
+# trained and the claimed length are added.
+POSITIONS = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
+# The number of keys that are rotated to each position.
 KEYS = 4
-# Features of a head; the files grow with their square.
+# The most features of a head, with whose square the files grow.
 LARGEST_HEAD = 1024
+# The file of facts.
 ABOUT = "about.json"
 Facts = Mapping[str, Any]
-README = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-README_IMAGES, README_AXES, README_PROMPT = (
-    Path(__file__).with_name(f"vectors_{part}.md").read_text(encoding="utf-8")
-    for part in ("images", "axes", "prompt")
-)
-# The first words of every README of vectors.
+
+
+def read_template(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
+
+
+README = read_template("vectors")
+README_IMAGES = read_template("vectors_images")
+README_AXES = read_template("vectors_axes")
+README_PROMPT = read_template("vectors_prompt")
+# Every README of a kit begins with these words. A file that does not is not replaced.
 MARK = README.partition("{")[0].strip()
 FILES = ("vectors.npz", "vectors.safetensors", "vectors.json", ABOUT)
 
@@ -67,14 +78,14 @@ def vectors(
         prompt: parts whose position ids are written for a model of images and text, such as
             `text 5, image 8x12, text 3`; a usual prompt if empty.
     """
-    # Without a folder the README.md of the working folder would be replaced.
+    # An empty path is the working folder, whose README.md would be replaced.
     if not out:
         raise InputError("--out names no folder")
 
     layers = expect_file(config, length)
     _check_layers(config, layers)
-    whole = load(config, images=True).config
-    rule = read_prompt_rule(whole)
+    whole_config = load(config, images=True).config
+    rule = read_prompt_rule(whole_config)
     if prompt and rule is None:
         raise InputError(f"{config}: nobody looked at how this model counts positions")
 
@@ -95,7 +106,7 @@ def vectors(
             facts[key] = getattr(expected.spec, key)
         if expected.rotating and not all(expected.rotating):
             facts["unrotated_layers"] = list_unrotated(expected.rotating)
-        write(folder, arrays, {**facts, "mistakes": says}, whole)
+        write(folder, arrays, {**facts, "mistakes": says}, whole_config)
 
         layer_rows.append(facts)
         budget_rows += list_budgets(name, arrays)
@@ -115,7 +126,7 @@ def list_unrotated(rotating: Sequence[bool]) -> list[int]:
 
 def _check_layers(config: str, layers: Mapping[str, Expected]) -> None:
     """Raise InputError for names that are no folders, and for heads too large."""
-    # A file from elsewhere may have chosen the names.
+    # Names of layer types are those of a configuration, which may come from a stranger.
     for name in layers:
         if not re.fullmatch(r"[\w.-]*\w", name):
             raise InputError(f"{config}: layer type '{name}' is no name for a folder")
@@ -144,20 +155,21 @@ def list_budgets(
     return rows
 
 
-def choose_places(expected: Expected) -> Positions:
+def choose_kit_positions(expected: Expected) -> Positions:
     """Return the usual positions and those around the ends of both lengths."""
-    places = set(PLACES)
+    positions = set(POSITIONS)
     for length in (expected.spec.trained_len, expected.length):
-        places |= {length - 1, length, length + 1}
-    return np.array(sorted(places), dtype=np.int64)
+        positions |= {length - 1, length, length + 1}
+    return np.array(sorted(positions), dtype=np.int64)
 
 
 def make_vectors(spec: RopeSpec) -> dict[str, Vectors]:
-    """Return unit vectors as queries, and keys in eighths.
+    """Return unit vectors as queries, and keys whose features are eighths from -1 to 1.
 
-    All formats from 8 bits hold these.
+    All number formats from 8 bits on hold these exactly.
     """
     key, feature = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
+    # Whole numbers from -8 to 8 in no order.
     eighths = (5 * key * feature + feature * feature + key) % 17 - 8
     return {"q": np.eye(spec.head_dim), "k": eighths / 8}
 
@@ -168,9 +180,13 @@ def make_arrays(
     rule: PromptRule | None,
     prompt: str = "",
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return the arrays of one layer type, those of several axes among them.
+    """Return the arrays of one layer type by name, and a sentence for each mistake.
 
-    ``facts`` gets what is known about the axes.
+    Args:
+        expected: the rotation of the layer type.
+        facts: what is known about the axes of positions is added to them.
+        rule: how the model counts positions of images; None if it does not.
+        prompt: a prompt as people type it; a usual one if empty.
     """
     vectors_by_name = make_vectors(expected.spec)
     arrays: dict[str, np.ndarray] = {}
@@ -182,39 +198,41 @@ def make_arrays(
     if expected.spec.axes is None:
         return arrays, says
 
-    of_axes, mistakes, about = make_axes_sheet(expected, vectors_by_name, rule, prompt)
-    facts |= about
-    return {**arrays, **of_axes}, {**says, **mistakes}
+    axes_arrays, axes_says, axes_facts = make_axes_sheet(
+        expected, vectors_by_name, rule, prompt
+    )
+    facts |= axes_facts
+    return {**arrays, **axes_arrays}, {**says, **axes_says}
 
 
 def make_sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return the arrays of one layer type, and a sentence for each mistake."""
-    places = choose_places(expected)
+    """Return the arrays at positions of one axis, and a sentence for each mistake."""
+    positions = choose_kit_positions(expected)
     vectors_by_name = make_vectors(expected.spec)
     right = expected.rotation
-    cos, sin = right.tables(places)
+    cos, sin = right.tables(positions)
     arrays = {
-        "positions": places,
+        "positions": positions,
         "inv_freq": right.inv_freq,
         "cos": cos,
         "sin": sin,
         **vectors_by_name,
     }
     for name, x in vectors_by_name.items():
-        arrays[f"{name}_rotated"] = right.apply(x, places)
+        arrays[f"{name}_rotated"] = right.apply(x, positions)
 
     for kind in KINDS:
-        tables = expected.budget(kind).tables(places.astype(np.float64))
+        tables = expected.budget(kind).tables(positions.astype(np.float64))
         arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
         bounds = []
         for x in vectors_by_name.values():
-            bounds.append(bound_rotated(expected, kind, x, places))
+            bounds.append(bound_rotated(expected, kind, x, positions))
         arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
 
     says = {}
     for name, sentence, wrong in list_mistakes(expected):
         says[name] = sentence
-        arrays[f"mistake_{name}"] = wrong.apply(vectors_by_name["k"], places)
+        arrays[f"mistake_{name}"] = wrong.apply(vectors_by_name["k"], positions)
     return arrays, says
 
 
@@ -222,12 +240,19 @@ def bound_rotated(
     expected: Expected,
     kind: Kind,
     before: Vectors,
-    places: Positions,
+    positions: Positions,
 ) -> Float[np.ndarray, " n"]:
-    """Bound the errors of these vectors' rotations, which have the right pairs."""
+    """Bound the errors of rotated vectors at each position.
+
+    Args:
+        expected: the rotation.
+        kind: how a right code computes, such as float32.
+        before: the vectors that are rotated.
+        positions: the positions.
+    """
     first, second = expect_pairs(expected.spec)
     budget = expected.budget(kind)
-    exact = places.astype(np.float64)
+    exact = positions.astype(np.float64)
     return budget.features(exact, before[..., first], before[..., second])
 
 
@@ -247,7 +272,7 @@ def write(
     config: Facts,
 ) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
-    # The README is first: it is what marks the others as ours.
+    # The README is written first, since it marks the other files as those of a kit.
     contents = {
         "README.md": write_readme(about, arrays).encode(),
         "vectors.npz": pack_as_npz(arrays),
@@ -259,8 +284,8 @@ def write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(folder)
-        # Gone until all are written: it must not stand beside vectors of another
-        # configuration.
+        # The facts are deleted until all is written. If writing stops, they must not be
+        # in one folder with vectors of another configuration.
         (folder / ABOUT).unlink(missing_ok=True)
         for name, content in contents.items():
             with replace_file(folder / name) as fresh:
@@ -309,6 +334,7 @@ def describe_axes(values: Facts, arrays: Mapping[str, np.ndarray]) -> str:
     positions = arrays.get("axes_positions")
     if positions is None:
         return ""
+    # Centred axes have the patches of a whole image.
     centred = ""
     if positions.shape[1] == np.prod(GRID):
         rows, columns = positions.max(axis=1) + 1
@@ -337,12 +363,14 @@ def describe_axes(values: Facts, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def pack_as_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return the content of an .npz file."""
     archive = io.BytesIO()
     np.savez(archive, allow_pickle=False, **arrays)
     return archive.getvalue()
 
 
 def pack_as_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return the content of a .safetensors file."""
     from safetensors.numpy import save
 
     contiguous = {}
@@ -352,7 +380,7 @@ def pack_as_safetensors(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def list_as_hex(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-    """Return the shape and the numbers of each array, json-able without loss."""
+    """Return the shape and the numbers of each array, as JSON holds them exactly."""
     plain = {}
     for name, array in arrays.items():
         numbers = array.ravel().tolist()
