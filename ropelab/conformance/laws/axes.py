@@ -15,8 +15,8 @@ from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
     Comparison,
-    Found,
     Law,
+    Statement,
     Trial,
     join_passes,
 )
@@ -79,7 +79,7 @@ def compare_equal_ids(case: Case) -> Comparison:
     return Comparison(got, expected, exact=True)
 
 
-def compare_sections(case: Case) -> Found:
+def compare_sections(case: Case) -> Statement:
     """Move one axis at a time, and compare the pairs that rotate with the sections."""
     spec = find_spec(case)
     axes = find_axes(case)
@@ -100,10 +100,10 @@ def compare_sections(case: Case) -> Found:
                     f"layer {layer}: axis {axis} moves pairs {pairs}, not"
                     f" {sections[axis]}"
                 )
-                return Found("broken", says, layer=layer)
+                return Statement("broken", says, layer=layer)
 
     counts = [len(pairs) for pairs in sections]
-    return Found("holds", f"sections {counts}")
+    return Statement("holds", f"sections {counts}")
 
 
 def list_segments(rule: PromptRule) -> list[Segment]:
@@ -131,7 +131,7 @@ def compare_axis_shifted(case: Case, axis: int) -> Comparison:
     shifted[axis] += FAR
     got = case.subject.read_prompt(case.tokens, prompt, shifted)
     expected = case.subject.read_prompt(case.tokens, prompt, positions)
-    return Comparison(got, expected, reach=FAR + TOKENS)
+    return Comparison(got, expected, largest_position=FAR + TOKENS)
 
 
 def compare_counted(case: Case) -> Comparison:

@@ -32,7 +32,7 @@ def compare_shifted(case: Case, by: int) -> Comparison:
             raise UnaskedError(
                 "its logits do not depend on the positions that are given"
             )
-    return Comparison(got, case.whole, reach=by + TOKENS)
+    return Comparison(got, case.whole, largest_position=by + TOKENS)
 
 
 def are_equal(first: Stages, second: Stages) -> bool:
@@ -83,7 +83,7 @@ def compare_packed(
     sink: bool = False,
 ) -> Comparison:
     """Read two texts in one row; with a sink both begin as texts do."""
-    if restarted and not masked and not case.subject.masks:
+    if restarted and not masked and not case.subject.separates_restarts:
         raise UnaskedError("it is always given a mask")
 
     lengths = [SECOND, TOKENS - SECOND]

@@ -85,7 +85,7 @@ def compare_generated(case: Case) -> Comparison:
 
 def compare_across(case: Case) -> Comparison:
     """Compare token by token with one pass of each length, where scaling may change."""
-    turn = case.subject.across
+    turn = case.subject.trained_length
     if turn is None:
         raise UnaskedError("no length is known at which its scaling could change")
     first = turn - PREFILLED
@@ -106,7 +106,9 @@ def compare_across(case: Case) -> Comparison:
         stages = case.subject.read(case.tokens[:, :length], positions)
         last_tokens.append([stage[:, -1:] for stage in stages])
         places.append(first + length - 1)
-    return Comparison(got, join_passes(last_tokens), places, reach=turn + BEYOND)
+    return Comparison(
+        got, join_passes(last_tokens), places, largest_position=turn + BEYOND
+    )
 
 
 CHUNKS = (7, 7, 7, 7, 20)

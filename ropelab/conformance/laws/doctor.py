@@ -1,4 +1,7 @@
-"""Ask a model every law; the verdicts as tables and in one sentence."""
+"""Ask a model every law of positions, and report the verdicts.
+
+A law is asked by several trials, and judged by the worst of them.
+"""
 
 import sys
 import time
@@ -33,7 +36,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows
 
 LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, EVICTION, ROTATION, MROPE, STATE)
-# From the worst to the best; costs are no verdict.
+# Verdicts from the worst to the best.
 ORDER = ("broken", "rounding only", "holds", "cannot be asked")
 
 
@@ -43,10 +46,13 @@ class Diagnosis(Result):
 
     name: str
     answer: str
+    # True if a law is broken.
     broken: bool
     rows: Mapping[str, Rows]
-    cpu_s: float  # processor time
-    peak_bytes: int  # of the process, at most so far
+    # The processor time of the examination.
+    cpu_s: float
+    # The most memory that the process has held so far.
+    peak_bytes: int
 
 
 def doctor(
@@ -75,8 +81,8 @@ def doctor(
 
     laws_to_ask = [*LAWS]
     if compiled:
-        # State is the last of the laws.
-        laws_to_ask[-1] = STATE._replace(trials=(*STATE.trials, COMPILED))
+        with_compiled = STATE._replace(trials=(*STATE.trials, COMPILED))
+        laws_to_ask[laws_to_ask.index(STATE)] = with_compiled
     trials, layers = examine(subject, laws_to_ask)
     for row in trials:
         if row["verdict"] == "broken":
@@ -101,7 +107,7 @@ def examine(
     laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
-    # float32 first: some trials change what a faulty model remembers.
+    # float32 comes first, since trials may change what a faulty model remembers.
     dtypes = [torch.float32]
     if subject.convertible:
         dtypes += [subject.dtype, torch.float64]
@@ -121,10 +127,10 @@ def examine(
                     answers[name_dtype(dtype)] = ask_trial(trial, case)
             layers = layers or case.layers
 
-    own = name_dtype(subject.dtype)
+    own_dtype = name_dtype(subject.dtype)
     rows = []
     for (law, trial), answers in answers_by_trial.items():
-        rows.append(make_row(law, trial, own, answers))
+        rows.append(make_row(law, trial, own_dtype, answers))
     return rows, layers
 
 
@@ -134,6 +140,7 @@ def measure_peak() -> int:
         return int(psutil.Process().memory_info().peak_wset)
     import resource
 
+    # The unit is bytes on macOS, and KiB elsewhere.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -143,9 +150,9 @@ def name_dtype(dtype: torch.dtype) -> str:
 
 
 def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the trial that a law is judged by.
+    """Return the row with the worst verdict, and of these the largest difference.
 
-    It has the worst verdict, and of these the largest size.
+    Trials that only tell a price are no verdict on their law.
     """
 
     def rank(row: dict[str, Any]) -> tuple[int, float]:
@@ -157,16 +164,16 @@ def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
-    """Return the verdict in one sentence, with its scope."""
+    """Return the verdict in one sentence, with the length and the number format."""
     kept = 0
-    rounded = 0.0
+    largest_rounding = 0.0
     broken = []
     for row in laws:
         if row["verdict"] in ("holds", "rounding only"):
             kept += 1
-        # What rounds frequencies alone has no size in float32.
+        # A size of frequencies, and not of logits, has no number for float32.
         if row["verdict"] == "rounding only" and row["float32"]:
-            rounded = max(rounded, row["size"])
+            largest_rounding = max(largest_rounding, row["size"])
         if row["verdict"] == "broken":
             broken.append(f"{row['law']} ({row['trial']})")
 
@@ -176,10 +183,10 @@ def make_answer(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
             f"{subject.name} breaks {' and '.join(broken)}; it keeps {kept} of"
             f" {len(laws)} laws ({scope})."
         )
-    rounding = ""
-    if rounded:
-        rounding = f"; rounding reaches {rounded:.1e} of the spread of logits"
+    remark = ""
+    if largest_rounding:
+        remark = f"; rounding reaches {largest_rounding:.1e} of the spread of logits"
     return (
         f"{subject.name} keeps all laws that it can be asked,"
-        f" {kept} of {len(laws)} ({scope}){rounding}."
+        f" {kept} of {len(laws)} ({scope}){remark}."
     )

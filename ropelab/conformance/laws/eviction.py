@@ -24,8 +24,8 @@ from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
     Comparison,
-    Found,
     Law,
+    Statement,
     Trial,
     join_passes,
     measure_differences,
@@ -153,7 +153,7 @@ def read_later(case: Case, cache: Any, positions: Given) -> Stages:
     return case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
 
 
-def find_count(case: Case) -> Found:
+def find_count(case: Case) -> Statement:
     """Find what new tokens are counted from when the model is left to itself."""
     if isinstance(case.subject, Function):
         raise UnaskedError("it is given its positions")
@@ -174,20 +174,22 @@ def find_count(case: Case) -> Found:
     from_keys = float(measure_differences(alone, by_keys).max())
     from_tokens = float(measure_differences(alone, going_on).max())
     if from_keys <= EQUAL and from_tokens <= EQUAL:
-        return Found("holds", "positions of new tokens do not show")
+        return Statement("holds", "positions of new tokens do not show")
     if from_keys > EQUAL and from_tokens > EQUAL:
-        return Found("broken", "", min(from_keys, from_tokens))
+        return Statement("broken", "", min(from_keys, from_tokens))
     if from_keys <= EQUAL:
         says = (
             "left to itself, the model counts new tokens from the number of cached"
             " keys: move keys up, or give position_ids that go on"
         )
-        return Found("holds", says)
+        return Statement("holds", says)
     says = "left to itself, the model goes on counting: keep the positions of keys"
-    return Found("holds", says)
+    return Statement("holds", says)
 
 
-def compare_own_eviction(case: Case, schedule: EvictionSchedule) -> Comparison | Found:
+def compare_own_eviction(
+    case: Case, schedule: EvictionSchedule
+) -> Comparison | Statement:
     """Let the model's own code drop keys, and find which of the two it does."""
     require_own_eviction(case)
     trace = EvictionTrace(schedule)
@@ -195,7 +197,7 @@ def compare_own_eviction(case: Case, schedule: EvictionSchedule) -> Comparison |
     for go_on in list_counts(case):
         answers.append(read_with_own_eviction(case, schedule, go_on, trace))
     if trace.fault:
-        return Found("broken", trace.fault)
+        return Statement("broken", trace.fault)
 
     best = find_reference(case, schedule, answers)
     if not are_near(best.got, best.expected) and not are_shifts_kept(case):
@@ -323,7 +325,7 @@ def read_with_own_eviction(
     return join_passes(passes)
 
 
-def compare_forgetting_cache(case: Case) -> Comparison | Found:
+def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     """Read token by token with a cache that forgets by itself, and find what it does."""
     subject = case.subject
     cache = subject.new_forgetting_cache()

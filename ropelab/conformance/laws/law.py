@@ -1,4 +1,10 @@
-"""A law: a question whose two computations must agree, and by how much they do not."""
+"""A law: a question whose two computations must agree, and by how much they do not.
+
+A law is asked by trials. A trial asks a case, which is a model with its tokens in one
+number format, and returns a `Comparison` of two computations, or a `Statement`. The
+differences in float32, float64 and the model's own format tell whether a violation is
+rounding; `make_row` makes the verdict of them.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,26 +21,26 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
+# The length of the text that models read.
 TOKENS = 48
-# A violation that shrinks by less than this from float32 to float64 is no rounding:
-# that shrinks by 2^29 = 5e8.
+# Rounding shrinks by 2^29 = 5e8 from float32 to float64. A violation that shrinks by
+# less than this factor is no rounding.
 SHRINKS = 2.0**12
-# A table of sines in float32, which no conversion makes better, explains this much in
-# float64.
+# A violation up to this size in float64 may come from a table of sines in float32, which
+# stays as it is when the model is converted.
 TABLE = 2.0**-18
-# Rounding of angles grows with the position: the step of float32 times the largest one,
-# and this, explain all that was seen, by a factor of 16. More comes from a smaller
-# format.
+# Rounding of angles in float32 grows with the position. It explains violations up to the
+# step of float32, times the largest position, times this number, which is 16 times what
+# was seen. Larger ones come from a smaller format.
 EXPLAINED = 64.0
-# A model whose logits vary less between tokens reads none; one whose logits vary more
-# from one reading to the next has dropout.
+# A model does not read its tokens if its logits vary by a smaller share between them.
 STILL = 1e-6
+# A model has dropout if its logits vary by a larger share from one reading to the next.
 UNLIKE = 1e-2
-# What one pass in float32 rounds, as a share of the spread of logits, is not worth a
-# word.
+# Violations up to this share of the spread of logits are what one pass in float32 rounds.
+# They are not reported.
 ROUNDED = 3e-5
-# Errors of code that a question does not suit: they are reported as such, with their
-# words.
+# Errors of a model's code that mean that it cannot be asked a question.
 REFUSALS = (
     ArithmeticError,
     AssertionError,
@@ -45,6 +51,7 @@ REFUSALS = (
     TypeError,
     ValueError,
 )
+# The most characters of an error's text that are reported.
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
 WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
@@ -56,20 +63,20 @@ class Comparison(NamedTuple):
 
     got: Stages
     expected: Stages
-    # The position in its text of each token.
+    # The place in its text of each token.
     places: Sequence[int] = range(TOKENS)
-    # Set where the two must agree bit for bit.
+    # True if the two must agree bit for bit.
     exact: bool = False
-    # The largest position.
-    reach: int = TOKENS
-    # What the two were found to be, where a law allows more than one answer.
+    # The largest position at which a token was read, with which rounding grows.
+    largest_position: int = TOKENS
+    # Which right answer was found, in words, where a law allows more than one.
     says: str = ""
-    # Returns the mistake in words, or none that is known; it is called if the two differ.
+    # Is called if the two differ. It returns the mistake in words, empty if none is known.
     explain: Callable[[], str] | None = None
 
 
-class Found(NamedTuple):
-    """A finding that is no comparison of logits."""
+class Statement(NamedTuple):
+    """What a trial found without a comparison of logits."""
 
     verdict: Verdict
     says: str
@@ -79,12 +86,13 @@ class Found(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One way to ask a law. `cost`: the difference is a price to know, not a law."""
+    """One way to ask a law."""
 
     name: str
-    ask: Callable[["Case"], Comparison | Found]
+    ask: Callable[["Case"], Comparison | Statement]
+    # True if the two computations may differ: by how much is the price of an approximation.
     cost: bool = False
-    # It is asked in float32 alone.
+    # True if it is asked in float32 alone.
     once: bool = False
 
 
@@ -98,18 +106,19 @@ class Violation(NamedTuple):
     """The largest difference of logits over their spread, and where it begins."""
 
     size: float
+    # None: there is no difference.
     position: int | None = None
-    # None: it shows in the logits only.
+    # The first layer with a difference. None: it shows in the logits only.
     layer: int | None = None
-    # The size that rounding to float32 explains.
+    # The largest size that rounding to float32 explains.
     explained: float = math.inf
-    # What was found to be computed, or the mistake.
+    # The mistake in words, or which right answer was found; may be empty.
     says: str = ""
 
 
 @dataclass
 class Case:
-    """A subject with the tokens that it is asked about, in one number format."""
+    """A model with the tokens that it is asked about, in one number format."""
 
     subject: Subject
     dtype: torch.dtype
@@ -120,7 +129,7 @@ class Case:
 
     @cached_property
     def tokens(self) -> Tokens:
-        # Ids of special tokens are mostly the first ones.
+        # The first ids are mostly those of special tokens, which are left out.
         ids = self.subject.vocabulary
         first = min(4, ids // 2)
         random = torch.Generator().manual_seed(0)
@@ -128,26 +137,26 @@ class Case:
 
     @cached_property
     def whole(self) -> Stages:
-        """All tokens in one pass, positions left to the model."""
+        """What the model computes for all tokens in one pass, with its own positions."""
         return self.subject.read(self.tokens)
 
     def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
+        """Return positions [1, length] that count from the first one."""
         return torch.arange(first, first + length)[None]
 
 
 @torch.inference_mode()
 def check_readable(case: Case) -> None:
-    """Raise InputError unless laws can be asked.
-
-    The model has to read the text, and twice alike.
-    """
+    """Raise InputError unless the model reads the text, and twice with equal logits."""
     name = case.subject.name
     ids = case.subject.vocabulary
     if ids < 2:
         raise InputError(f"{name}: a vocabulary of {ids} tells no texts apart")
     try:
-        once = case.subject.read(case.tokens)[-1].cpu().double()
-        again = case.subject.read(case.tokens)[-1].cpu().double()
+        *_, logits = case.subject.read(case.tokens)
+        *_, second_logits = case.subject.read(case.tokens)
+        once = logits.cpu().double()
+        again = second_logits.cpu().double()
     # The user's code may raise anything.
     except Exception as error:
         said = " ".join(str(error).split())[:DESCRIBED]
@@ -178,34 +187,41 @@ def join_passes(parts: Sequence[Stages]) -> Stages:
 
 
 def measure_violation(comparison: Comparison) -> Violation:
-    """Measure a violation.
+    """Measure by how much two computations differ, and where the difference begins.
 
-    It begins where a tenth of the largest difference is reached.
+    It begins with the first token that has a tenth of the largest difference, and in the
+    first layer that has a hundredth.
     """
     differences = []
     for got, expected in zip(comparison.got, comparison.expected, strict=True):
         differences.append(measure_differences(got, expected))
-    of_layers = differences[:-1]
-    of_logits = differences[-1]
-    size = float(of_logits.max())
-    if not size > 0:
+    *layer_differences, logit_differences = differences
+    size = float(logit_differences.max())
+    if size == 0:
         return Violation(size)
 
-    is_large = ~(of_logits < size / 10)
-    first = int(is_large.nonzero()[0])
-    begins = None
-    for layer, of_layer in enumerate(of_layers):
-        if not float(of_layer.max()) < size / 100:
-            begins = layer
+    # An infinite difference is not below a share of an infinite size, so that it counts as
+    # large.
+    is_large = ~(logit_differences < size / 10)
+    first_token = int(is_large.nonzero()[0])
+    first_layer = None
+    for layer, differences_of_tokens in enumerate(layer_differences):
+        is_small = float(differences_of_tokens.max()) < size / 100
+        if not is_small:
+            first_layer = layer
             break
 
     float32_step = torch.finfo(torch.float32).eps
-    explained = EXPLAINED * float32_step * abs(comparison.reach)
-    return Violation(size, comparison.places[first], begins, explained)
+    explained = EXPLAINED * float32_step * abs(comparison.largest_position)
+    position = comparison.places[first_token]
+    return Violation(size, position, first_layer, explained)
 
 
 def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
-    """Return the largest difference of each token, over the spread of all."""
+    """Return the largest difference of each token [tokens], over the spread of all.
+
+    Differences that are NaN are infinite.
+    """
     got = got.double().flatten(0, -2)
     expected = expected.double().flatten(0, -2)
     spread = max(float(expected.std()), 1e-30)
@@ -214,21 +230,21 @@ def measure_differences(got: Tensor, expected: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def ask_trial(trial: Trial, case: Case) -> Violation | Found:
+def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     """Ask one trial in one format.
 
-    Errors of the model's code say why it cannot be asked.
+    An error of the model's code is the reason why it cannot be asked.
     """
     try:
         answer = trial.ask(case)
     except (UnaskedError, InputError) as error:
-        return Found("cannot be asked", str(error))
+        return Statement("cannot be asked", str(error))
     except REFUSALS as error:
         said = " ".join(str(error).split()) or "no message"
         says = f"raises {type(error).__name__}: {said}"
-        return Found("cannot be asked", says[:DESCRIBED])
+        return Statement("cannot be asked", says[:DESCRIBED])
 
-    if isinstance(answer, Found):
+    if isinstance(answer, Statement):
         return answer
     violation = measure_violation(answer)
     if not answer.exact:
@@ -236,22 +252,24 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Found:
 
     size = violation.size
     if not size:
-        return Found("holds", "")
+        return Statement("holds", "")
     if not math.isfinite(size):
         size = 0.0
-    return Found("broken", "not bit for bit", size, violation.layer, violation.position)
+    return Statement(
+        "broken", "not bit for bit", size, violation.layer, violation.position
+    )
 
 
 def describe_comparison(case: Case, answer: Comparison, violation: Violation) -> str:
-    """Return the mistake of a comparison that differs, else what was found."""
-    # A smaller format explains a larger difference: mistakes are sought in float32.
-    is_sought = case.dtype == torch.float32
+    """Return the mistake in words, or which right answer was found."""
+    # In other formats than float32 rounding may hide or explain a mistake.
+    is_float32 = case.dtype == torch.float32
     is_rounding = violation.size <= violation.explained
-    if answer.explain is None or is_rounding or not is_sought:
+    if answer.explain is None or is_rounding or not is_float32:
         return answer.says
     try:
         return answer.explain()
-    # The search asks the model's code what it may not know.
+    # The search for the mistake asks the model's code further questions.
     except (UnaskedError, InputError, *REFUSALS):
         return ""
 
@@ -262,19 +280,25 @@ def judge_violation(
     single: Violation,
     exact: float | None,
 ) -> tuple[Verdict, dict[str, str]]:
-    """Decide from the sizes of a violation in several formats.
+    """Return the verdict on a violation, and its explanation.
 
-    They are the model's own format, float32 and, where the model can be converted,
-    float64.
+    Args:
+        words: the explanation of a law that is broken.
+        own: the size in the model's own format.
+        single: the violation in float32.
+        exact: the size in float64; None if the model cannot be converted.
     """
-    least = max(TABLE, single.size / SHRINKS)
-    if exact is not None and not exact <= least:
+    # Sizes may be NaN, for which each of these comparisons is False.
+    shrinks_as_rounding = False
+    if exact is not None:
+        shrinks_as_rounding = exact <= max(TABLE, single.size / SHRINKS)
+    if exact is not None and not shrinks_as_rounding:
         return "broken", words
 
-    if not single.size <= single.explained:
-        # Code that cannot be converted has only the step of float32 to go by.
-        if exact is None:
-            return "broken", words
+    is_explained = single.size <= single.explained
+    if not is_explained and exact is None:
+        return "broken", words
+    if not is_explained:
         return "broken", {"says": SMALLER, "fix": WIDER}
     if own <= ROUNDED:
         return "holds", {}
@@ -286,9 +310,9 @@ def explain_violation(
     trial: str,
     kinds: Sequence[str] = ("any",),
 ) -> dict[str, str]:
-    """Return what a violation means and the way out.
+    """Return what a violation means and the way out; empty if nothing is known.
 
-    It is said in general, or as known of kinds of models.
+    ``kinds``: the kinds of models that it is said of; "any" for what holds in general.
     """
     for row in KNOWN:
         if set(kinds).isdisjoint(row["models"]) or law not in row["laws"]:
@@ -302,9 +326,12 @@ def make_row(
     law: Law,
     trial: Trial,
     own: str,
-    answers: dict[str, Violation | Found],
+    answers: dict[str, Violation | Statement],
 ) -> dict[str, Any]:
-    """Return a row of the table: the answers of one trial in each format, judged."""
+    """Return the row of a trial: its verdict, from the answers in each format.
+
+    ``own``: the model's own format.
+    """
     row: dict[str, Any] = {
         "law": law.name,
         "trial": trial.name,
@@ -320,16 +347,16 @@ def make_row(
     }
     words = explain_violation(law.name, trial.name)
 
-    findings = []
+    statements = []
     violations = {}
     for name, answer in answers.items():
         if isinstance(answer, Violation):
             violations[name] = answer
-        # Code whose kernels know no float64 is judged by float32 alone.
+        # Some kernels cannot compute in float64: the model is judged by float32 alone.
         elif name != "float64" or own == "float64":
-            findings.append(answer)
-    if findings:
-        return row | describe_findings(findings, words)
+            statements.append(answer)
+    if statements:
+        return row | describe_statements(statements, words)
 
     single = violations["float32"]
     exact = violations.get("float64")
@@ -345,9 +372,11 @@ def make_row(
     if row["verdict"] != "broken":
         row["says"] = single.says
     else:
-        # Where float64 decided, it says where the violation begins.
-        where = exact if exact is not None and said == words else single
-        row |= {"layer": where.layer, "position": where.position, **said}
+        # If float64 decided, the violation begins where it begins in float64.
+        deciding = single
+        if exact is not None and said == words:
+            deciding = exact
+        row |= {"layer": deciding.layer, "position": deciding.position, **said}
         if said == words and single.size > single.explained:
             row["says"] = single.says or words.get("says", "")
     if not math.isfinite(size):
@@ -357,15 +386,18 @@ def make_row(
     return row
 
 
-def describe_findings(
-    findings: Sequence[Found],
+def describe_statements(
+    statements: Sequence[Statement],
     words: dict[str, str],
 ) -> dict[str, Any]:
-    """Return the worst of what is no comparison of logits, with what it means."""
-    worst = findings[0]
-    for finding in findings:
-        if finding.verdict == "broken":
-            worst = finding
+    """Return the columns of the first statement that is broken, or of the first.
+
+    ``words``: what a violation of the law means.
+    """
+    worst = statements[0]
+    for statement in statements:
+        if statement.verdict == "broken":
+            worst = statement
             break
     row = worst._asdict()
     if worst.verdict == "broken":

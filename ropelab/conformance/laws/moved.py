@@ -16,8 +16,8 @@ from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
     Comparison,
-    Found,
     Law,
+    Statement,
     Trial,
     measure_differences,
 )
@@ -162,15 +162,17 @@ def continue_text(
         all_positions = case.make_positions(first, length)
     whole = case.subject.read(text, all_positions)
     expected = [stage[:, start:] for stage in whole]
-    return Comparison(got, expected, range(start, length), reach=first + TOKENS)
+    return Comparison(
+        got, expected, range(start, length), largest_position=first + TOKENS
+    )
 
 
 def compare_short_after_long(case: Case) -> Comparison:
     """Read the same before and after a text at positions beyond the trained length."""
     subject = case.subject
     before = case.whole
-    if subject.across is not None:
-        far = case.make_positions(subject.across)
+    if subject.trained_length is not None:
+        far = case.make_positions(subject.trained_length)
         subject.read(case.tokens, far)
     after = subject.read(case.tokens)
     return Comparison(after, before, exact=True)
@@ -212,7 +214,7 @@ def compare_compiled(case: Case) -> Comparison:
     got = torch.cat(read_near_and_far(case, compiled))
     expected = torch.cat(read_near_and_far(case, case.subject))
     places = [*range(TOKENS), *range(FAR, FAR + TOKENS)]
-    return Comparison([got], [expected], places, reach=FAR + TOKENS)
+    return Comparison([got], [expected], places, largest_position=FAR + TOKENS)
 
 
 def read_near_and_far(case: Case, subject: Subject) -> list[Tensor]:
@@ -224,10 +226,10 @@ def read_near_and_far(case: Case, subject: Subject) -> list[Tensor]:
     return logits
 
 
-def compare_autocast(case: Case) -> Found:
+def compare_autocast(case: Case) -> Statement:
     """Compare cosines of rotary modules under autocast to bfloat16 and without."""
     subject = require_transformers(case)
-    last = (subject.across or 2**12) - 1
+    last = (subject.trained_length or 2**12) - 1
     positions = [0, 1, last]
 
     for number, module in enumerate(list_rotary_modules(case)):
@@ -237,11 +239,11 @@ def compare_autocast(case: Case) -> Found:
         difference = (under_autocast.double() - plain.double()).abs().max()
         if difference > 0:
             says = f"rotary module {number}: cosines in bfloat16"
-            return Found("broken", says, float(difference))
-    return Found("holds", "cosines are the same bit for bit")
+            return Statement("broken", says, float(difference))
+    return Statement("holds", "cosines are the same bit for bit")
 
 
-def compare_converted(case: Case) -> Found:
+def compare_converted(case: Case) -> Statement:
     """Convert copies of the rotary modules to bfloat16; compare their frequencies."""
     largest = 0.0
     for module in list_rotary_modules(case):
@@ -258,11 +260,11 @@ def compare_converted(case: Case) -> Found:
         largest = max(largest, float(changes.max()))
 
     if not largest:
-        return Found("holds", "inv_freq stays float32")
+        return Statement("holds", "inv_freq stays float32")
     says = "inv_freq is rounded to bfloat16; load with dtype= instead of .to()"
     if largest <= HALF:
-        return Found("rounding only", says, largest)
-    return Found("broken", says, largest)
+        return Statement("rounding only", says, largest)
+    return Statement("broken", says, largest)
 
 
 def require_transformers(case: Case) -> TransformersSubject:

@@ -19,7 +19,7 @@ from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import PROBES, Expected
 from ropelab.conformance.frequencies import recover_frequencies
 from ropelab.conformance.laws.caches import UnaskedError
-from ropelab.conformance.laws.law import Case, Found, Law, Trial
+from ropelab.conformance.laws.law import Case, Law, Statement, Trial
 from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.conformance.observation import Observed
 from ropelab.conformance.rotations import observe_vectors
@@ -116,7 +116,7 @@ def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     with suppress(IndexError, RuntimeError):
         return recover_turns(case, torch.tensor(places)), places
 
-    last = (case.subject.across or LARGEST) - 1
+    last = (case.subject.trained_length or LARGEST) - 1
     places = [place for place in places if place < last]
     return recover_turns(case, torch.tensor(places)), places
 
@@ -136,7 +136,7 @@ def list_rotating(text: Any) -> list[bool]:
     return rotating or [True] * text.num_hidden_layers
 
 
-def compare_layers(case: Case) -> Found:
+def compare_layers(case: Case) -> Statement:
     """Compare the layers that rotate with those that should."""
     should_rotate = list_rotating(find_text_config(case))
     turns, _ = probe_turns(case)
@@ -146,14 +146,14 @@ def compare_layers(case: Case) -> Found:
     for layer, turn in turns.items():
         if turn is None and should_rotate[layer]:
             says = f"layer {layer} does not rotate, and should; {count}"
-            return Found("broken", says, layer=layer)
+            return Statement("broken", says, layer=layer)
         if turn is not None and not should_rotate[layer]:
             says = f"layer {layer} rotates, and should not; {count}"
-            return Found("broken", says, layer=layer)
-    return Found("holds", count)
+            return Statement("broken", says, layer=layer)
+    return Statement("holds", count)
 
 
-def compare_frequencies(case: Case) -> Found:
+def compare_frequencies(case: Case) -> Statement:
     """Compare each layer's frequencies with those that the configuration asks for."""
     case.layers = list_rotations(case)
     if not case.layers:
@@ -163,10 +163,10 @@ def compare_frequencies(case: Case) -> Found:
     for row in case.layers:
         if row["wrong"]:
             says = f"layer {row['layer']}: {row['says']}"
-            return Found("broken", says, layer=row["layer"])
+            return Statement("broken", says, layer=row["layer"])
         width = f"{row['rotary_dim']} features"
         kinds.add(f"base {row['base']:g}, {width}, {row['pairing']}")
-    return Found("holds", "; ".join(sorted(kinds)))
+    return Statement("holds", "; ".join(sorted(kinds)))
 
 
 def list_rotations(case: Case) -> list[dict[str, Any]]:

@@ -1,6 +1,9 @@
-"""The model under test.
+"""The model under test, as the laws ask it.
 
-Token ids, positions and segments go in, hidden states and logits come out.
+Token ids, positions and segments go in, hidden states and logits come out. A subject is a
+model of transformers, or a callable from token ids, positions and a mask to logits.
+
+A cache is a dictionary whose `held` is what the model's own code made.
 """
 
 import inspect
@@ -19,29 +22,32 @@ from ropelab.conformance.laws import caches
 from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.models.released.facts import layer_windows
 
-# Outputs of each layer, then logits, each [rows, tokens, width].
+# What each layer gives, then logits, each [rows, tokens, width].
 Stages = list[Tensor]
 Tokens = Int[Tensor, "rows tokens"]
-# One number per token, or None: left to the model.
+# One number per token. None: the model makes its own.
 Given = Tokens | None
+# Formats that code may ask for in place of float64.
 ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Prompt(NamedTuple):
-    """What a model is told about the images of one row."""
+    """What a model is told about the images in the text of one row."""
 
-    # 0 for text, 1 for a patch of an image.
+    # [1, tokens]: 0 for text, 1 for a patch of an image.
     kinds: Tensor
-    # Frames, rows and columns of each image, before patches are merged.
+    # [images, 3]: frames, rows and columns of patches before they are merged.
     grids: Tensor
 
 
 class Float64(TorchFunctionMode):
-    """Computation in which code that asks for a smaller format is given float64."""
+    """A block in which code that asks torch for a smaller format is given float64.
 
-    # Rotary modules and norms ask for float32 whatever the format of the model. Without
-    # this, a model in float64 would still have angles in float32, and rounding would
-    # pass for a defect.
+    Rotary modules and norms ask for float32 whatever the format of the model. Otherwise a
+    model in float64 would still have angles in float32, and their rounding would pass for
+    a defect.
+    """
+
     def __torch_function__(
         self,
         func: Any,
@@ -70,22 +76,24 @@ class Subject(ABC):
     Args:
         name: the words that an answer begins with.
         vocabulary: the number of token ids.
-        across: a position at which the model's scaling may change, its trained length.
-        masks: positions that restart are enough for it to keep packed texts apart.
+        trained_length: the position at which the model's scaling may change.
+        separates_restarts: True if the model keeps packed texts apart, without a mask,
+            where their positions restart.
     """
 
     name: str
     # The object that is called.
     code: Any
     vocabulary: int
-    across: int | None = None
-    masks = False
-    # The token that texts begin with.
+    trained_length: int | None = None
+    separates_restarts = False
+    # The id of the token that texts begin with.
     first = 0
-    # Its architecture and rope types.
+    # The architecture and the rope types of the model.
     kinds: tuple[str, ...] = ()
-    # The model's own number format, and whether it can be changed.
+    # The model's own number format.
     dtype: torch.dtype = torch.float32
+    # True if the number format can be changed.
     convertible = True
 
     @abstractmethod
@@ -97,15 +105,17 @@ class Subject(ABC):
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
-        """Read tokens behind those in a cache, which grows.
+        """Read tokens behind those in a cache, and add them to it.
 
         Args:
             tokens: ids.
-            positions: None leaves them to the model.
-            segments: of the tokens in the cache and the new ones; 0 is padding, and a token looks
-                at earlier tokens of its own segment only. None: all is one segment.
-            cache: an empty or used one of `new_cache`; None: nothing is kept.
-            visible: True [rows, queries, keys] where a query may look, in place of segments.
+            positions: the position of each token.
+            segments: the number of the text that each token belongs to, those in the
+                cache first. Padding has 0. A token looks at earlier tokens of its own
+                segment only. None: all is one segment.
+            cache: what `new_cache` made; None: nothing is kept.
+            visible: True [rows, queries, keys] where a query may look, in place of
+                segments.
         """
 
     def read_prompt(
@@ -121,24 +131,29 @@ class Subject(ABC):
         Args:
             tokens: ids.
             prompt: the kinds of its tokens, and the sizes of its images.
-            positions: [3, rows, tokens]; None leaves them to the model.
+            positions: [3, rows, tokens]; None: the model counts its own.
             segments: as in `read`.
             cache: as in `read`.
         """
         raise UnaskedError("it is not told where images are")
 
     def forget_images(self) -> None:
-        """Leave no trace of the last images in the model."""
+        """Delete what the model remembers of the last images."""
         return
 
     def new_cache(self) -> Any:
+        """Return an empty cache."""
         raise UnaskedError("it keeps no cache")
 
     def entries(self, cache: Any) -> list[Entry]:
-        """Return keys and values of each layer [rows, heads, tokens, head_dim]."""
+        """Return keys and values of each layer [rows, heads, tokens, head_dim].
+
+        None stands for a layer that keeps none.
+        """
         raise UnaskedError("its keys cannot be seen")
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
+        """Replace the keys and values of a layer."""
         raise UnaskedError("its keys cannot be changed")
 
     @property
@@ -195,13 +210,15 @@ class Subject(ABC):
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
-        """Compute in a number format in the block, if the code can be converted."""
+        """Compute in a number format in the block, if the code can be converted.
+
+        Weights are converted in place, so that no second model is held. In float64
+        tables are converted, too; in smaller formats they stay as they are.
+        """
         module = self.code if self.convertible else nn.Module()
         is_wide = dtype == torch.float64
         with keep_tables(module):
             try:
-                # This is in place, so that no second model is held; a wider format and
-                # back loses nothing.
                 with nullcontext() if is_wide else keep_tables(module):
                     module.to(dtype)
                 with Float64() if is_wide else nullcontext():
@@ -213,7 +230,7 @@ class Subject(ABC):
 class TransformersSubject(Subject):
     """A model with the interface of transformers' causal language models."""
 
-    masks = True
+    separates_restarts = True
 
     def __init__(self, model: Any, name: str = "") -> None:
         self.model = model
@@ -233,7 +250,7 @@ class TransformersSubject(Subject):
         by_layer_type = [part for part in rope.values() if isinstance(part, dict)]
         all_parameters = by_layer_type or [rope]
         self.kinds = self._list_kinds(all_parameters)
-        self.across = self._find_trained_length(all_parameters)
+        self.trained_length = self._find_trained_length(all_parameters)
         self.layers = self._find_layers()
 
     def _list_kinds(self, all_parameters: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -255,7 +272,7 @@ class TransformersSubject(Subject):
         return getattr(self.text, "max_position_embeddings", None)
 
     def _find_layers(self) -> list[nn.Module]:
-        # An encoder of images may have as many layers.
+        # Layers of an encoder of images are not looked at: it may have as many.
         decoder = self.model
         if hasattr(self.model, "get_decoder"):
             decoder = self.model.get_decoder()
@@ -313,7 +330,7 @@ class TransformersSubject(Subject):
                 module.rope_deltas = None
 
     def _call(self, given: dict[str, Any], cache: Any) -> Stages:
-        """Call the model; return what each layer gives, then logits."""
+        """Call the model with these arguments; return all stages."""
         if cache is not None:
             given["past_key_values"] = cache["held"]
         stages: Stages = []
@@ -340,7 +357,7 @@ class TransformersSubject(Subject):
     def _make_bias(self, visible: Tensor) -> Tensor:
         """Return 0 [rows, 1, queries, keys] where a query may look, else the least."""
         may_look = visible.to(self.device)[:, None]
-        # The format in which the model computes at present.
+        # `self.dtype` is another format while the model is converted.
         dtype = next(self.model.parameters()).dtype
         bias = torch.zeros_like(may_look, dtype=dtype)
         return bias.masked_fill_(~may_look, torch.finfo(dtype).min)
@@ -403,7 +420,7 @@ class TransformersSubject(Subject):
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
         experts = self.config._experts_implementation
         try:
-            # Fused kernels of experts know no float64.
+            # Fused kernels of experts cannot compute in float64.
             if dtype == torch.float64 and experts:
                 self.model.set_experts_implementation("eager")
             with super().computing(dtype):
@@ -416,10 +433,10 @@ class TransformersSubject(Subject):
 class Function(Subject):
     """A callable from token ids, positions and a mask to logits.
 
-    The mask is True [rows, queries, keys] where a query may look. If it takes `cache`,
-    it is given what its `new_cache()` made. `shift_keys(cache, by)` is asked to move
-    the keys of a cache. `evict_keys`, `join_caches` and `next_position` are as in
-    `Subject`.
+    The mask is True [rows, queries, keys] where a query may look. Code with a cache has
+    `new_cache()`, and takes what that makes as `cache`. It may have `shift_keys(cache, by)`
+    to move the keys of a cache, and `evict_keys`, `join_caches` and `next_position` as
+    `Subject` calls them.
     """
 
     def __init__(self, function: Any, name: str = "") -> None:
@@ -429,7 +446,7 @@ class Function(Subject):
         self.name = name or getattr(function, "__name__", type_name)
         self.vocabulary = int(getattr(function, "vocabulary", 64))
         self.cached = hasattr(function, "new_cache")
-        # Where keys have their tokens, once a cache of several tokens has shown it.
+        # The axis of tokens in keys, once a cache of several tokens has shown it.
         self.layout: dict[str, int] = {}
 
         first_weight = None
@@ -469,7 +486,7 @@ class Function(Subject):
             )
         if cache is not None:
             cache["read"] += new
-        # They may be a buffer of the code, which the next call fills.
+        # The code may return a buffer that its next call overwrites: logits are copied.
         return [logits.clone()]
 
     def new_cache(self) -> Any:
@@ -501,7 +518,10 @@ class Function(Subject):
 
 
 def make_mask(segments: Tokens, new: int) -> Tensor:
-    """Return True [rows, queries, keys] where the last `new` tokens may look."""
+    """Return True [rows, queries, keys] where the last `new` tokens may look.
+
+    ``segments``: the number of the text of each token, 0 for padding.
+    """
     length = segments.shape[1]
     first = length - new
     places = torch.arange(length, device=segments.device)
@@ -533,7 +553,7 @@ def make_subject(made: Any, name: str = "") -> Subject:
 
 @contextmanager
 def keep_tables(module: nn.Module) -> Iterator[None]:
-    """Restore buffers, such as tables of angles, behind the block."""
+    """Restore buffers, such as tables of angles, at the end of the block."""
     kept = [(each, dict(each._buffers)) for each in module.modules()]
     try:
         yield
