@@ -1,10 +1,20 @@
-"""Laws of a cache that forgets: keys are dropped, and the others kept or moved up."""
+"""Laws of evictions: keys are dropped from a cache, and the others kept or moved up.
+
+An eviction leaves a gap. The keys behind the gap either keep their positions, and new
+tokens go on counting; or they are moved up by the gap, which rotates them, and new tokens
+count from the number of keys. Both are right. A schedule says which tokens are read, and
+how many are dropped between them. The trials in the names of which stands `own` ask the
+model's own code to drop keys; in the others keys are dropped and moved here.
+
+What is right is computed in one pass without a cache (`forgetting`).
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ropelab.conformance.laws import eviction_mistakes, forgetting, forgetting_cache
 from ropelab.conformance.laws.caches import UnaskedError
@@ -38,9 +48,13 @@ from ropelab.conformance.laws.moved import (
 )
 from ropelab.conformance.laws.subject import Function, Given, Stages
 
+# The tokens that are read after the first eviction.
 LATER = range(PREFILLED, TOKENS)
-# Formats of 16 bits bring logits no further apart, as a share of their spread.
+# Rounding to 16 bits moves logits by a smaller share of their spread.
 NEAR = 0.1
+# The most characters of an error's text that are reported.
+DESCRIBED = 60
+# What an eviction does that is right.
 KEPT = "its own eviction keeps positions"
 MOVED = "its own eviction moves positions up"
 EITHER = (
@@ -66,7 +80,10 @@ def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
 
 
 def require_rotated_keys(case: Case) -> None:
-    """Raise UnaskedError where dropping keys changes their positions, or cannot be."""
+    """Raise UnaskedError unless all keys can be read, and are rotated in the cache.
+
+    Keys that are rotated when they are read get other positions by dropping alone.
+    """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     list_whole_entries(case, cache, PREFILLED)
     if not isinstance(case.subject, Function):
@@ -78,21 +95,22 @@ def require_rotated_keys(case: Case) -> None:
 def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
     """Read the parts of a text, and drop keys between them.
 
-    Without `move` positions are kept and go on.
+    With ``move`` keys behind the gap are moved up; otherwise positions go on.
     """
     subject = case.subject
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     sinks = schedule.sinks
-    dropped = 0
+    dropped_before = 0
     passes = []
     for part in schedule.later_parts:
-        now = part.dropped - dropped
-        dropped = part.dropped
-        keep_slots(case, cache, list_kept(part.start - dropped + now, sinks, now))
+        gap = part.dropped - dropped_before
+        held = part.start - dropped_before
+        keep_slots(case, cache, list_kept(held, sinks, gap))
+        dropped_before = part.dropped
         first = part.start
         if move:
-            move_slots(case, cache, sinks, -now)
-            first -= dropped
+            move_slots(case, cache, sinks, -gap)
+            first -= part.dropped
 
         tokens = case.tokens[:, part.start : part.end]
         positions = case.make_positions(first, part.end - part.start)
@@ -101,7 +119,13 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
 
 
 def list_kept(held: int, sinks: int, dropped: int) -> list[int]:
-    """Return the slots that stay when some behind the sinks are dropped."""
+    """Return the slots that stay when some behind the sinks are dropped.
+
+    Args:
+        held: the number of keys before.
+        sinks: the number of first keys, which stay.
+        dropped: the number of keys that are dropped behind the sinks.
+    """
     return [*range(sinks), *range(sinks + dropped, held)]
 
 
@@ -115,24 +139,33 @@ def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
 
 
 def move_slots(case: Case, cache: Any, first: int, by: int) -> None:
-    """Rotate the keys from a slot on, as a cache of their own."""
+    """Rotate the keys from slot ``first`` on by some positions.
+
+    `move_keys` moves all keys of a cache: the others are taken out for that time.
+    """
     subject = case.subject
     before = subject.entries(cache)
-    whole = [entry for entry in before if entry is not None]
-    keep_slots(case, cache, range(first, whole[0][0].shape[2]))
+    some_keys, _ = next(entry for entry in before if entry is not None)
+    held = some_keys.shape[2]
+    keep_slots(case, cache, range(first, held))
     move_keys(case, cache, by)
 
     after = subject.entries(cache)
     for layer, (entry, moved) in enumerate(zip(before, after, strict=True)):
         if entry is None or moved is None:
             continue
-        keys = torch.cat([entry[0][:, :, :first], moved[0]], dim=2)
-        values = torch.cat([entry[1][:, :, :first], moved[1]], dim=2)
+        old_keys, old_values = entry
+        moved_keys, moved_values = moved
+        keys = torch.cat([old_keys[:, :, :first], moved_keys], dim=2)
+        values = torch.cat([old_values[:, :, :first], moved_values], dim=2)
         subject.set_entry(cache, layer, (keys, values))
 
 
 def compare_with_joined(case: Case) -> Comparison:
-    """Put the keys of a fragment behind another's, moved, and read on."""
+    """Join the caches of two fragments, each read from position 0, and read on.
+
+    The keys of the second are moved behind those of the first.
+    """
     require_rotated_keys(case)
     first = fill_cache(case, case.tokens[:, :FRAGMENT])
     second = fill_cache(case, case.tokens[:, FRAGMENT:PREFILLED])
@@ -140,9 +173,13 @@ def compare_with_joined(case: Case) -> Comparison:
     move_keys(case, second, FRAGMENT)
     after = list_whole_entries(case, second, PREFILLED - FRAGMENT)
 
-    for layer, (start, end) in enumerate(zip(before, after, strict=True)):
-        keys = torch.cat([start[0], end[0]], dim=2)
-        values = torch.cat([start[1], end[1]], dim=2)
+    for layer, (first_entry, second_entry) in enumerate(
+        zip(before, after, strict=True)
+    ):
+        first_keys, first_values = first_entry
+        second_keys, second_values = second_entry
+        keys = torch.cat([first_keys, second_keys], dim=2)
+        values = torch.cat([first_values, second_values], dim=2)
         case.subject.set_entry(first, layer, (keys, values))
     got = read_later(case, first, case.make_positions(PREFILLED, len(LATER)))
     explain = partial(explain_joining, case, got, PREFILLED)
@@ -150,34 +187,40 @@ def compare_with_joined(case: Case) -> Comparison:
 
 
 def read_later(case: Case, cache: Any, positions: Given) -> Stages:
+    """Read the tokens behind those in the cache; positions None are the model's own."""
     return case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
 
 
 def find_count(case: Case) -> Statement:
-    """Find what new tokens are counted from when the model is left to itself."""
+    """Find what a model that is given no positions counts new tokens from.
+
+    Its logits are compared with those of both counts.
+    """
     if isinstance(case.subject, Function):
         raise UnaskedError("it is given its positions")
     require_rotated_keys(case)
-    keys = PREFILLED - DROPPED
-    logits = []
-    for positions in (
-        None,
-        case.make_positions(keys, len(LATER)),
-        case.make_positions(PREFILLED, len(LATER)),
-    ):
+
+    def read_behind_gap(positions: Given) -> Tensor:
         cache = fill_cache(case, case.tokens[:, :PREFILLED])
         slots = list_kept(PREFILLED, MIDDLE.sinks, DROPPED)
         keep_slots(case, cache, slots)
-        logits.append(read_later(case, cache, positions)[-1])
+        *_, logits = read_later(case, cache, positions)
+        return logits
 
-    alone, by_keys, going_on = logits
-    from_keys = float(measure_differences(alone, by_keys).max())
-    from_tokens = float(measure_differences(alone, going_on).max())
-    if from_keys <= EQUAL and from_tokens <= EQUAL:
+    number_of_keys = PREFILLED - DROPPED
+    own_logits = read_behind_gap(None)
+    logits_from_keys = read_behind_gap(case.make_positions(number_of_keys, len(LATER)))
+    logits_from_tokens = read_behind_gap(case.make_positions(PREFILLED, len(LATER)))
+
+    off_from_keys = float(measure_differences(own_logits, logits_from_keys).max())
+    off_from_tokens = float(measure_differences(own_logits, logits_from_tokens).max())
+    counts_keys = off_from_keys <= EQUAL
+    counts_tokens = off_from_tokens <= EQUAL
+    if counts_keys and counts_tokens:
         return Statement("holds", "positions of new tokens do not show")
-    if from_keys > EQUAL and from_tokens > EQUAL:
-        return Statement("broken", "", min(from_keys, from_tokens))
-    if from_keys <= EQUAL:
+    if not counts_keys and not counts_tokens:
+        return Statement("broken", "", min(off_from_keys, off_from_tokens))
+    if counts_keys:
         says = (
             "left to itself, the model counts new tokens from the number of cached"
             " keys: move keys up, or give position_ids that go on"
@@ -190,23 +233,24 @@ def find_count(case: Case) -> Statement:
 def compare_own_eviction(
     case: Case, schedule: EvictionSchedule
 ) -> Comparison | Statement:
-    """Let the model's own code drop keys, and find which of the two it does."""
+    """Let the model's own code drop keys, and compare with all that is right."""
     require_own_eviction(case)
     trace = EvictionTrace(schedule)
+    # What the code computes, for each way of counting that it may expect.
     answers = []
     for go_on in list_counts(case):
         answers.append(read_with_own_eviction(case, schedule, go_on, trace))
     if trace.fault:
         return Statement("broken", trace.fault)
 
-    best = find_reference(case, schedule, answers)
-    if not are_near(best.got, best.expected) and not are_shifts_kept(case):
+    nearest = find_reference(case, schedule, answers)
+    if not are_near(nearest.got, nearest.expected) and not are_shifts_kept(case):
         raise UnaskedError(
             "its logits change when all positions are shifted, so that passes cannot be"
             " compared"
         )
     explain = partial(eviction_mistakes.explain, case, trace, answers)
-    return best._replace(explain=explain)
+    return nearest._replace(explain=explain)
 
 
 def find_reference(
@@ -214,14 +258,18 @@ def find_reference(
     schedule: EvictionSchedule,
     answers: Sequence[Stages],
 ) -> Comparison:
-    """Return the first right computation that an answer equals, or the nearest one."""
+    """Return the comparison of an answer with the first right computation that it equals.
+
+    If none is equal, it is the comparison with the smallest difference.
+    """
     candidates = []
     later = range(schedule.start, TOKENS)
     for says, compute in list_references(schedule).items():
         expected = compute(case, schedule)
         for got in answers:
             candidates.append(Comparison(got, expected, later, says=says))
-        # In a single layer keys that are moved up are those of a text without a gap.
+        # Others are not asked once one is equal. A model of one layer computes the same
+        # for keys that are moved up and for a text without the dropped tokens.
         nearest = min(candidates, key=measure_size)
         if measure_size(nearest) <= EQUAL:
             break
@@ -229,18 +277,19 @@ def find_reference(
 
 
 def are_near(first: Stages, second: Stages) -> bool:
+    """Return True for logits that differ by no more than rounding to 16 bits."""
     size = float(measure_differences(first[-1], second[-1]).max())
     return size <= NEAR
 
 
 def are_shifts_kept(case: Case) -> bool:
-    """Return True if positions from DROPPED on give the logits of those from 0."""
+    """Return True if the text has nearly the same logits at shifted positions."""
     shifted = case.subject.read(case.tokens, case.make_positions(DROPPED))
     return are_near(shifted, case.whole)
 
 
 def require_own_eviction(case: Case) -> None:
-    """Raise UnaskedError where the code drops no keys, or a layer keeps not all."""
+    """Raise UnaskedError unless the code can drop keys, and all layers keep all keys."""
     subject = case.subject
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     if not isinstance(subject, Function):
@@ -257,12 +306,14 @@ def require_own_eviction(case: Case) -> None:
 
 
 def list_counts(case: Case) -> list[bool]:
-    """Return whether new tokens go on counting, or count from the number of keys.
+    """Return the ways of counting that the code is asked with.
 
-    Code that is given positions and does not say which is asked for both.
+    True: new tokens go on counting; False: they count from the number of keys. Code that
+    is given positions and does not say which it expects is asked with both. All other
+    code counts itself, and the way does not matter.
     """
-    says = hasattr(case.subject.code, "next_position")
-    if says or not isinstance(case.subject, Function):
+    tells_position = hasattr(case.subject.code, "next_position")
+    if tells_position or not isinstance(case.subject, Function):
         return [True]
     return [True, False]
 
@@ -270,7 +321,7 @@ def list_counts(case: Case) -> list[bool]:
 def list_references(
     schedule: EvictionSchedule,
 ) -> dict[str, Callable[[Case, EvictionSchedule], Stages]]:
-    """Return the computations that are right, by what they are called."""
+    """Return the computations that are right, by the words for them."""
     if not schedule.sinks:
         return {EITHER: forgetting.compute_kept, ANEW: forgetting.compute_anew}
     return {
@@ -286,7 +337,11 @@ def read_with_own_eviction(
     go_on: bool,
     trace: EvictionTrace,
 ) -> Stages:
-    """Read the parts of a text; the model's own code drops keys between them."""
+    """Read the parts of a text; the model's own code drops keys between them.
+
+    ``trace`` remembers the caches, and a fault at which reading stops. ``go_on``: see
+    `list_counts`.
+    """
     subject = case.subject
     sinks = schedule.sinks
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
@@ -315,7 +370,7 @@ def read_with_own_eviction(
         try:
             passes.append(subject.read(tokens, positions, cache=cache))
         except REFUSALS as error:
-            said = " ".join(str(error).split())[:60]
+            said = " ".join(str(error).split())[:DESCRIBED]
             trace.fault = trace.fault or (
                 f"behind {len(keep)} kept keys the code raises"
                 f" {type(error).__name__}: {said}"
@@ -326,15 +381,18 @@ def read_with_own_eviction(
 
 
 def compare_forgetting_cache(case: Case) -> Comparison | Statement:
-    """Read token by token with a cache that forgets by itself, and find what it does."""
+    """Read token by token with a cache that drops keys by itself.
+
+    What it drops is found from its values (`Steps`), and then what is right for that.
+    """
     subject = case.subject
     cache = subject.new_forgetting_cache()
     case = forgetting_cache.choose_tokens(case)
     steps = forgetting_cache.Steps(case)
     passes = []
     for number in range(TOKENS):
-        first = subject.find_next_position(cache)
-        positions = None if first is None else case.make_positions(first, 1)
+        position = subject.find_next_position(cache)
+        positions = None if position is None else case.make_positions(position, 1)
         token = case.tokens[:, number : number + 1]
         passes.append(subject.read(token, positions, cache=cache))
         steps.remember(subject.entries(cache))
@@ -343,14 +401,16 @@ def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     for schedule in steps.list_schedules():
         got = join_passes(passes[schedule.start :])
         candidates.append(find_reference(case, schedule, [got]))
-    best = min(candidates, key=measure_size)
+    nearest = min(candidates, key=measure_size)
     explain = partial(forgetting_cache.explain, case, steps)
-    return best._replace(explain=explain)
+    return nearest._replace(explain=explain)
 
 
 def measure_size(comparison: Comparison) -> float:
+    """Return the largest difference of logits, over their spread."""
     logits = comparison.got[-1]
-    return float(measure_differences(logits, comparison.expected[-1]).max())
+    expected_logits = comparison.expected[-1]
+    return float(measure_differences(logits, expected_logits).max())
 
 
 def compare_own_joining(case: Case) -> Comparison:
@@ -359,9 +419,8 @@ def compare_own_joining(case: Case) -> Comparison:
     second = fill_cache(case, case.tokens[:, FRAGMENT:PREFILLED])
     cache = case.subject.join(first, second)
     position = case.subject.find_next_position(cache)
-    positions = case.make_positions(
-        PREFILLED if position is None else position, len(LATER)
-    )
+    first = PREFILLED if position is None else position
+    positions = case.make_positions(first, len(LATER))
     got = read_later(case, cache, positions)
     explain = partial(explain_joining, case, got, position)
     return Comparison(

@@ -1,4 +1,9 @@
-"""Logits of common mistakes, which are computed to be compared with those of a code."""
+"""Name a mistake by its logits: those of each common mistake are computed, and compared.
+
+The mistakes are evictions that drop wrong tokens, rotate keys by a wrong number of
+positions, or count new tokens wrongly, and joined fragments of which the second is moved
+wrongly. They are computed in one pass without a cache.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,13 +16,14 @@ from ropelab.conformance.laws.forgetting import DROPPED, FRAGMENT, PREFILLED
 from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
 from ropelab.conformance.laws.subject import Stages
 
+# The number of tokens behind the eviction.
 LATER = TOKENS - PREFILLED
-# Mistakes are computed as rows of a batch, so many at once.
+# The number of mistakes that are computed at once, each as a row of a batch.
 ROWS = 16
 
 
 class Guess(NamedTuple):
-    """An eviction that may be a mistake, and the count of new tokens behind it."""
+    """An eviction that may be a mistake, and the position of the next token."""
 
     # Tokens from `first` to before `end` are dropped.
     first: int
@@ -35,39 +41,51 @@ def explain_logits(
     answers: Sequence[Stages],
     moves: tuple[int, int] | None,
 ) -> str:
-    """Compare logits with those of common mistakes; empty if none has them.
+    """Return the mistake that has a code's logits, in words; empty if none has.
 
     Args:
         case: the subject and its tokens.
         trace: what one eviction was asked for.
         answers: what the code computed.
-        moves: the positions by which keys in front of the gap and behind are rotated,
-            if they were measured: other mistakes may have the same logits.
+        moves: the positions by which keys in front of the gap and behind it are rotated,
+            if they were measured. Mistakes with these are tried first, since others may
+            have the same logits.
     """
     guesses = list(list_guesses(trace))
     if moves is not None:
-        guesses.sort(key=lambda guess: (guess.front, guess.behind) != moves)
+        like_measured = []
+        others = []
+        for guess in guesses:
+            if (guess.front, guess.behind) == moves:
+                like_measured.append(guess)
+            else:
+                others.append(guess)
+        guesses = like_measured + others
     for start in range(0, len(guesses), ROWS):
         batch = guesses[start : start + ROWS]
         logits = compute_guesses(case, batch)
         for guess, expected in zip(batch, logits, strict=True):
-            for answer in answers:
-                differences = measure_differences(answer[-1][0], expected)
+            for *_, answer_logits in answers:
+                # The text is the only row.
+                differences = measure_differences(answer_logits[0], expected)
                 if float(differences.max()) <= EQUAL:
                     return describe_guess(guess, trace)
     return ""
 
 
 def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
-    """List common mistakes, the plainest first."""
+    """Yield common mistakes, the plainest first."""
     sinks = trace.schedule.sinks
     end = sinks + DROPPED
     left = PREFILLED - DROPPED
+    # Positions that the next token may be given: the number of keys, that of all tokens,
+    # and such that are off by one or forget a part.
     counts = [left, PREFILLED, left + 1, left - 1, PREFILLED + 1, PREFILLED - 1, 0]
     counts += [sinks, DROPPED]
     if trace.first_position is not None:
         counts = [trace.first_position]
 
+    # Positions by which keys in front of the gap, and behind it, may be rotated.
     moves = [(0, 0), (0, -DROPPED), (0, DROPPED)]
     for by in (-DROPPED - 1, -DROPPED + 1, -end, -left, -1, 1):
         moves.append((0, by))
@@ -78,6 +96,7 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
         for count in counts:
             yield Guess(sinks, end, front, behind, count)
 
+    # The first token that is dropped, and the first one that is not.
     ranges = [
         (sinks, end + 1),
         (sinks, end - 1),
@@ -88,30 +107,34 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
         ranges += [(sinks - 1, end), (sinks - 1, end - 1), (0, DROPPED)]
     ranges += [(PREFILLED - DROPPED, PREFILLED)]
     for first, last in ranges:
-        stay = PREFILLED - (last - first)
+        held = PREFILLED - (last - first)
         yield Guess(first, last, 0, 0, PREFILLED)
-        for count in (stay, left):
+        for count in (held, left):
             yield Guess(first, last, 0, first - last, count)
             yield Guess(first, last, 0, -DROPPED, count)
 
 
 def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
-    """Return logits [guesses, later tokens, vocabulary], a row a guess.
+    """Return logits [guesses, later tokens, vocabulary].
 
-    Keys behind the gap stay where they are; a copy of the first tokens, and the new
-    ones, move against them.
+    A row holds the prefix, a copy of the prefix, and the new tokens. These see the keys
+    in front of the gap in the copy, and those behind it in the prefix itself, so that the
+    two may have any positions. Scores depend on differences of positions alone: the
+    prefix stays, and the copy and the new tokens are moved against it.
     """
     prefix = case.tokens[:, :PREFILLED]
     text = torch.cat([prefix, prefix, case.tokens[:, PREFILLED:]], dim=1)
     length = text.shape[1]
+    # The first of the new tokens.
     new = 2 * PREFILLED
-    rows = []
+    positions_of_rows = []
     masks = []
     for guess in guesses:
         copies = torch.arange(PREFILLED) + guess.front - guess.behind
         later = torch.arange(LATER) + guess.next_position - guess.behind
         positions = torch.cat([torch.arange(PREFILLED), copies, later])
-        rows.append(positions - min(0, int(positions.min())))
+        # No position may be negative.
+        positions_of_rows.append(positions - min(0, int(positions.min())))
 
         visible = torch.ones(length, length, dtype=torch.bool).tril()
         visible[PREFILLED:new, :PREFILLED] = False
@@ -120,8 +143,10 @@ def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
         masks.append(visible)
 
     tokens = text.expand(len(guesses), -1)
-    stages = case.subject.read(tokens, torch.stack(rows), visible=torch.stack(masks))
-    return stages[-1][:, new:]
+    *_, logits = case.subject.read(
+        tokens, torch.stack(positions_of_rows), visible=torch.stack(masks)
+    )
+    return logits[:, new:]
 
 
 def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
@@ -163,7 +188,13 @@ def describe_moves(front: int, behind: int) -> str:
 
 
 def explain_joining(case: Case, got: Stages, position: int | None) -> str:
-    """Return by how much the second of two joined fragments is off, in words."""
+    """Return in words how the second of two joined fragments is moved, if it is known.
+
+    Args:
+        case: the subject and its tokens.
+        got: what the code computed behind the two fragments.
+        position: the position that it gave the next token, if it says so.
+    """
     counts = [PREFILLED, PREFILLED - FRAGMENT, FRAGMENT, PREFILLED + 1, PREFILLED - 1]
     if position is not None:
         counts = [position]
@@ -184,7 +215,13 @@ def explain_joining(case: Case, got: Stages, position: int | None) -> str:
 
 
 def compute_fragments(case: Case, by: int, count: int) -> Tensor:
-    """Return logits behind two fragments; the second begins at a position."""
+    """Return logits of the tokens behind two fragments.
+
+    Args:
+        case: the subject and its tokens.
+        by: the position at which the second fragment begins.
+        count: the position of the first token behind both.
+    """
     positions = case.make_positions(0)
     positions[:, FRAGMENT:PREFILLED] += by - FRAGMENT
     positions[:, PREFILLED:] += count - PREFILLED

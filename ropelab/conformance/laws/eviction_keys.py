@@ -1,4 +1,10 @@
-"""What an eviction did to each key: a rotation of its layer, or another map."""
+"""Name what an eviction did to keys: a rotation by some positions, or another map.
+
+The rotation of each layer by some positions is known (`find_turns`), so that the keys
+after an eviction can be compared with those before it, rotated. Keys in front of the gap
+that the eviction left should stay as they are; those behind it should stay or be rotated
+by minus the number of dropped keys, which is called moving up.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,14 +27,15 @@ from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.readers import registry
 from ropelab.readers.spec import RopeSpec
 
-# Keys may have moved by any number of positions that the prefix has.
+# The positions by which keys may have been rotated: up to the length of the prefix.
 DISTANCES = range(-PREFILLED, PREFILLED + 1)
 
 
 def measure_moves(case: Case, trace: EvictionTrace) -> tuple[int, int] | None:
-    """Return by how much keys in front of the gap and behind are rotated, measured.
+    """Return the positions by which keys in front of the gap and behind it are rotated.
 
-    None: the cache cannot be read, or its keys are changed otherwise.
+    They are measured in the first layer that rotates. None: the cache cannot be read, or
+    its keys are changed otherwise.
     """
     if not trace.after:
         return None
@@ -38,16 +45,18 @@ def measure_moves(case: Case, trace: EvictionTrace) -> tuple[int, int] | None:
         if before is None or after is None or turn is None:
             continue
         maps = Maps(case, layer, turn)
-        stayed = before[turn.part][:, :, trace.keep]
-        distances = []
-        for slots in list_sides(trace):
-            keys = stayed[:, :, slots]
-            moved = after[turn.part][:, :, slots]
-            distances.append(maps.find_distance(keys, moved))
-        front, behind = distances
-        if front is None or behind is None:
+        kept_keys = before[turn.part][:, :, trace.keep]
+        moved_keys = after[turn.part]
+        in_front, behind = list_sides(trace)
+        distance_in_front = maps.find_distance(
+            kept_keys[:, :, in_front], moved_keys[:, :, in_front]
+        )
+        distance_behind = maps.find_distance(
+            kept_keys[:, :, behind], moved_keys[:, :, behind]
+        )
+        if distance_in_front is None or distance_behind is None:
             return None
-        return front, behind
+        return distance_in_front, distance_behind
     return None
 
 
@@ -58,45 +67,56 @@ def list_sides(trace: EvictionTrace) -> tuple[slice, slice]:
 
 
 def explain_keys(case: Case, trace: EvictionTrace) -> str:
-    """Compare each layer's keys and values with those before the first eviction."""
-    said = {}
+    """Return in words what happened to keys and values; empty: they are right.
+
+    Those of each layer are compared with those before the first eviction.
+    """
+    # The mistake in each layer, and the positions by which its keys are rotated.
+    sentences = {}
     distances = {}
     for layer, turn in find_turns(case, DISTANCES).items():
         before = trace.before[layer]
         after = trace.after[layer]
         if before is None or after is None or turn is None:
             continue
-        stayed = (before[0][:, :, trace.keep], before[1][:, :, trace.keep])
         maps = Maps(case, layer, turn)
         says = ""
+        # In a cache of latents the second part holds keys, and no part holds values.
         if turn.part == 0:
-            says = explain_values(stayed[1], after[1], maps, list_sides(trace))
-            if says and are_equal(stayed[1], after[0]):
+            _, values = before
+            new_keys, new_values = after
+            kept_values = values[:, :, trace.keep]
+            says = explain_values(kept_values, new_values, maps, list_sides(trace))
+            if says and are_equal(kept_values, new_keys):
                 says = "keys and values are exchanged"
-        for slots, place in zip(
-            list_sides(trace), ("in front of", "behind"), strict=True
-        ):
-            keys = stayed[turn.part][:, :, slots]
+
+        kept_keys = before[turn.part][:, :, trace.keep]
+        moved_keys = after[turn.part]
+        in_front, behind = list_sides(trace)
+        sides = (("in front of", in_front, 0), ("behind", behind, -trace.gap))
+        for place, slots, wanted in sides:
+            keys = kept_keys[:, :, slots]
             if not keys.numel():
                 continue
-            moved = after[turn.part][:, :, slots]
+            moved = moved_keys[:, :, slots]
             distances[layer] = maps.find_distance(keys, moved)
-            wanted = 0 if place == "in front of" else -trace.gap
             change = maps.describe_change(keys, moved, wanted)
             if change and not says:
                 says = f"keys {place} the gap {change}"
-        said[layer] = says
+        sentences[layer] = says
 
-    for layer, says in said.items():
-        if not says:
-            continue
-        is_shared = list(said.values()).count(says) == len(said)
-        return says if is_shared else f"layer {layer}: {says}"
+    for layer, says in sentences.items():
+        if says:
+            is_in_all_layers = list(sentences.values()).count(says) == len(sentences)
+            return says if is_in_all_layers else f"layer {layer}: {says}"
     return compare_layers(distances)
 
 
 def compare_layers(distances: dict[int, int | None]) -> str:
-    """Return the first layer whose keys behind the gap are rotated otherwise."""
+    """Return in words two layers whose keys are rotated by different positions.
+
+    ``distances``: the positions by which keys behind the gap are rotated, by layer.
+    """
     first, *others = distances
     for layer in others:
         if distances[layer] != distances[first]:
@@ -113,7 +133,14 @@ def explain_values(
     maps: "Maps",
     sides: Sequence[slice],
 ) -> str:
-    """Return what happened to values in words; empty for nothing."""
+    """Return what happened to values in words; empty if they are as before.
+
+    Args:
+        before: the values of the slots that were to stay.
+        after: the values of the slots that are left.
+        maps: the rotation of the layer.
+        sides: the slots in front of the gap and behind it.
+    """
     if are_equal(before, after):
         return ""
     if None not in match_tokens(before, after):
@@ -127,45 +154,49 @@ def explain_values(
 
 
 class Maps:
-    """The rotation of one layer, and what is computed in its place by mistake."""
+    """The rotation of one layer, and maps that code applies in its place by mistake.
+
+    A map is given by the images of the unit vectors, one for each distance:
+    [distances, width, width].
+    """
 
     def __init__(self, case: Case, layer: int, turn: Turn) -> None:
         self.images = turn.images
         self.width = turn.images.shape[-1]
         self.spec = find_spec(case, layer)
+        # The features that rotate. Those of slow pairs move by less than can be seen, so
+        # that a configuration tells more than the images.
         self.features = find_rotated_features(turn.images[-1])
-        # Slow pairs move by less than can be seen.
         if self.spec is not None and self.spec.head_dim == self.width:
             self.features = torch.tensor(self.spec.rotated)
 
     def find_distance(self, before: Tensor, after: Tensor) -> int | None:
-        """Return the positions by which all keys are rotated; None: they are not.
+        """Return the positions by which all keys are rotated; None: no number fits.
 
-        No keys are rotated by 0.
+        Where there are no keys, the number is 0.
         """
         if not before.numel():
             return 0
         return find_distance(before, after, DISTANCES, self.images)
 
     def describe_change(self, before: Tensor, after: Tensor, wanted: int) -> str:
-        """Return what happened to keys in words.
-
-        Keys that stay as they are, or are moved up, need none.
+        """Return what happened to keys in words; empty: they stayed or were moved up.
 
         Args:
             before: keys [rows, heads, slots, head_dim].
-            after: the same behind the eviction.
-            wanted: the positions by which moving up rotates them.
+            after: the same keys after the eviction.
+            wanted: the positions by which moving up rotates them; 0 in front of the gap.
         """
         distance = self.find_distance(before, after)
         if distance in (0, wanted):
             return ""
-        would = "where they stay as they are"
+        right = "where they stay as they are"
         if wanted:
-            would = f"where moving up takes {wanted:+d}"
+            right = f"where moving up takes {wanted:+d}"
         if distance is not None:
-            return f"are rotated by {distance:+d} positions, {would}"
+            return f"are rotated by {distance:+d} positions, {right}"
 
+        # The number of positions may differ from slot to slot, or from head to head.
         for axis, name in ((2, "slot by slot"), (1, "head by head")):
             distances = []
             for number in range(before.shape[axis]):
@@ -173,23 +204,24 @@ class Maps:
                 moved = after.narrow(axis, number, 1)
                 distances.append(self.find_distance(part, moved))
             if None not in distances:
-                words = list_ranges(distances)
-                return f"are rotated by {words} positions, {name}, {would}"
+                numbers = list_ranges(distances)
+                return f"are rotated by {numbers} positions, {name}, {right}"
         return self.describe_map(before, after, wanted)
 
     def describe_map(self, before: Tensor, after: Tensor, wanted: int) -> str:
-        """Return which other map was applied, in words."""
-        for words, images in self.list_mistakes():
+        """Return in words which other map was applied."""
+        for words, images in self.list_wrong_maps():
             for image in images:
                 if are_equal(after, before.to(image.dtype) @ image):
                     return words
 
-        rest = [f for f in range(self.width) if f not in self.features]
+        all_features = range(self.width)
+        rest = [each for each in all_features if each not in self.features]
         if rest and not are_equal(before[..., rest], after[..., rest]):
             return "are changed in features that do not rotate"
-        gain = float(
-            after[..., self.features].norm() / before[..., self.features].norm()
-        )
+        norm_after = after[..., self.features].norm()
+        norm_before = before[..., self.features].norm()
+        gain = float(norm_after / norm_before)
         if abs(gain - 1) > EQUAL:
             scaled = after.clone()
             scaled[..., self.features] /= gain
@@ -210,22 +242,25 @@ class Maps:
     def describe_pairs(self, before: Tensor, after: Tensor, wanted: int) -> str:
         """Return the first pair that is rotated by another angle, in words."""
         image = self.images[DISTANCES.index(wanted)].to(before.dtype)
-        right = self.pair_up(before @ image)
-        turned = self.pair_up(after)
-        unmoved = self.pair_up(before)
-        angles = (turned * unmoved.conj()).sum(dim=(0, 1, 2)).angle()
-        expected = (right * unmoved.conj()).sum(dim=(0, 1, 2)).angle()
+        pairs_before = self.pair_up(before)
+        pairs_after = self.pair_up(after)
+        right_pairs = self.pair_up(before @ image)
+        # The angle of each pair, from all rows, heads and slots together.
+        turned = (pairs_after * pairs_before.conj()).sum(dim=(0, 1, 2))
+        right_turned = (right_pairs * pairs_before.conj()).sum(dim=(0, 1, 2))
+        angles = turned.angle()
+        right_angles = right_turned.angle()
 
-        rotated = unmoved * torch.polar(torch.ones_like(angles), angles)
-        spread = float(after.std())
-        if float((rotated - turned).abs().max()) > EQUAL * spread:
+        rotated = pairs_before * torch.polar(torch.ones_like(angles), angles)
+        largest_difference = float((rotated - pairs_after).abs().max())
+        if largest_difference > EQUAL * float(after.std()):
             return "are changed by no rotation of the layer's pairs"
-        for pair, (angle, other) in enumerate(zip(angles, expected, strict=True)):
-            if abs(float(angle - other)) > EQUAL:
+        for pair, (angle, right) in enumerate(zip(angles, right_angles, strict=True)):
+            if abs(float(angle - right)) > EQUAL:
                 return (
                     f"are rotated with other frequencies: pair {pair} by"
                     f" {float(angle):+.3g} radians, where moving up takes"
-                    f" {float(other):+.3g}"
+                    f" {float(right):+.3g}"
                 )
         return "are changed by no rotation of the layer's pairs"
 
@@ -239,18 +274,23 @@ class Maps:
         return torch.complex(first.contiguous(), second.contiguous())
 
     def is_adjacent(self) -> bool:
-        """Return True if the first feature that rotates does so with its neighbour."""
+        """Return True if the first feature that rotates mixes with its neighbour."""
         first = int(self.features[0])
-        partners = self.images[DISTANCES.index(1)][first].abs()
-        partners = partners.index_fill(0, self.features[:1], 0)
-        return int(partners.argmax()) == first + 1 and len(self.features) > 2
+        image_by_1 = self.images[DISTANCES.index(1)]
+        components = image_by_1[first].abs()
+        # The feature itself has the largest component, and is left out.
+        components[first] = 0
+        partner = int(components.argmax())
+        return partner == first + 1 and len(self.features) > 2
 
-    def list_mistakes(self) -> Iterator[tuple[str, Tensor]]:
-        """List maps that are computed by mistake, one for each distance."""
+    def list_wrong_maps(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield maps that are applied by mistake, with the words for each."""
         width = len(self.features)
-        for first, second in ((0, 1), (1, 0)):
-            orders = (order_features(width, "half"), order_features(width, "adjacent"))
-            order = self.features[orders[first].argsort()[orders[second]]]
+        half = order_features(width, "half")
+        adjacent = order_features(width, "adjacent")
+        for right_order, other_order in ((half, adjacent), (adjacent, half)):
+            # Where the other layout has a feature, the right one has `order`.
+            order = self.features[right_order.argsort()[other_order]]
             images = self.images.clone()
             rows = self.features[:, None]
             images[:, rows, self.features] = self.images[:, order[:, None], order]
@@ -262,21 +302,22 @@ class Maps:
                 yield words, self.rotate(frequencies, features, layout)
 
     def list_frequencies(self) -> Iterator[tuple[str, Tensor]]:
-        """List frequencies other than the layer's, in radians a position."""
+        """Yield frequencies other than the layer's, with the words for each."""
         if self.spec is None:
             return
         pairs = len(self.features) // 2
         all_pairs = self.width // 2
-        for words, count, size in (
+        # The number of pairs that rotate, and the number that exponents divide by.
+        for words, count, divisor in (
             ("are rotated with frequencies that have no scaling", pairs, pairs),
             ("are rotated as if all features of the head did", all_pairs, all_pairs),
             ("are rotated with the exponents of the whole head", pairs, all_pairs),
         ):
-            exponents = torch.arange(count, dtype=torch.float64) / size
+            exponents = torch.arange(count, dtype=torch.float64) / divisor
             yield words, self.spec.base**-exponents
 
     def rotate(self, frequencies: Tensor, features: Tensor, layout: str) -> Tensor:
-        """Return the images of unit vectors [distances, width, width]."""
+        """Return the map that rotates some features with these frequencies."""
         order = features[order_features(len(features), layout)]
         pairs = len(frequencies)
         first = order[:pairs]
@@ -314,6 +355,6 @@ def order_features(width: int, layout: str) -> Tensor:
 def find_rotated_features(image: Tensor) -> Tensor:
     """Return the features that a rotation by one position changes."""
     unmoved = torch.eye(len(image), dtype=image.dtype, device=image.device)
-    # Slow pairs move by little; they lie between the features that move.
+    # Slow pairs move by little, so that the bound is lower than for equal keys.
     changes = (image - unmoved).abs().amax(dim=1)
     return (changes > EQUAL / 10).nonzero().flatten()

@@ -1,4 +1,8 @@
-"""The keys and values of a cache before and after evictions, and how to compare them."""
+"""The keys and values of a cache before and after evictions, and how to compare them.
+
+Keys and values have the shape [rows, heads, slots, head_dim]; a slot is the place of a
+token in the cache.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,27 +14,29 @@ from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.conformance.laws.forgetting import EvictionSchedule
 from ropelab.conformance.laws.law import Case
 
-# Keys, values and logits that differ by less than this share of their spread are equal
-# in float32; one position more moves the fastest pair by a radian.
+# Keys, values and logits are equal, in float32, if they differ by no larger share of their
+# spread. A position that is off by one moves the fastest pair by a whole radian.
 EQUAL = 1e-3
 
 
 @dataclass
 class EvictionTrace:
-    """The keys and values before and after evictions."""
+    """What is remembered of a cache while a text is read and keys are dropped."""
 
     schedule: EvictionSchedule
-    # A mistake that shows without logits.
+    # A mistake that shows without logits, in words; empty if there is none.
     fault: str = ""
-    # The position that the code gives the first token behind the first eviction.
+    # The position that the code gives the first token after the first eviction. None: it
+    # does not say.
     first_position: int | None = None
-    # Entries before and after the first eviction, and the slots that were to stay.
+    # The keys and values of each layer before the first eviction, after the first one,
+    # and after the last one. Empty: the cache cannot be read.
     before: list[Entry] = field(default_factory=list)
     after: list[Entry] = field(default_factory=list)
-    keep: list[int] = field(default_factory=list)
-    # Entries after the last eviction.
     last: list[Entry] = field(default_factory=list)
-    # True if keys have other slots than the order of their tokens gives them.
+    # The slots that were to stay at the first eviction.
+    keep: list[int] = field(default_factory=list)
+    # True if the eviction left keys in another order than that of their tokens.
     is_reordered: bool = False
 
     @property
@@ -44,7 +50,10 @@ class EvictionTrace:
             self.before = copy_entries(case, cache)
 
     def remember_after(self, case: Case, cache: Any, keep: Sequence[int]) -> None:
-        """Remember the cache after an eviction; count its keys."""
+        """Remember the cache after an eviction.
+
+        After the first one ``fault`` names a layer with a wrong number of keys.
+        """
         self.last = copy_entries(case, cache)
         if self.after:
             return
@@ -59,8 +68,8 @@ class EvictionTrace:
                 self.fault = (
                     f"layer {layer} holds {held} keys, where {len(keep)} were to stay"
                 )
-        left = compare_tokens(self.before[0], self.after[0], keep)
-        self.is_reordered = left is not None and left.is_reordered
+        left_tokens = compare_tokens(self.before[0], self.after[0], keep)
+        self.is_reordered = left_tokens is not None and left_tokens.is_reordered
 
 
 def find_distance(
@@ -74,8 +83,8 @@ def find_distance(
     Args:
         before: keys [..., head_dim].
         after: the keys that they became.
-        distances: the distances that may have been meant.
-        images: for each distance the rotated unit vectors [distances, head_dim, head_dim].
+        distances: the distances to try, in positions.
+        images: the unit vectors rotated by each distance [distances, head_dim, head_dim].
     """
     for distance, image in zip(distances, images, strict=True):
         if are_equal(after, before.to(image.dtype) @ image):
@@ -84,22 +93,29 @@ def find_distance(
 
 
 def copy_entries(case: Case, cache: Any) -> list[Entry]:
-    """Return copies of keys and values; none if the cache cannot be read."""
+    """Return copies of each layer's keys and values; empty: they cannot be read."""
     try:
         entries = case.subject.entries(cache)
     except UnaskedError:
         return []
     copies: list[Entry] = []
     for entry in entries:
-        copies.append(None if entry is None else (entry[0].clone(), entry[1].clone()))
+        if entry is None:
+            copies.append(None)
+        else:
+            keys, values = entry
+            copies.append((keys.clone(), values.clone()))
     return copies
 
 
-class Left(NamedTuple):
-    """Tokens that are left, compared with those that were to stay."""
+class LeftTokens(NamedTuple):
+    """The tokens that an eviction left, compared with those that were to stay."""
 
+    # Tokens that were to stay and are gone.
     missing: list[int]
+    # Tokens that are left and were not to stay.
     surplus: list[int]
+    # True if the right tokens are left in another order.
     is_reordered: bool
 
 
@@ -107,55 +123,70 @@ def compare_tokens(
     before: Entry,
     after: Entry,
     keep: Sequence[int],
-) -> Left | None:
-    """Compare the tokens that are left with those to be kept, by their values.
+) -> LeftTokens | None:
+    """Compare the tokens that are left in a layer with those that were to stay.
 
-    None: values do not tell tokens.
+    Tokens are told by their values, which a right eviction leaves as they are. None: a
+    slot has values that no token had.
+
+    Args:
+        before: keys and values of the layer before the eviction.
+        after: the same after it.
+        keep: the slots that were to stay.
     """
-    if before is None or after is None or before[1].shape[-1] != after[1].shape[-1]:
+    if before is None or after is None:
         return None
-    places = match_tokens(before[1], after[1])
-    # Equal tokens have equal values, and stand for one another.
-    stand_ins = match_tokens(before[1], before[1])
-    if None in places:
+    _, old_values = before
+    _, new_values = after
+    if old_values.shape[-1] != new_values.shape[-1]:
         return None
+    tokens = match_tokens(old_values, new_values)
+    if None in tokens:
+        return None
+    # Equal tokens have equal values: each goes by the first of them.
+    first_equal = match_tokens(old_values, old_values)
 
-    surplus = [place for place in places if place is not None]
+    surplus = [token for token in tokens if token is not None]
     missing = []
     for slot in keep:
-        stand_in = stand_ins[slot]
-        if stand_in in surplus:
-            surplus.remove(stand_in)
+        token = first_equal[slot]
+        if token in surplus:
+            surplus.remove(token)
         else:
             missing.append(slot)
-    is_in_order = places == [stand_ins[slot] for slot in keep]
-    return Left(missing, surplus, not missing and not is_in_order)
+    is_in_order = tokens == [first_equal[slot] for slot in keep]
+    is_reordered = not missing and not is_in_order
+    return LeftTokens(missing, surplus, is_reordered)
 
 
 def match_tokens(before: Tensor, after: Tensor) -> list[int | None]:
-    """Return the place before of each part after, by equal values.
+    """Return for each slot after an eviction the slot before it with equal values.
 
-    None: no place has them.
+    None: no slot has them. Both are keys or values [rows, heads, slots, head_dim].
     """
     spread = float(before.std())
-    places: list[int | None] = []
+    old_slots: list[int | None] = []
     for slot in range(after.shape[2]):
-        distances = (before - after[:, :, slot : slot + 1]).abs()
-        by_place = distances.amax(dim=(0, 1, 3))
-        place = int(by_place.argmin())
-        is_equal = float(by_place[place]) <= EQUAL * spread
-        places.append(place if is_equal else None)
-    return places
+        differences = (before - after[:, :, slot : slot + 1]).abs()
+        largest_by_slot = differences.amax(dim=(0, 1, 3))
+        nearest = int(largest_by_slot.argmin())
+        is_equal = float(largest_by_slot[nearest]) <= EQUAL * spread
+        old_slots.append(nearest if is_equal else None)
+    return old_slots
 
 
 def are_equal(first: Tensor, second: Tensor) -> bool:
+    """Return True if two tensors differ by little, as measured by their spread."""
     difference = float((first - second).abs().max())
     spread = float(first.std())
     return difference <= EQUAL * spread
 
 
 def list_ranges(numbers: Sequence[int | None]) -> str:
-    """Return numbers in words: those that count on, and those that are all alike."""
+    """Return numbers in words, as `0 to 3, 5, 4 times 8`.
+
+    A run of numbers that count up or down, or are equal, is named by its ends.
+    """
     words: list[str] = []
     start = 0
     while start < len(numbers):
@@ -182,7 +213,7 @@ def list_ranges(numbers: Sequence[int | None]) -> str:
 
 
 def count_run(numbers: Sequence[int | None], step: int) -> int:
-    """Return how many numbers at the beginning differ by a step from each to the next."""
+    """Return the length of the run at the beginning in which each number adds a step."""
     run = 1
     while run < len(numbers):
         before = numbers[run - 1]
