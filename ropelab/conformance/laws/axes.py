@@ -1,5 +1,8 @@
-"""Laws of positions with several axes: text is plain, one axis moves its own pairs,
-and an image moves nothing but what it should.
+"""Laws of positions with several axes, those of models of text and images (M-RoPE).
+
+A position has a time, a height and a width, and each pair of features reads one of them.
+In text the three are equal, so that the model must compute what it does with plain
+positions. Behind an image text must go on as the model's own rule says.
 
 Patches of images are tokens with random ids here: laws are about positions, and no
 pixels are read.
@@ -29,15 +32,16 @@ from ropelab.readers import registry
 from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.spec import RopeSpec
 
-# Text before an image, the rows and columns of its tokens, and text behind it, in the
-# tokens of a case.
+# The tokens of a case are text, an image, and text. This is the text before the image.
 BEFORE = 7
+# Rows and columns of the tokens of the image.
 ROWS = 3
 COLUMNS = 5
-# Tokens behind the image that are read before the rest follows one by one.
+# Tokens behind the image that are read together with it; the others follow one by one.
 READ_AT_ONCE = 4
+# Positions by which a prompt is shifted along one axis.
 FAR = 100
-# A step at which the slowest pairs move by more than the noise of what is recovered.
+# A step along one axis that moves the slowest pairs by more than errors of recovery.
 FAR_STEP = 509
 
 
@@ -56,12 +60,17 @@ def find_spec(case: Case) -> RopeSpec:
 
 
 def find_axes(case: Case) -> Axes:
+    """Return the axes of the model's positions; UnaskedError: there is one."""
     axes = find_spec(case).axes
     assert axes is not None
     return axes
 
 
 def find_rule(case: Case) -> PromptRule:
+    """Return how the model counts the positions of images.
+
+    UnaskedError: it is not known, or its positions have one axis.
+    """
     find_axes(case)
     config = getattr(case.subject, "config", None)
     rule = read_prompt_rule(config.to_dict()) if config is not None else None
@@ -84,17 +93,18 @@ def compare_sections(case: Case) -> Statement:
     spec = find_spec(case)
     axes = find_axes(case)
     sections = [axes.pairs_of(axis).tolist() for axis in range(axes.count)]
-    # A pair shows in its first feature.
-    features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)
+    # A pair moves if its first feature does.
+    first_features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)
 
-    one_axis_moves = FAR_STEP * torch.eye(axes.count, dtype=torch.long)
-    for layer, turn in recover_turns(case, one_axis_moves).items():
+    # [axes, positions]: at position i axis i alone moves.
+    steps = FAR_STEP * torch.eye(axes.count, dtype=torch.long)
+    for layer, turn in recover_turns(case, steps).items():
         if turn is None:
             continue
         unmoved = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
         moves = (turn.images - unmoved).abs().amax(dim=1) > STILL
-        for axis, row in enumerate(moves[:, features.tolist()]):
-            pairs = row.nonzero().flatten().tolist()
+        for axis, moves_of_pairs in enumerate(moves[:, first_features.tolist()]):
+            pairs = moves_of_pairs.nonzero().flatten().tolist()
             if pairs != sections[axis]:
                 says = (
                     f"layer {layer}: axis {axis} moves pairs {pairs}, not"
@@ -107,25 +117,29 @@ def compare_sections(case: Case) -> Statement:
 
 
 def list_segments(rule: PromptRule) -> list[Segment]:
-    """Return text, an image and text, as many tokens as a case has."""
-    image = Segment("image", rows=ROWS * rule.merged, columns=COLUMNS * rule.merged)
+    """Return text, an image and text, with as many tokens as a case has."""
+    image = make_image(rule)
     behind = TOKENS - BEFORE - ROWS * COLUMNS
     return [Segment("text", tokens=BEFORE), image, Segment("text", tokens=behind)]
 
 
+def make_image(rule: PromptRule) -> Segment:
+    """Return the image, whose size is given in patches before they are merged."""
+    return Segment("image", rows=ROWS * rule.merged, columns=COLUMNS * rule.merged)
+
+
 def make_prompt(rule: PromptRule) -> tuple[Prompt, Tensor]:
     """Return what a model is told about a prompt, and its positions [3, 1, tokens]."""
-    segments = list_segments(rule)
     kinds = torch.zeros(1, TOKENS, dtype=torch.int)
     kinds[:, BEFORE : BEFORE + ROWS * COLUMNS] = 1
-    image = segments[1]
+    image = make_image(rule)
     grids = torch.tensor([[1, image.rows, image.columns]])
-    positions = count_positions(Counting(rule), segments)
+    positions = count_positions(Counting(rule), list_segments(rule))
     return Prompt(kinds, grids), torch.from_numpy(positions)[:, None]
 
 
 def compare_axis_shifted(case: Case, axis: int) -> Comparison:
-    """Compare a prompt with the same further along one axis."""
+    """Compare a prompt with the same prompt shifted along one axis."""
     prompt, positions = make_prompt(find_rule(case))
     shifted = positions.clone()
     shifted[axis] += FAR
@@ -135,7 +149,7 @@ def compare_axis_shifted(case: Case, axis: int) -> Comparison:
 
 
 def compare_counted(case: Case) -> Comparison:
-    """Compare positions that the model counts itself with those of its rule."""
+    """Compare a prompt whose positions the model counts with one at the right ones."""
     prompt, positions = make_prompt(find_rule(case))
     try:
         got = case.subject.read_prompt(case.tokens, prompt)
@@ -149,10 +163,10 @@ def compare_behind(case: Case) -> Comparison:
     """Read tokens behind an image one by one, as generation does."""
     prompt, positions = make_prompt(find_rule(case))
     start = BEFORE + ROWS * COLUMNS + READ_AT_ONCE
-    told = Prompt(prompt.kinds[:, :start], prompt.grids)
+    beginning = Prompt(prompt.kinds[:, :start], prompt.grids)
     cache = case.subject.new_cache()
     try:
-        case.subject.read_prompt(case.tokens[:, :start], told, cache=cache)
+        case.subject.read_prompt(case.tokens[:, :start], beginning, cache=cache)
         got = read_one_by_one(case, case.tokens[:, start:], cache)
     finally:
         case.subject.forget_images()
@@ -162,7 +176,10 @@ def compare_behind(case: Case) -> Comparison:
 
 
 def compare_text_after_image(case: Case) -> Comparison:
-    """Read a text with a cache after a prompt with an image was read with another."""
+    """Read a text with a new cache after a prompt with an image was read.
+
+    What the model remembers of the image must not move the text.
+    """
     prompt, _ = make_prompt(find_rule(case))
     try:
         case.subject.read_prompt(case.tokens, prompt, cache=case.subject.new_cache())
@@ -187,7 +204,7 @@ def compare_packed_images(case: Case) -> Comparison:
     prompt, positions = make_prompt(find_rule(case))
     twice = Prompt(prompt.kinds.repeat(1, 2), prompt.grids.repeat(2, 1))
     tokens = case.tokens.repeat(1, 2)
-    # Other words, the same images.
+    # The second prompt has the tokens in reverse order.
     tokens[:, TOKENS:] = case.tokens.flip(1)
     segments = torch.ones_like(tokens)
     segments[:, TOKENS:] = 2

@@ -1,4 +1,8 @@
-"""Laws of one pass: shifted positions, padding, packed rows."""
+"""Laws of one pass without a cache: shifted positions, padded batches, packed rows.
+
+A packed row holds two texts one behind the other. Positions may restart with the second,
+and a mask may keep the two apart.
+"""
 
 from functools import partial
 
@@ -16,19 +20,21 @@ from ropelab.conformance.laws.law import (
 )
 from ropelab.conformance.laws.subject import Stages
 
-# Lengths of the rows of a padded batch; where the second packed text begins.
+# The lengths of the texts in a padded batch.
 LENGTHS = (TOKENS, 31, 7)
+# Where the second of two packed texts begins.
 SECOND = 17
 
 
 def compare_shifted(case: Case, by: int) -> Comparison:
     """Compare positions from `by` on with positions from 0."""
     got = case.subject.read(case.tokens, case.make_positions(by))
-    # Equal stages are as they should be, unless the model does not use positions.
+    # A model that does not use positions gives equal logits, too: it also does so where
+    # the distances of tokens are doubled.
     if are_equal(got, case.whole):
-        spread_positions = 2 * case.make_positions(0)
-        spread = case.subject.read(case.tokens, spread_positions)
-        if are_equal(spread, case.whole):
+        doubled_positions = 2 * case.make_positions(0)
+        doubled = case.subject.read(case.tokens, doubled_positions)
+        if are_equal(doubled, case.whole):
             raise UnaskedError(
                 "its logits do not depend on the positions that are given"
             )
@@ -36,35 +42,45 @@ def compare_shifted(case: Case, by: int) -> Comparison:
 
 
 def are_equal(first: Stages, second: Stages) -> bool:
+    """Return True if all stages are equal bit for bit."""
     return all(map(torch.equal, first, second))
 
 
 def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
-    """Compare a padded batch, with positions or its mask alone, with its rows."""
-    tokens, segments, own_positions = make_batch(case, left)
-    given = own_positions if positions else None
-    stages = case.subject.read(tokens, given, segments)
+    """Compare a padded batch with its texts read alone.
+
+    Args:
+        case: the model.
+        left: True for padding on the left.
+        positions: False if the model is given the mask alone.
+    """
+    tokens, segments, positions_of_rows = make_batch(case, left)
+    given_positions = positions_of_rows if positions else None
+    stages = case.subject.read(tokens, given_positions, segments)
     return compare_rows(case, stages, left)
 
 
 def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return padded rows of the first tokens, their segments and their positions."""
+    """Return padded rows of the first tokens, their segments and their positions.
+
+    The segment is 1 for a token of the text and 0 for padding.
+    """
     tokens = torch.zeros(len(LENGTHS), TOKENS, dtype=torch.long)
     segments = torch.zeros_like(tokens)
     for row, length in enumerate(LENGTHS):
         if left:
-            own = slice(TOKENS - length, TOKENS)
+            text = slice(TOKENS - length, TOKENS)
         else:
-            own = slice(0, length)
-        tokens[row, own] = case.tokens[0, :length]
-        segments[row, own] = 1
+            text = slice(0, length)
+        tokens[row, text] = case.tokens[0, :length]
+        segments[row, text] = 1
 
     positions = segments.cumsum(dim=1) - 1
     return tokens, segments, positions.clamp(min=0)
 
 
 def compare_rows(case: Case, got: Stages, left: bool) -> Comparison:
-    """Compare a padded batch with each of its rows read by itself."""
+    """Compare what a padded batch gave with each of its texts read alone."""
     _, segments, positions = make_batch(case, left)
     is_text = segments.bool()
     got = [stage[is_text.to(stage.device)] for stage in got]
@@ -82,7 +98,14 @@ def compare_packed(
     masked: bool,
     sink: bool = False,
 ) -> Comparison:
-    """Read two texts in one row; with a sink both begin as texts do."""
+    """Compare two texts in one row with each of them read alone.
+
+    Args:
+        case: the model.
+        restarted: True if positions restart with the second text.
+        masked: True if a mask keeps the texts apart.
+        sink: True if both begin with the token that texts begin with.
+    """
     if restarted and not masked and not case.subject.separates_restarts:
         raise UnaskedError("it is always given a mask")
 

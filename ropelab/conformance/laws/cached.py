@@ -1,4 +1,8 @@
-"""Laws of a cache: parts, batches, generation, and a change of scaling."""
+"""Laws of a cache: reading in parts with a cache gives the logits of one pass.
+
+The parts may be single tokens or rows of a padded batch, new tokens may be generated, and
+the parts may cross the length at which the scaling of a model changes.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,15 +21,20 @@ from ropelab.conformance.laws.law import (
 )
 from ropelab.conformance.laws.subject import Given, Stages, Tokens
 
+# Tokens that are read before the length at which scaling may change.
 PREFILLED = 24
+# Tokens of a batch that are read or generated one by one.
 GENERATED = 6
-# Tokens around the length at which scaling may change.
+# Lengths just before and beyond that at which scaling may change.
 BEFORE = 3
 BEYOND = 6
 
 
 def compare_parts(case: Case, sizes: Sequence[int], given: bool = False) -> Comparison:
-    """Compare one text in parts with one pass; positions may be given or left out."""
+    """Compare one text in parts of these sizes with one pass.
+
+    ``given``: True if the model is given positions.
+    """
     positions = None
     if given:
         positions = case.make_positions(0)
@@ -47,17 +56,18 @@ def read_in_parts(
     for size in sizes:
         part = slice(end, end + size)
         end += size
-        own_positions = None if positions is None else positions[:, part]
+        positions_of_part = None if positions is None else positions[:, part]
+        # The segments are those of all tokens so far.
         segments_so_far = None if segments is None else segments[:, :end]
         stages = case.subject.read(
-            tokens[:, part], own_positions, segments_so_far, cache
+            tokens[:, part], positions_of_part, segments_so_far, cache
         )
         passes.append(stages)
     return join_passes(passes)
 
 
 def compare_batched(case: Case) -> Comparison:
-    """Read a left-padded batch, its last tokens one by one."""
+    """Read a left-padded batch, its last tokens one by one, and compare with its texts."""
     tokens, segments, positions = make_batch(case, left=True)
     prefilled = TOKENS - GENERATED
     sizes = [prefilled] + GENERATED * [1]
@@ -72,25 +82,29 @@ def compare_generated(case: Case) -> Comparison:
     texts = torch.cat([tokens, new.cpu()], dim=1)
     rows = texts.split(1)
 
-    chosen_by = []
+    choosing_logits = []
     places: list[int] = []
     for row, length in zip(rows, LENGTHS, strict=True):
         text = row[:, TOKENS - length :]
-        logits_of_text = case.subject.read(text)[-1]
-        chosen_by.append(logits_of_text[:, -GENERATED - 1 : -1])
+        *_, logits_of_text = case.subject.read(text)
+        # The logits at a token choose the next one.
+        choosing_logits.append(logits_of_text[:, -GENERATED - 1 : -1])
         places += range(length, length + GENERATED)
-    expected = torch.cat(chosen_by)
+    expected = torch.cat(choosing_logits)
     return Comparison([logits.to(expected.device)], [expected], places)
 
 
 def compare_across(case: Case) -> Comparison:
-    """Compare token by token with one pass of each length, where scaling may change."""
-    turn = case.subject.trained_length
-    if turn is None:
+    """Compare token by token with one pass of each length, where scaling may change.
+
+    The positions of the text are chosen so that it crosses the trained length.
+    """
+    trained = case.subject.trained_length
+    if trained is None:
         raise UnaskedError("no length is known at which its scaling could change")
-    first = turn - PREFILLED
+    first = trained - PREFILLED
     if first < 0:
-        raise UnaskedError(f"its trained length of {turn} is too short")
+        raise UnaskedError(f"its trained length of {trained} is too short")
 
     lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
     count = len(lengths)
@@ -107,10 +121,11 @@ def compare_across(case: Case) -> Comparison:
         last_tokens.append([stage[:, -1:] for stage in stages])
         places.append(first + length - 1)
     return Comparison(
-        got, join_passes(last_tokens), places, largest_position=turn + BEYOND
+        got, join_passes(last_tokens), places, largest_position=trained + BEYOND
     )
 
 
+# The sizes of parts that are no single tokens.
 CHUNKS = (7, 7, 7, 7, 20)
 CACHE = Law(
     "cache",

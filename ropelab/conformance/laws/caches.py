@@ -1,6 +1,6 @@
-"""The keys and values in a cache of code that is no model of transformers.
+"""Read and write the keys and values in a cache of code that is no model of transformers.
 
-A cache is read if it is a DynamicCache, or a list or tuple of (keys, values), a pair a
+A cache can be read if it is a DynamicCache, or a list or tuple of (keys, values), a pair a
 layer. Tokens may be the axis before the last, as in [rows, heads, tokens, head_dim], or
 the one after the rows, as in [rows, tokens, heads, head_dim].
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Keys and values of a layer [rows, heads, tokens, head_dim]; None where it keeps none.
 Entry = tuple[Tensor, Tensor] | None
-# Words for a cache whose keys cannot be read.
+# The reason why keys of another cache cannot be read.
 CLOSED = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
 
 
@@ -24,8 +24,8 @@ def list_entries(cache: dict[str, Any]) -> list[Entry]:
     """Return keys and values of each layer.
 
     Args:
-        cache: `held`, as the code made it, `read`, the number of tokens in it, and
-            `layout`, the axis of tokens once it is known.
+        cache: a dictionary of `held`, the cache as the code made it; `read`, the number
+            of tokens in it; and `layout`, the axis of tokens once it is known.
     """
     entries: list[Entry] = []
     for keys, values in list_pairs(cache["held"]):
@@ -55,7 +55,7 @@ def set_entry(cache: dict[str, Any], layer: int, entry: tuple[Tensor, Tensor]) -
 def list_pairs(held: Any) -> Sequence[tuple[Tensor, Tensor]]:
     """Return the pairs of a cache, as they are stored.
 
-    UnaskedError: the cache is of another kind.
+    UnaskedError: the cache is no such pairs.
     """
     pairs = held
     if hasattr(held, "layers"):
@@ -75,8 +75,8 @@ def list_pairs(held: Any) -> Sequence[tuple[Tensor, Tensor]]:
 def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
     """Return the axis of tokens, which has as many places as tokens were read.
 
-    It is remembered for all caches of the code: a single token does not show it, and an
-    eviction may leave another number of keys than was asked.
+    The axis is remembered for all caches of the code. A cache of one token does not show
+    it, nor does one after an eviction that left a wrong number of keys.
     """
     layout = cache["layout"]
     if "token_axis" not in layout:
@@ -93,14 +93,17 @@ def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
 
 
 def bring_forward(part: Tensor, axis: int) -> Tensor:
-    """Return [rows, heads, tokens, head_dim]; a cache without heads has one."""
+    """Return keys or values as [rows, heads, tokens, head_dim].
+
+    ``axis``: the axis of tokens. Without an axis of heads there is one head.
+    """
     if part.ndim == 3:
         return part[:, None]
     return part if axis == 2 else part.transpose(1, 2)
 
 
 def take_back(part: Tensor, axis: int, ndim: int) -> Tensor:
-    """Return the shape that the cache has."""
+    """Return keys or values in the shape that the cache has: undo `bring_forward`."""
     if ndim == 3:
         return part[:, 0]
     return part if axis == 2 else part.transpose(1, 2)

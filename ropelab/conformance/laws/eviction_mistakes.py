@@ -1,8 +1,9 @@
-"""What code that drops keys does in place of keeping their positions or moving them up.
+"""Name the mistake of code that drops keys from its cache.
 
 Three things are looked at, the plainest first: the tokens that are left, by their
 values; logits, which are compared with those of common mistakes; and each key, which is
-compared with the key before it, rotated.
+compared with the same key before the eviction, rotated. After several evictions the
+positions of the keys that are left in the end are looked at instead.
 """
 
 from collections.abc import Sequence
@@ -22,74 +23,85 @@ from ropelab.conformance.laws.subject import Stages
 
 
 def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
-    """Return the mistake in words; empty if none is known."""
-    is_single = len(trace.schedule.parts) == 2
+    """Return the mistake in words; empty if none is known.
+
+    Args:
+        case: the model and its tokens.
+        trace: the cache before and after evictions.
+        answers: what the code computed behind them.
+    """
+    has_one_eviction = len(trace.schedule.later_parts) == 1
     says = explain_tokens(trace)
-    if not says and is_single:
+    if not says and has_one_eviction:
         says = explain_logits(case, trace, answers, measure_moves(case, trace))
     if not says and trace.after:
         says = explain_keys(case, trace)
-    if not says and not is_single:
+    if not says and not has_one_eviction:
         says = explain_repetition(case, trace)
     return says
 
 
 def explain_tokens(trace: EvictionTrace) -> str:
-    """Compare the tokens that are left in each layer with those to be kept."""
+    """Name tokens that the first eviction dropped or kept by mistake, in any layer."""
     for layer, (before, after) in enumerate(
         zip(trace.before, trace.after, strict=True)
     ):
-        left = compare_tokens(before, after, trace.keep)
-        if left is None or before is None or after is None:
+        left_tokens = compare_tokens(before, after, trace.keep)
+        if left_tokens is None or before is None or after is None:
             continue
         where = f"layer {layer}: " if layer else ""
 
-        # Keys that are those of the right tokens have lost their values alone.
-        if left.missing or left.is_reordered:
-            keys_left = match_tokens(before[0], after[0])
-            if keys_left == trace.keep:
+        # The tokens were told by their values. If the keys are those of the right tokens,
+        # the values are wrong.
+        if left_tokens.missing or left_tokens.is_reordered:
+            old_keys, _ = before
+            new_keys, _ = after
+            if match_tokens(old_keys, new_keys) == trace.keep:
                 return f"{where}values are not those of their keys' tokens"
-        if left.missing:
-            missing = list_ranges(left.missing)
+        if left_tokens.missing:
+            missing = list_ranges(left_tokens.missing)
             says = f"{where}tokens that were to stay are dropped: {missing}"
-            if left.surplus:
-                says += f"; others are kept: {list_ranges(left.surplus)}"
+            if left_tokens.surplus:
+                says += f"; others are kept: {list_ranges(left_tokens.surplus)}"
             return says
     return ""
 
 
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:
-    """Look at the positions of keys after the last of several evictions.
+    """Return in words where keys are after the last of several evictions.
 
-    A key of the first layer depends on its own token and position alone.
+    In the first layer a key depends on its own token and position alone, so that it can be
+    compared with the key of that token in a pass over the whole text.
     """
-    if not trace.last or trace.last[0] is None:
+    # Entries are those of the first layer.
+    left_entry = trace.last[0] if trace.last else None
+    if left_entry is None:
         return ""
     distances = range(-TOKENS, TOKENS + 1)
     turn = find_turns(case, distances).get(0)
     cache = case.subject.new_cache()
     case.subject.read(case.tokens, case.make_positions(0), cache=cache)
-    whole = case.subject.entries(cache)[0]
-    if turn is None or whole is None:
+    whole_entry = case.subject.entries(cache)[0]
+    if turn is None or whole_entry is None:
         return ""
 
-    last = trace.schedule.later_parts[-1]
+    *_, last = trace.schedule.later_parts
+    count = len(trace.schedule.later_parts)
     sinks = trace.schedule.sinks
     keep = [*range(sinks), *range(sinks + last.dropped, last.start)]
-    left = compare_tokens(whole, trace.last[0], keep)
-    if left is not None and left.missing:
+    left_tokens = compare_tokens(whole_entry, left_entry, keep)
+    if left_tokens is not None and left_tokens.missing:
         return (
-            f"after {len(trace.schedule.later_parts)} evictions tokens"
-            f" {list_ranges(left.missing)} are gone, which were to stay"
+            f"after {count} evictions tokens {list_ranges(left_tokens.missing)} are gone,"
+            " which were to stay"
         )
 
     moves = []
     for slot, token in enumerate(keep):
-        before = whole[turn.part][:, :, token]
-        after = trace.last[0][turn.part][:, :, slot]
+        before = whole_entry[turn.part][:, :, token]
+        after = left_entry[turn.part][:, :, slot]
         moves.append(find_distance(before, after, distances, turn.images))
     return (
-        f"after {len(trace.schedule.later_parts)} evictions keys are rotated by"
-        f" {list_ranges(moves)} positions, where {-last.dropped} moves those behind the"
-        " gap up"
+        f"after {count} evictions keys are rotated by {list_ranges(moves)} positions,"
+        f" where {-last.dropped} moves those behind the gap up"
     )

@@ -1,18 +1,19 @@
-"""Texts of which tokens are forgotten, computed anew without a cache.
+"""What is right after keys were dropped from a cache, computed without a cache.
 
 Keys are dropped from a cache behind its first tokens, the sinks. What later tokens must
 see then depends on where the other keys are said to be:
 
-- Positions are kept: keys stay where they were computed, and new tokens go on counting.
-  A pass over the whole text in which later tokens cannot see the dropped ones is exact
-  in every layer, because dropped tokens were seen by those that were read before.
-- Positions are moved up: keys behind the gap are those of positions without a gap, and
-  new tokens count from the number of keys. Positions enter a score by their difference
-  alone, so that the sinks may move towards the others instead. A sink sees only sinks,
-  and a second copy of them further on has the same contents. A pass over the text and
-  such copies, in which later tokens see the copies in place of the sinks, is exact too.
-- A text without the dropped tokens has other contents in all layers but the first,
-  where keys and values depend on their own token alone.
+- Positions are kept (`compute_kept`): keys keep the positions at which they were computed,
+  and new tokens go on counting. This is a pass over the whole text in which later tokens
+  cannot see the dropped ones. It is exact in every layer, because tokens that were read
+  before the eviction still see the dropped ones.
+- Positions are moved up (`compute_moved`): keys behind the gap move next to the sinks, and
+  new tokens count from the number of keys. A score depends on the difference of positions
+  alone, so that the sinks may move towards the others instead. A sink sees only sinks, so
+  that a copy of the sinks further on has the same contents. This is a pass over the text
+  and such copies, in which later tokens see the copies in place of the sinks.
+- The tokens that are left are read anew (`compute_anew`). In all layers but the first they
+  then have other contents, because they never saw the dropped tokens.
 """
 
 from typing import NamedTuple
@@ -23,21 +24,25 @@ from torch import Tensor
 from ropelab.conformance.laws.law import TOKENS, Case, join_passes
 from ropelab.conformance.laws.subject import Stages
 
+# Tokens that are read before the first eviction.
 PREFILLED = 24
+# First tokens that stay.
 SINKS = 4
+# Keys that are dropped where there is one eviction.
 DROPPED = 8
 # Tokens that are read, and keys that are dropped, at each step of a rolling window.
 STEP = 4
-# The length of the first of two fragments that are joined.
+# Where two fragments are joined, the tokens of the first; the second has the others of
+# those that are read before.
 FRAGMENT = 8
 
 
 class Part(NamedTuple):
-    """Tokens that are read in one pass, when some before them were dropped."""
+    """Tokens that are read in one pass, from ``start`` to before ``end``."""
 
     start: int
     end: int
-    # The number of tokens behind the sinks that are gone by then.
+    # The number of tokens behind the sinks that were dropped until then.
     dropped: int
 
 
@@ -49,19 +54,21 @@ class EvictionSchedule(NamedTuple):
 
     @property
     def later_parts(self) -> tuple[Part, ...]:
-        """All parts but the first, before which nothing was dropped."""
+        """The parts before which tokens were dropped: all but the first."""
         return self.parts[1:]
 
     @property
     def start(self) -> int:
-        """The first token that is read when others were dropped."""
-        return self.parts[0].end
+        """The first token that is read after tokens were dropped."""
+        first_part = self.parts[0]
+        return first_part.end
 
 
 def drop_once(sinks: int) -> EvictionSchedule:
-    whole = Part(0, PREFILLED, 0)
-    rest = Part(PREFILLED, TOKENS, DROPPED)
-    return EvictionSchedule(sinks, (whole, rest))
+    """Return a schedule with one eviction."""
+    before = Part(0, PREFILLED, 0)
+    after = Part(PREFILLED, TOKENS, DROPPED)
+    return EvictionSchedule(sinks, (before, after))
 
 
 def roll_window(sinks: int) -> EvictionSchedule:
@@ -79,7 +86,7 @@ ROLLING = roll_window(SINKS)
 
 
 def compute_kept(case: Case, schedule: EvictionSchedule) -> Stages:
-    """Return the later parts, computed where keys stay at their positions."""
+    """Return what the later parts give if keys keep their positions."""
     visible = hide_dropped(schedule)
     stages = case.subject.read(
         case.tokens, case.make_positions(0), visible=visible[None]
@@ -88,7 +95,7 @@ def compute_kept(case: Case, schedule: EvictionSchedule) -> Stages:
 
 
 def hide_dropped(schedule: EvictionSchedule) -> Tensor:
-    """Return True [queries, keys] where a token sees an earlier one."""
+    """Return True [queries, keys] where a token sees an earlier one, or itself."""
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
     first = schedule.sinks
     for part in schedule.later_parts:
@@ -97,11 +104,12 @@ def hide_dropped(schedule: EvictionSchedule) -> Tensor:
 
 
 def compute_moved(case: Case, schedule: EvictionSchedule) -> Stages:
-    """Return the later parts, computed where keys are moved up over each gap."""
+    """Return what the later parts give if keys are moved up over each gap."""
     sinks = schedule.sinks
     if not sinks:
         return compute_kept(case, schedule)
 
+    # Behind the text come the copies of the sinks, one for each later part.
     copies = len(schedule.later_parts)
     length = TOKENS + copies * sinks
     visible = torch.zeros(length, length, dtype=torch.bool)
@@ -126,7 +134,7 @@ def compute_moved(case: Case, schedule: EvictionSchedule) -> Stages:
 
 
 def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
-    """Return the later parts, each read behind the tokens that are left."""
+    """Return what the later parts give if the tokens that are left are read anew."""
     passes = []
     for part in schedule.later_parts:
         left = schedule.sinks + part.dropped
@@ -139,7 +147,7 @@ def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
 
 
 def compute_joined(case: Case) -> Stages:
-    """Return tokens behind two fragments of which neither saw the other."""
+    """Return what tokens give behind two fragments of which neither saw the other."""
     visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
     visible[FRAGMENT:PREFILLED, :FRAGMENT] = False
     stages = case.subject.read(

@@ -1,4 +1,9 @@
-"""A cache that drops keys by itself: which tokens it holds, and at which positions."""
+"""A cache that drops keys by itself: which tokens it holds, and at which positions.
+
+While a text is read token by token, `Steps` finds the tokens in the cache by their values
+in the first layer, where these depend on the token alone. From the number that is held
+after each token follows the schedule, with which right logits are computed.
+"""
 
 from collections.abc import Sequence
 
@@ -17,7 +22,7 @@ from ropelab.conformance.laws.moved import find_turns
 
 
 def choose_tokens(case: Case) -> Case:
-    """Return the same case with tokens of which no two are alike."""
+    """Return the same case with tokens that all differ."""
     ids = case.subject.vocabulary
     if ids < TOKENS:
         raise UnaskedError(f"a vocabulary of {ids} does not tell {TOKENS} tokens apart")
@@ -28,55 +33,64 @@ def choose_tokens(case: Case) -> Case:
 
 
 class Steps:
-    """The tokens in the first layer of a cache after each token is read."""
+    """The tokens in the first layer of a cache after each token that is read."""
 
     def __init__(self, case: Case) -> None:
-        # In the first layer keys and values depend on their own token alone.
+        # Each token is read alone, as a row of its own, at position 0.
         cache = case.subject.new_cache()
         case.subject.read(case.tokens.mT, torch.zeros(TOKENS, 1).long(), cache=cache)
         alone = case.subject.entries(cache)[0]
         if alone is None:
             raise UnaskedError("its first layer keeps no keys")
-        # [1, heads, tokens, head_dim], all at position 0.
-        self.keys = alone[0].transpose(0, 2)
-        self.values = alone[1].transpose(0, 2)
+        keys, values = alone
+        # Rows become tokens: [1, heads, tokens, head_dim].
+        self.keys = keys.transpose(0, 2)
+        self.values = values.transpose(0, 2)
+        # The tokens that are held after each step.
         self.held: list[list[int]] = []
+        # Keys and values of the first layer after the last step.
         self.entry: Entry = None
 
     def remember(self, entries: Sequence[Entry]) -> None:
-        """Find the tokens that are held now."""
+        """Find the tokens that are held now; ``entries`` are those of all layers."""
         counts = {entry[0].shape[2] for entry in entries if entry is not None}
         self.entry = entries[0]
         if self.entry is None or len(counts) != 1:
             raise UnaskedError("its layers hold different numbers of keys")
-        self.held.append(find_tokens(self.values, self.entry[1]))
+        _, values = self.entry
+        self.held.append(find_tokens(self.values, values))
 
     def list_schedules(self) -> list[EvictionSchedule]:
-        """Return what queries may have seen.
+        """Return two schedules, one of which is that of the cache.
 
-        Keys are dropped before a token sees the others, or behind it.
+        A key is dropped either before the new token sees the others, or after that.
         """
         lengths = [len(tokens) for tokens in self.held]
+        # The number of tokens that were dropped until each token was read.
         dropped = [number + 1 - held for number, held in enumerate(lengths)]
-        if not dropped[-1]:
+        if dropped[-1] == 0:
             raise UnaskedError(
                 f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
             )
         sinks = self.count_sinks()
-        before = make_schedule(sinks, dropped)
-        behind = make_schedule(sinks, [0, *dropped[:-1]])
-        return [before, behind]
+        dropped_before = make_schedule(sinks, dropped)
+        dropped_after = make_schedule(sinks, [0, *dropped[:-1]])
+        return [dropped_before, dropped_after]
 
     def count_sinks(self) -> int:
-        """Return how many first tokens stay; UnaskedError: others stay too."""
-        last = self.held[-1]
+        """Return how many first tokens stay.
+
+        UnaskedError: tokens stay that are neither the first nor the last ones.
+        """
+        last_tokens = self.held[-1]
         sinks = 0
-        while sinks < len(last) and last[sinks] == sinks:
+        while sinks < len(last_tokens) and last_tokens[sinks] == sinks:
             sinks += 1
         for number, tokens in enumerate(self.held):
             window = len(tokens) - sinks
             recent = list(range(number + 1 - window, number + 1))
-            if number >= len(tokens) and tokens != [*range(sinks), *recent]:
+            has_dropped = number >= len(tokens)
+            if has_dropped and tokens != [*range(sinks), *recent]:
                 raise UnaskedError(
                     f"token {number} leaves tokens {tokens}, which are not the first"
                     " and the last ones"
@@ -85,7 +99,12 @@ class Steps:
 
 
 def find_tokens(alone: Tensor, values: Tensor) -> list[int]:
-    """Return the tokens that are held, in their order."""
+    """Return the tokens that are held, in ascending order.
+
+    Args:
+        alone: the values of all tokens, each read alone.
+        values: the values in the cache.
+    """
     tokens = []
     for token in match_tokens(alone, values):
         if token is None:
@@ -95,8 +114,15 @@ def find_tokens(alone: Tensor, values: Tensor) -> list[int]:
 
 
 def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
-    """Return the parts of single tokens that are read when so many were dropped."""
-    start = next((n for n, count in enumerate(dropped) if count), TOKENS - 1)
+    """Return a schedule that reads token by token from the first drop on.
+
+    ``dropped``: the number of tokens that were dropped when each token is read.
+    """
+    start = TOKENS - 1
+    for number, count in enumerate(dropped):
+        if count:
+            start = number
+            break
     parts = [Part(0, start, 0)]
     for number in range(start, TOKENS):
         parts.append(Part(number, number + 1, dropped[number]))
@@ -104,7 +130,10 @@ def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
 
 
 def explain(case: Case, steps: Steps) -> str:
-    """Return the positions of the keys that are held in the end, in words."""
+    """Return in words the positions of the keys that are held in the end.
+
+    They are found by rotating the key of each token, which was read alone at position 0.
+    """
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]
     if turn is None or steps.entry is None or turn.part != 0:
@@ -113,11 +142,12 @@ def explain(case: Case, steps: Steps) -> str:
     positions: list[int | None] = []
     for slot, token in enumerate(tokens):
         alone = steps.keys[:, :, token]
-        held = steps.entry[0][:, :, slot]
+        keys, _ = steps.entry
+        held = keys[:, :, slot]
         positions.append(find_distance(alone, held, distances, turn.images))
 
-    found = list_ranges(positions)
+    measured = list_ranges(positions)
     kept = list_ranges(tokens)
-    moved = list_ranges(range(len(tokens)))
-    says = f"keys end at positions {found}, where kept they are at {kept}"
-    return f"{says}, and moved up at {moved}"
+    moved_up = list_ranges(range(len(tokens)))
+    says = f"keys end at positions {measured}, where kept they are at {kept}"
+    return f"{says}, and moved up at {moved_up}"

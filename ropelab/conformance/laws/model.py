@@ -1,4 +1,7 @@
-"""The model that a name stands for: a folder, or a factory of the user's code."""
+"""Find the model that a name stands for: a folder, or a factory of the user's code.
+
+A folder without weights gets random ones, in smaller sizes if its own are large.
+"""
 
 import importlib
 from pathlib import Path
@@ -22,9 +25,11 @@ from ropelab.runs.files import table_beside
 from ropelab.runs.from_source import importing
 from ropelab.runs.machine import available_memory
 
-# Weights of a random model; a larger configuration is made smaller.
+# The most weights of a random model. A configuration with more is made smaller.
 MOST = 10**7
+# The largest sizes of a model that is made smaller, by the names of its configuration.
 SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
+# Ids of tokens that a smaller vocabulary may not have.
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -84,7 +89,7 @@ def ask_for_subject(target: str) -> Subject:
 
 
 def check_memory(folder: Path) -> None:
-    """Raise InputError for weights that memory does not hold in float64."""
+    """Raise InputError for weights that do not fit into memory in float64."""
     needed = 8 * weight_count(folder)
     free = available_memory()
     if needed > free:
@@ -96,10 +101,10 @@ def check_memory(folder: Path) -> None:
 
 
 def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
-    """Return a model with random weights that make positions tell.
+    """Return a model with random weights, and True if its sizes were made smaller.
 
-    Norms differ between features, as trained ones do. The second value is True if its
-    sizes are smaller than configured.
+    Weights are large enough that logits depend on positions. Norms differ between
+    features, as those of trained models do.
     """
     auto_class = find_auto_class(config)
     with torch.device("meta"):
@@ -120,8 +125,7 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
             elif "norm" in name:
                 parameter.add_(0.2 * noise)
 
-    # Tables of frequencies stay as they were made, as in a model that is loaded in a
-    # format.
+    # Tables of frequencies stay in float32, as in a model that is loaded in a format.
     with keep_tables(model):
         model.to(dtype)
     return model.eval().requires_grad_(False), is_smaller
@@ -142,7 +146,7 @@ def reduce_sizes(config: Any) -> Any:
     if narrow is text or type(config) is type(text):
         return narrow
 
-    # Of a model of images and text, whose encoder is not asked anything.
+    # The encoder of a model of images and text is asked nothing, and made minimal.
     values = config.to_dict()
     values["text_config"] = narrow.to_dict()
     values["vision_config"] |= {

@@ -1,4 +1,9 @@
-"""Laws of cached keys that are rotated to new positions, and of a model's state."""
+"""Laws of cached keys that are rotated to new positions, and of a model's state.
+
+Rotating the keys of a cache to new positions is called K-shift. The model's own code does
+it if it can, and otherwise the rotation that was recovered from its keys (`find_turns`).
+A model's state is all that may change how it reads the same text later.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -31,28 +36,38 @@ from ropelab.conformance.laws.subject import (
 from ropelab.models.released.loading import refusing
 from ropelab.models.released.positions import Positions, RotaryModule, SineTables
 
+# A position far from the first ones.
 FAR = 1000
-# Bytes; a larger model is not written to disk to be read again.
+# Larger models, in bytes, are not written to disk to be read again.
 MOST_SAVED = 2**30
-# Logits that differ by less than this share of their spread are those of one mistake,
-# in float32: rounding grows with positions, and a wrong position costs more.
+# Logits in float32 are those of a mistake if they differ by a smaller share of their
+# spread. Rounding grows with positions, but wrong positions change logits by more.
 ALIKE = 0.01
-# A frequency that is off by no more was rounded to bfloat16, and so was its sine.
-HALF = 2.0**-7
+# Rounding to bfloat16 changes a frequency by no larger share.
+BFLOAT16_ERROR = 2.0**-7
+# The length up to which autocast is asked where a model has no trained length.
+USUAL_LENGTH = 2**12
 
 
 def compare_moved(case: Case, by: int, times: int = 1) -> Comparison:
-    """Move the keys of a prefix, read on, and compare with the prefix read there."""
+    """Move the keys of a prefix by some positions, once or more often, and read on.
+
+    This is compared with one pass at the positions to which the keys were moved.
+    """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     for _ in range(times):
         move_keys(case, cache, by)
     comparison = continue_text(case, cache, case.tokens, by * times)
-    explain = partial(explain_move, case, comparison.got[-1], by * times)
+    *_, logits = comparison.got
+    explain = partial(explain_move, case, logits, by * times)
     return comparison._replace(explain=explain)
 
 
 def explain_move(case: Case, got: Tensor, by: int) -> str:
-    """Return what was done to keys in place of moving them; empty if it is not known."""
+    """Return in words what was done to keys in place of moving them.
+
+    Empty: the logits ``got`` behind the moved keys are those of no known mistake.
+    """
     for moved, says in (
         (0, "cached keys are moved without a rotation"),
         (-by, "cached keys are rotated in the wrong direction"),
@@ -63,16 +78,17 @@ def explain_move(case: Case, got: Tensor, by: int) -> str:
         positions = case.make_positions(by)
         positions[:, :PREFILLED] += moved - by
         positions -= min(0, int(positions.min()))
-        expected = case.subject.read(case.tokens, positions)[-1][:, PREFILLED:]
+        *_, logits = case.subject.read(case.tokens, positions)
+        expected = logits[:, PREFILLED:]
         if float(measure_differences(got, expected).max()) <= ALIKE:
             return says
     return ""
 
 
 def move_keys(case: Case, cache: Any, by: int) -> None:
-    """Rotate cached keys to positions further on.
+    """Rotate all keys of a cache by some positions.
 
-    The model's own code does it, or its recovered rotation.
+    The model's own code does it, or the rotation that was recovered from its keys.
     """
     subject = case.subject
     if isinstance(subject, Function) and hasattr(subject.function, "shift_keys"):
@@ -86,11 +102,12 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         entry = entries[layer]
         if turn is None or entry is None:
             continue
-        image = turn.images[0]
-        rotated = entry[turn.part].to(image.dtype) @ image
+        (image,) = turn.images
+        keys = entry[turn.part]
         parts = list(entry)
-        parts[turn.part] = rotated.to(entry[0].dtype)
-        subject.set_entry(cache, layer, (parts[0], parts[1]))
+        parts[turn.part] = (keys.to(image.dtype) @ image).to(keys.dtype)
+        first, second = parts
+        subject.set_entry(cache, layer, (first, second))
 
 
 def are_keys_open(case: Case) -> bool:
@@ -103,9 +120,13 @@ def are_keys_open(case: Case) -> bool:
 
 
 def find_turns(case: Case, distances: Sequence[int]) -> dict[int, Turn | None]:
-    """Return the rotations of each layer's cache by some distances."""
+    """Return the rotation of each layer's keys by each distance, in positions.
+
+    None stands for a layer that does not rotate. The case remembers them.
+    """
     key = tuple(distances)
     if key not in case.turns:
+        # Formats of 16 bits are too coarse to recover a rotation.
         is_narrow = case.dtype in (torch.bfloat16, torch.float16)
         with case.subject.computing(torch.float32) if is_narrow else nullcontext():
             case.turns[key] = recover_turns(case, torch.tensor(key))
@@ -114,6 +135,7 @@ def find_turns(case: Case, distances: Sequence[int]) -> dict[int, Turn | None]:
 
 
 def fill_cache(case: Case, tokens: Tokens) -> Any:
+    """Return a cache with the keys of these tokens."""
     cache = case.subject.new_cache()
     case.subject.read(tokens, cache=cache)
     return cache
@@ -124,15 +146,24 @@ def list_whole_entries(
     cache: Any,
     length: int,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return keys and values of all layers.
+    """Return the keys and values of all layers.
 
-    UnaskedError: one keeps less than all of them.
+    UnaskedError: a layer does not keep the keys of all tokens.
+
+    Args:
+        case: the model and its tokens.
+        cache: the cache.
+        length: the number of tokens in it.
     """
-    whole = []
+    whole_entries = []
     is_partial = False
     for entry in case.subject.entries(cache):
-        if entry and entry[0].shape[2] == length:
-            whole.append(entry)
+        if entry is None:
+            is_partial = True
+            continue
+        keys, _ = entry
+        if keys.shape[2] == length:
+            whole_entries.append(entry)
         else:
             is_partial = True
 
@@ -141,7 +172,7 @@ def list_whole_entries(
             is_partial = True
     if is_partial:
         raise UnaskedError("a layer keeps a window or a state instead of all keys")
-    return whole
+    return whole_entries
 
 
 def continue_text(
@@ -150,7 +181,14 @@ def continue_text(
     text: Tokens,
     first: int = 0,
 ) -> Comparison:
-    """Read the rest of a text, which begins at `first`, and compare with one pass."""
+    """Read the rest of a text behind a cache, and compare with one pass over the text.
+
+    Args:
+        case: the model.
+        cache: the keys of the beginning of the text.
+        text: the whole text.
+        first: the position of its first token.
+    """
     length = text.shape[1]
     rest = TOKENS - PREFILLED
     start = length - rest
@@ -168,7 +206,7 @@ def continue_text(
 
 
 def compare_short_after_long(case: Case) -> Comparison:
-    """Read the same before and after a text at positions beyond the trained length."""
+    """Read a text before and after one at positions beyond the trained length."""
     subject = case.subject
     before = case.whole
     if subject.trained_length is not None:
@@ -181,7 +219,7 @@ def compare_short_after_long(case: Case) -> Comparison:
 def compare_saved(case: Case) -> Comparison:
     """Save the model, load it, and read the same.
 
-    The skeleton of a loaded model is built without memory.
+    A model that is loaded is first built without memory, so that tables may be lost.
     """
     subject = require_transformers(case)
     model = subject.model
@@ -205,7 +243,7 @@ def compare_saved(case: Case) -> Comparison:
 
 def compare_compiled(case: Case) -> Comparison:
     """Read with torch.compile near and then far, and compare with eager code."""
-    # What was compiled for one length or place may stay in the graph.
+    # Constants of the first lengths and positions may stay in the compiled code.
     torch.compiler.reset()
     compiled = case.subject.compile()
     for length in (2, TOKENS // 2):
@@ -229,7 +267,7 @@ def read_near_and_far(case: Case, subject: Subject) -> list[Tensor]:
 def compare_autocast(case: Case) -> Statement:
     """Compare cosines of rotary modules under autocast to bfloat16 and without."""
     subject = require_transformers(case)
-    last = (subject.trained_length or 2**12) - 1
+    last = (subject.trained_length or USUAL_LENGTH) - 1
     positions = [0, 1, last]
 
     for number, module in enumerate(list_rotary_modules(case)):
@@ -262,7 +300,7 @@ def compare_converted(case: Case) -> Statement:
     if not largest:
         return Statement("holds", "inv_freq stays float32")
     says = "inv_freq is rounded to bfloat16; load with dtype= instead of .to()"
-    if largest <= HALF:
+    if largest <= BFLOAT16_ERROR:
         return Statement("rounding only", says, largest)
     return Statement("broken", says, largest)
 

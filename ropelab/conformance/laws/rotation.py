@@ -1,8 +1,9 @@
-"""The rotation of each layer, recovered from cached keys, not believed.
+"""The law of rotation: each layer rotates as configured.
 
-In a text of one token attention returns that token's value wherever it stands, so that
-hidden states do not depend on its position, and the key of each layer at one position
-is that at another, rotated. Keys of many tokens give the linear map between the two.
+What a layer does is recovered from its cached keys, whatever its configuration says. In a
+text of one token attention returns the value of that token at any position, so that the
+hidden states do not depend on the position, and the key of each layer at one position is
+the key at another, rotated. The keys of many such texts give the linear map between them.
 """
 
 import math
@@ -27,29 +28,32 @@ from ropelab.readers import layers, registry
 from ropelab.readers.families import unrotated
 from ropelab.readers.spec import RopeSpec
 
-# Angles beyond are rounded by more than the tolerance, in radians, in float32.
-LARGEST = 2**13
+# Radians by which an angle may be off.
 TOLERANCE = 0.01
-# What does not move changes by less than this, relative to its size, in float32.
+# At larger positions rounding in float32 moves angles by more than the tolerance.
+LARGEST = 2**13
+# Keys that do not rotate change by a smaller share of their size, in float32.
 STILL = 1e-5
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The rotation of one layer's cache."""
+    """The rotation of one layer's keys to some positions."""
 
-    part: int  # 0: its keys; 1: the second part of a cache of latents
-    # Row j of an image is the j-th unit vector, rotated to a position [positions,
-    # width, width].
+    # The part of the cache that holds the keys: 0, or 1 in a cache of latents.
+    part: int
+    # [positions, width, width]. Row j of an image is the unit vector j, rotated to the
+    # position.
     images: Tensor
 
 
 def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
-    """Return rotations by distances [positions] or [axes, positions], by layer.
+    """Return the rotation of each layer; None for a layer that does not rotate.
 
-    None: the layer does not rotate.
+    ``positions``: the distances to rotate by, [positions] or [axes, positions].
     """
-    # Some recurrent layers begin anew at position 0, so that no rotation starts there.
+    # Rotations start at position 1 or later, since some recurrent layers begin anew at
+    # position 0.
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
     sample = read_parts(case, start, 1)
     if not sample:
@@ -71,9 +75,12 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
 
 
 def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
-    """Return the rotation of the first part of a cache that moves; None: none does.
+    """Return the rotation of the first part of a cache that moves; None: none moves.
 
-    LinAlgError: its tokens are too alike.
+    LinAlgError: the tokens are too alike to tell a rotation.
+
+    ``parts``: keys and values [positions, samples, width]; the first position is that
+    from which the others are rotated.
     """
     for number, part in enumerate(parts):
         moved = (part - part[:1]).abs().max()
@@ -81,6 +88,7 @@ def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
             continue
         if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
             raise np.linalg.LinAlgError
+        # All keys at the first position times the map are those at another.
         before = part[:1].double()
         after = part[1:].double()
         images = torch.linalg.lstsq(before, after).solution
@@ -89,7 +97,15 @@ def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
 
 
 def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
-    """Return keys and values [positions, samples, width] of `count` lone tokens."""
+    """Return the keys and values of texts of one token, by layer.
+
+    Each has the shape [positions, samples, width]; samples are tokens and their heads.
+
+    Args:
+        case: the model.
+        positions: [positions] or [axes, positions].
+        count: the number of tokens that are read at each position.
+    """
     random = torch.Generator().manual_seed(1)
     tokens = torch.randint(case.subject.vocabulary, (count,), generator=random)
     places = positions.shape[-1]
@@ -111,17 +127,18 @@ def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tens
 
 def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     """Return rotations to positions that show every mistake, and these positions."""
-    places = [place for place in PROBES if 0 < place < LARGEST]
-    # Tables of the model may end before.
+    positions = [each for each in PROBES if 0 < each < LARGEST]
+    # The tables of the model may end before the last of these.
     with suppress(IndexError, RuntimeError):
-        return recover_turns(case, torch.tensor(places)), places
+        return recover_turns(case, torch.tensor(positions)), positions
 
     last = (case.subject.trained_length or LARGEST) - 1
-    places = [place for place in places if place < last]
-    return recover_turns(case, torch.tensor(places)), places
+    positions = [each for each in positions if each < last]
+    return recover_turns(case, torch.tensor(positions)), positions
 
 
 def find_text_config(case: Case) -> Any:
+    """Return the configuration of the language model; UnaskedError: it has no RoPE."""
     if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it has no configuration to compare with")
     reason = unrotated(case.subject.text.to_dict())
@@ -137,7 +154,7 @@ def list_rotating(text: Any) -> list[bool]:
 
 
 def compare_layers(case: Case) -> Statement:
-    """Compare the layers that rotate with those that should."""
+    """Find whether the layers that rotate are those that should."""
     should_rotate = list_rotating(find_text_config(case))
     turns, _ = probe_turns(case)
     rotating = [layer for layer, turn in turns.items() if turn is not None]
@@ -154,7 +171,7 @@ def compare_layers(case: Case) -> Statement:
 
 
 def compare_frequencies(case: Case) -> Statement:
-    """Compare each layer's frequencies with those that the configuration asks for."""
+    """Find whether each layer has the frequencies that the configuration asks for."""
     case.layers = list_rotations(case)
     if not case.layers:
         raise UnaskedError("no layer rotates")
@@ -177,50 +194,57 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
         raise UnaskedError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
-    turns, places = probe_turns(case)
+    turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
         if turn is None:
             continue
         spec = reading.layers.get(kinds[layer], reading.main)
-        # The first layer stands for all in what no configuration says.
-        usual = rows[0] if rows else None
-        rows.append(judge_layer(layer, turn, places, spec, usual))
+        first_row = rows[0] if rows else None
+        rows.append(judge_layer(layer, turn, positions, spec, first_row))
     return rows
 
 
 def judge_layer(
     layer: int,
     turn: Turn,
-    places: Sequence[int],
+    positions: Sequence[int],
     spec: RopeSpec,
-    usual: Mapping[str, Any] | None,
+    first_row: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the row of one layer: its base, width, pairing, and what is wrong.
 
-    Weights decide which features form a pair and which way they turn, no configuration
-    does: ``usual`` is the row of the first layer, which the others have to follow.
+    No configuration says which features form a pair, and which way pairs turn: this
+    follows from the weights. All layers have to do it as the first one does.
+
+    Args:
+        layer: the number of the layer.
+        turn: its rotation to the positions.
+        positions: the positions.
+        spec: the rotation that the configuration gives it.
+        first_row: the row of the first layer; None for the first layer itself.
     """
     width = turn.images.shape[-1]
-    is_adjacent = usual is not None and usual["pairing"] == "adjacent"
+    is_adjacent = first_row is not None and first_row["pairing"] == "adjacent"
     spec = replace(
         spec,
         head_dim=width,
-        # Latents have narrow parts.
+        # In a cache of latents the part that rotates may be narrower than the head.
         rotary_dim=min(spec.rotary_dim, width),
         pairing="interleaved" if is_adjacent else "half",
-        # Both keys have the factor alike.
+        # Keys before and after a rotation have the same factor, so that it does not show.
         attention_factor=1.0,
     )
-    observed = observe_turn(turn.images, places, spec)
-    if usual is None and observed.partner == "adjacent":
+    observed = observe_turn(turn.images, positions, spec)
+    if first_row is None and observed.partner == "adjacent":
         spec = replace(spec, pairing="interleaved")
-        observed = observe_turn(turn.images, places, spec)
+        observed = observe_turn(turn.images, positions, spec)
 
-    # Some codes let both queries and keys turn the other way.
+    # In some codes both queries and keys turn the other way. The first position after 0
+    # shows it in the sine of the first pair.
     sign = 1
-    if usual is not None:
-        sign = usual["sign"]
+    if first_row is not None:
+        sign = first_row["sign"]
     elif observed.sin.size and observed.sin[1, 0] < 0:
         sign = -1
     blocks = observed.blocks
@@ -228,31 +252,35 @@ def judge_layer(
         blocks = blocks * [[1, sign], [sign, 1]]
     observed = replace(observed, sin=observed.sin * sign, blocks=blocks)
 
-    done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
+    expected = Expected(spec, max(positions) + 2, others={})
+    result = diagnose(observed, expected, TOLERANCE)
     return {
         "layer": layer,
         "base": estimate_base(observed),
         "rotary_dim": 2 * observed.cos.shape[1],
         "pairing": observed.partner,
         "sign": sign,
-        "wrong": done.wrong,
-        "says": done.answer,
+        "wrong": result.wrong,
+        "says": result.answer,
     }
 
 
-def observe_turn(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
-    """Return the rotation of unit vectors at position 0 and at the places."""
-    positions = np.array([0, *places], dtype=np.int64)
+def observe_turn(images: Tensor, positions: Sequence[int], spec: RopeSpec) -> Observed:
+    """Read cos and sin off unit vectors at position 0 and at the others."""
+    all_positions = np.array([0, *positions], dtype=np.int64)
     unit_vectors = np.eye(spec.head_dim)
     rotated = images.cpu().double().numpy()
     after = np.concatenate([unit_vectors[None], rotated])
-    # Features that no pair has are noise of the solution.
+    # Such small components are errors of the least squares.
     after[np.abs(after) <= STILL] = 0.0
-    return observe_vectors(unit_vectors, after, positions, spec)
+    return observe_vectors(unit_vectors, after, all_positions, spec)
 
 
 def estimate_base(observed: Observed) -> float | None:
-    """Return the base of frequencies that fall by one ratio from pair to pair."""
+    """Return the base of frequencies that fall by one ratio from pair to pair.
+
+    None: fewer than two pairs rotate.
+    """
     if not observed.cos.size:
         return None
     frequencies = recover_frequencies(observed)

@@ -37,7 +37,8 @@ from tests.conformance.laws.listed_caches import (
 )
 
 
-def own(code: Callable[[], nn.Module]) -> Callable[[], Subject]:
+def function_of(code: Callable[[], nn.Module]) -> Callable[[], Subject]:
+    """Return a maker of the subject for a class of models that are callables."""
     return lambda: Function(code())
 
 
@@ -58,11 +59,11 @@ RIGHT: dict[str, Callable[[], Subject]] = {
         count=lambda each, held: count_tokens(each, held) - 7 * each.evictions,
     ).make,
     "computed anew": Anew().make,
-    "a list, kept": own(ListedKept),
-    "a list, moved up": own(ListedMoved),
-    "two layers in a list, moved up": own(SplitMoved),
-    "rotated when they are read": own(Streaming),
-    "a closed cache, moved up": own(Closed),
+    "a list, kept": function_of(ListedKept),
+    "a list, moved up": function_of(ListedMoved),
+    "two layers in a list, moved up": function_of(SplitMoved),
+    "rotated when they are read": function_of(Streaming),
+    "a closed cache, moved up": function_of(Closed),
 }
 
 
@@ -194,18 +195,20 @@ MISTAKES = (
     ),
     Mistake(
         "closed, in the wrong direction",
-        own(ClosedBackwards),
+        function_of(ClosedBackwards),
         ("keys behind the gap are rotated by +8 positions",),
     ),
     Mistake(
         "two layers in a list, in the wrong direction",
-        own(SplitBackwards),
+        function_of(SplitBackwards),
         ("keys behind the gap are rotated by +8 positions",),
     ),
-    Mistake("closed, one dropped too many", own(ClosedGreedy), ("the code raises",)),
+    Mistake(
+        "closed, one dropped too many", function_of(ClosedGreedy), ("the code raises",)
+    ),
     Mistake(
         "closed, positions restart",
-        own(ClosedRestarting),
+        function_of(ClosedRestarting),
         ("keys keep their rotation", "the number of keys"),
     ),
 )
