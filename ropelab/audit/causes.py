@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
+from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.spec import RefusedError, RopeSpec, number, whole
 from ropelab.readers.trace import MAXIMUM, ORIGINAL

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ropelab.audit.beside import Aspect, list_aspects
-from ropelab.audit.overview import AuditCase, agrees, measure_distance
+from ropelab.audit.aspects import Aspect, list_aspects
+from ropelab.audit.audit_case import AuditCase, agrees, measure_distance
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.registry import Reading, Runtime

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.audit.causes import (
     describe_phase,
     leave_out,
@@ -10,7 +11,6 @@ from ropelab.audit.causes import (
     list_started_elsewhere,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.audit.overview import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import DynamicNtk, LongRope
 from ropelab.readers.trace import ORIGINAL
 from ropelab.runs.sentences import shorten_numbers

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.audit.overview import AuditCase
 from ropelab.readers.trace import language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import fix_ratio, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
-from ropelab.audit.overview import AuditCase
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
 from ropelab.readers.reader import SAME_TYPES

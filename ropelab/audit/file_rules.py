@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import (
     describe_phase,
     fix_ratio,
@@ -13,7 +14,6 @@ from ropelab.audit.causes import (
     list_unscaled,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.audit.overview import AuditCase
 from ropelab.readers.document import ROTATING
 from ropelab.readers.families import family_of, meaning, meant, near
 from ropelab.readers.servers import VLLM_LENGTHS

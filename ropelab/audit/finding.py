@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ropelab.audit.overview import AuditCase
+from ropelab.audit.audit_case import AuditCase
 from ropelab.readers.registry import explain_untyped
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import printable

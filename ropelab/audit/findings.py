@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ropelab.audit.beside import Aspect
+from ropelab.audit.aspects import Aspect
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.differences import find_differences
 from ropelab.audit.errors import find_errors
 from ropelab.audit.file_rules import check_file, find_contradictions
 from ropelab.audit.finding import LEVELS, AuditFinding, make_finding
 from ropelab.audit.lengths import find_length_differences, find_lengths_beyond
 from ropelab.audit.notes import make_notes
-from ropelab.audit.overview import AuditCase
 
 
 def collect_findings(

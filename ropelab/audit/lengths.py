@@ -3,16 +3,16 @@
 import math
 from collections.abc import Iterator
 
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import fix_ratio
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
-from ropelab.audit.overview import AuditCase
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import group_pairs
 
 # Servers that refuse a longer context, and the variable that allows it.
-STOPS_BEYOND: dict[str, str] = table_beside(__file__, "beside")["stops_beyond"]
+STOPS_BEYOND: dict[str, str] = table_beside(__file__, "aspects")["stops_beyond"]
 
 
 def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:

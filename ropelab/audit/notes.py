@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
+from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.audit.overview import AuditCase
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED, family_of
 from ropelab.runs.files import table_beside
 
 # Model types that were trained on with YaRN, beside those that their class tells.
-TRAINED_SCALED = frozenset(table_beside(__file__, "beside")["trained_scaled"].split())
+TRAINED_SCALED = frozenset(table_beside(__file__, "aspects")["trained_scaled"].split())
 
 
 def is_trained_scaled(model_type: str) -> bool:

@@ -1,17 +1,23 @@
-"""The case of an audit, and its tables: keys, runtimes side by side, pairs, context,
-precision.
+"""The tables of an audit: keys, runtimes side by side, pairs, context, precision.
+
+Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
 """
-# Tables are lists of rows here, so that a command that prints JSON imports nothing
-# heavy.
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from ropelab.audit.audit_case import (
+    MAIN,
+    SLOWEST,
+    TOLERANCE,
+    AuditCase,
+    measure_distance,
+)
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
@@ -19,99 +25,65 @@ from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.readers.axes import VISION, read_vision
-from ropelab.readers.document import Document
-from ropelab.readers.extra_rotations import ExtraRotation, list_rotations, read_rotation
+from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.families import meaning, near
 from ropelab.readers.layers import FLAG_KEYS
-from ropelab.readers.registry import MODEL_FORMAT, Reading
+from ropelab.readers.registry import MODEL_FORMAT
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
-from ropelab.readers.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
+from ropelab.readers.trace import ABSENT, language_part, value_in
 from ropelab.runs.errors import known
 from ropelab.runs.rows import Rows, group_pairs
 
-# Radians by which a phase may be off before it counts, between runtimes and within a
-# format.
-TOLERANCE = 0.01
-
 # Positions beyond are not searched: all float32 angles are lost by then.
 LONGEST = 2**26
-
-# The rotation of the queries and keys of attention; no other was compared with what a
-# runtime computed.
-MAIN = "main"
 READ_ONLY = "read from source, not run"
 
-# Radians per token; slower pairs do not rotate, and their wavelengths are beyond all
-# numbers.
-SLOWEST = 1e-300
+
+def list_keys(case: AuditCase) -> Rows:
+    """Return a row per key about rotation: its value, meaning and status by runtime."""
+    uses = []
+    for reading in case.readings:
+        for use in reading.keys:
+            uses.append((use.path, (reading.runtime.name, use)))
+
+    rows = []
+    for path, by_runtime in group_pairs(uses).items():
+        status = {name: use.status for name, use in by_runtime}
+        if path.split(".")[-1] in FLAG_KEYS:
+            # Readers know nothing of these keys, which name layers, not angles.
+            for reading in case.readings:
+                if reading.layer_rule in ("flags", "flags_needed", "numbers"):
+                    status[reading.runtime.name] = "used"
+        _, first_use = by_runtime[0]
+        row = {
+            "key": path,
+            "value": describe_value(case.document.config, path),
+            "does": describe_key(path),
+            "status": status,
+            "note": first_use.note,
+        }
+        rows.append(row)
+    return rows
 
 
-@dataclass(frozen=True)
-class AuditCase:
-    """A document as the runtimes read it, and the question about it."""
+def describe_value(config: Mapping[str, Any], path: str) -> str:
+    """Return the value at a path in a few words."""
+    # The keys of a GGUF file have dots themselves.
+    value = config[path] if path in config else value_in(config, path)
+    if value is ABSENT:
+        return "from a flag"
+    if isinstance(value, list | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    return short(value)
 
-    document: Document
-    readings: Sequence[Reading]
-    reference: Reading
-    length: int  # tokens at which the runtimes are compared
-    asked: int | None  # the same if the user gave it
-    asking: str  # the runtime whose own flag gave it, all if empty
 
-    @property
-    def spec(self) -> RopeSpec:
-        assert self.reference.main is not None
-        return self.reference.main
-
-    @property
-    def maximum(self) -> Any:
-        _, text = language_part(self.document.config)
-        return text.get(MAXIMUM)
-
-    @property
-    def block(self) -> Mapping[str, Any]:
-        _, text = language_part(self.document.config)
-        _, block = rope_block(text)
-        return block
-
-    @property
-    def kind(self) -> Any:
-        return self.block.get("rope_type") or self.block.get("type")
-
-    @property
-    def specs(self) -> list[tuple[str, RopeSpec]]:
-        """The runtimes that read the file by name, with their main specs."""
-        return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
-
-    def group_problems(self, outcome: str) -> dict[str, list[str]]:
-        """Return the runtimes of an outcome other than `read`, by the problem."""
-        pairs = []
-        for reading in self.readings:
-            if reading.outcome == outcome:
-                pairs.append((reading.problem, reading.runtime.name))
-        return group_pairs(pairs)
-
-    def group(self, value: Callable[[RopeSpec], Any]) -> dict[Any, list[str]]:
-        """Return the runtimes that read the file, by something of their spec."""
-        return group_pairs((value(spec), name) for name, spec in self.specs)
-
-    def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
-        """Return method and distance from the reference; none if base or width
-        differ.
-        """
-        if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
-            return "", None, None
-        ratio, position = measure_distance(spec, self.spec, self.length)
-        return spec.method, ratio, position
-
-    def list_layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
-        """Yield a runtime's layer types: name, spec, and that of the reference."""
-        for layer, spec in reading.layers.items():
-            yield layer, spec, self.reference.layers.get(layer) or self.spec
-
-    def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
-        """Return a rotation beside that of attention as a runtime computes it."""
-        _, text = language_part(self.document.config)
-        return read_rotation(reading.runtime.name, name, text, reading.layers)
+def describe_key(path: str) -> str:
+    """Return what a key does, or which one may be meant."""
+    known_meaning = meaning(path)
+    if known_meaning:
+        return known_meaning
+    close = near(path)
+    return f"not known; did you mean {close}?" if close else "not known"
 
 
 def list_runtimes(case: AuditCase) -> Rows:
@@ -167,74 +139,6 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
         "first_off_tokens": position,
         "problem": "",
     }
-
-
-def measure_distance(
-    spec: RopeSpec, other: RopeSpec, length: int
-) -> tuple[float | None, int | None]:
-    """Return the largest ratio of frequencies (None: no pairs in common), first
-    position off.
-    """
-    ours = spec.inv_freq(length)
-    theirs = other.inv_freq(length)
-    if ours.shape != theirs.shape:
-        return None, 1
-    # Another order of operations changes the last places, which means nothing.
-    if np.allclose(ours, theirs, rtol=1e-9, atol=0):
-        return 1.0, None
-
-    position = math.ceil(TOLERANCE / float(np.abs(ours - theirs).max()))
-    rotating = (ours > SLOWEST) & (theirs > SLOWEST)
-    logs = np.abs(np.log(ours[rotating] / theirs[rotating]))
-    ratio = float(np.exp(logs.max())) if logs.size else None
-    return ratio, position
-
-
-def list_keys(case: AuditCase) -> Rows:
-    """Return a row per key about rotation: its value, meaning and status by runtime."""
-    uses = []
-    for reading in case.readings:
-        for use in reading.keys:
-            uses.append((use.path, (reading.runtime.name, use)))
-
-    rows = []
-    for path, by_runtime in group_pairs(uses).items():
-        status = {name: use.status for name, use in by_runtime}
-        if path.split(".")[-1] in FLAG_KEYS:
-            # Readers know nothing of these keys, which name layers, not angles.
-            for reading in case.readings:
-                if reading.layer_rule in ("flags", "flags_needed", "numbers"):
-                    status[reading.runtime.name] = "used"
-        _, first_use = by_runtime[0]
-        row = {
-            "key": path,
-            "value": describe_value(case.document.config, path),
-            "does": describe_key(path),
-            "status": status,
-            "note": first_use.note,
-        }
-        rows.append(row)
-    return rows
-
-
-def describe_value(config: Mapping[str, Any], path: str) -> str:
-    """Return the value at a path in a few words."""
-    # The keys of a GGUF file have dots themselves.
-    value = config[path] if path in config else value_in(config, path)
-    if value is ABSENT:
-        return "from a flag"
-    if isinstance(value, list | dict):
-        return f"{type(value).__name__} of {len(value)}"
-    return short(value)
-
-
-def describe_key(path: str) -> str:
-    """Return what a key does, or which one may be meant."""
-    known_meaning = meaning(path)
-    if known_meaning:
-        return known_meaning
-    close = near(path)
-    return f"not known; did you mean {close}?" if close else "not known"
 
 
 def list_pairs(case: AuditCase) -> Rows:
@@ -391,14 +295,3 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
         }
         rows.append(row)
     return rows
-
-
-def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
-    """Return True for the same frequencies, near and far, and the same factor on the
-    logits.
-    """
-    # Inside the trained length and far beyond it; other widths are off at any length.
-    for length in (64, 2 * max(theirs.trained_len, theirs.length)):
-        if measure_distance(ours, theirs, length)[1] is not None:
-            return False
-    return math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.overview import MAIN, AuditCase, agrees, measure_distance
+from ropelab.audit.audit_case import MAIN, AuditCase, agrees, measure_distance
 from ropelab.readers.extra_rotations import COMPRESSED_KEYS, INDEXER
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows

@@ -253,7 +253,7 @@ def show_runtimes(audit: "FileAudit") -> None:
 
 def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:
     """Print how a second file differs, in a sentence and a table."""
-    from ropelab.audit.audited import describe_difference
+    from ropelab.audit.comparison import describe_difference
     from ropelab.show import terminal
 
     print_line("")

@@ -13,7 +13,8 @@ import pytest
 from matplotlib import pyplot as plt
 
 import ropelab
-from ropelab.audit.audited import audit, compare
+from ropelab.audit.audited import audit
+from ropelab.audit.comparison import compare
 from ropelab.audit.words import group_alike
 from ropelab.math.scaling import Yarn
 from ropelab.readers.document import Document, from_json

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.audit.audited import FileAudit, audit, compare
-from ropelab.audit.beside import list_aspects
+from ropelab.audit.aspects import list_aspects
+from ropelab.audit.audited import FileAudit, audit
+from ropelab.audit.comparison import compare
 from ropelab.audit.draft import compare_draft
 from ropelab.cli.app import main
 from ropelab.readers.document import Document

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ropelab.audit.overview import AuditCase, agrees
+from ropelab.audit.audit_case import AuditCase, agrees
 from ropelab.audit.words import EXTRA_NAMES, describe_place
 from ropelab.math.axes import describe_pairs
 from ropelab.readers.axes import VISION_CONFIG, find_facts, find_vision, read_vision

@@ -1,0 +1,114 @@
+"""The answer of an audit in a sentence: which runtimes agree, and on what."""
+
+from collections.abc import Sequence
+
+from ropelab.audit.aspects import Aspect
+from ropelab.audit.audit_case import AuditCase, agrees
+from ropelab.audit.lengths import STOPS_BEYOND, list_exceeded
+from ropelab.math.scaling import PositionInterpolation
+from ropelab.readers.spec import short
+from ropelab.runs.sentences import shorten_numbers, write_number
+
+
+def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
+    """Say which runtimes agree, and in brackets on what."""
+    document = case.document
+    spec = case.spec
+    lengths = sorted({own.claimed_len for _, own in case.specs if own.claimed_len})
+    agreement = describe_meaningless(case)
+    agreement += describe_agreement(case, beside, several_lengths=len(lengths) > 1)
+    kind = short(document.config.get("model_type") or document.kind)
+    layers = describe_layers(case)
+    features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
+    method = shorten_numbers(spec.method)
+    # A file with linear scaling states the length after scaling.
+    if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
+        start = f"{spec.trained_len} tokens"
+    else:
+        start = "a length that the file does not state"
+    claimed = ""
+    if lengths:
+        claimed = f", claims {' or '.join(str(length) for length in lengths)}"
+    return (
+        f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
+        f" base {write_number(spec.base)}, {method} from {start}{claimed})."
+    )
+
+
+def describe_meaningless(case: AuditCase) -> str:
+    """Say which values have no meaning, before what is said of the other runtimes."""
+    problems = case.group_problems("meaningless")
+    if not problems:
+        return ""
+
+    count = sum(len(names) for names in problems.values())
+    return (
+        f"{'; '.join(problems)}; no rotation follows from this for {count} of"
+        f" {len(case.readings)} runtimes, correct it; of the others: "
+    )
+
+
+def describe_agreement(
+    case: AuditCase, beside: Sequence[Aspect], several_lengths: bool
+) -> str:
+    """Say how many runtimes compute the same, and which do not."""
+    reference = case.reference.runtime.name
+    others = set()
+    for name, spec in case.specs:
+        if not agrees(spec, case.spec):
+            others.add(name)
+    for aspect in beside:
+        right = aspect.does.get(reference)
+        for name, words in aspect.does.items():
+            if right and words != right:
+                others.add(name)
+
+    count = len(case.specs)
+    unread = [aspect.name for aspect in beside if aspect.unread]
+    if others:
+        apart = ", ".join(name for name, _ in case.specs if name in others)
+        agreement = (
+            f"{count - len(others)} of {count} runtimes compute what {reference}"
+            f" computes, not {apart}"
+        )
+    elif count > 1:
+        agreement = f"all {count} runtimes that read it agree"
+        if unread or several_lengths:
+            agreement += " on the frequencies"
+        if several_lengths:
+            agreement += ", not on the length"
+    else:
+        agreement = "one runtime reads it"
+
+    if unread:
+        agreement += f"; not looked at in all: {', '.join(unread)}"
+    if case.document.encoding:
+        agreement = f"refused as {case.document.encoding}; saved as UTF-8, {agreement}"
+    return agreement
+
+
+def describe_refusals(case: AuditCase) -> str:
+    """Say which runtimes refuse the file, and which the length."""
+    words = ""
+    refused = [r.runtime.name for r in case.readings if r.outcome == "refused"]
+    if refused:
+        words += f"; refused by {', '.join(refused)}"
+
+    exceeded = list_exceeded(case)
+    stopping = [name for _, name in exceeded if name in STOPS_BEYOND]
+    if stopping:
+        words += f"; {case.asked} tokens are refused by {', '.join(stopping)}"
+    elif exceeded:
+        words += f"; {case.asked} tokens are more than it has"
+    return words
+
+
+def describe_layers(case: AuditCase) -> str:
+    """Say in how many layers the reference rotates, and what these see, if not all."""
+    rotating = case.reference.rotating
+    if rotating is None or all(rotating):
+        return ""
+
+    words = f" in {sum(rotating)} of {len(rotating)} layers"
+    window = case.reference.window
+    return f"{words}, which see {window} tokens" if window else words
