@@ -1,4 +1,7 @@
-"""The answer of an audit in a sentence: which runtimes agree, and on what."""
+"""The answer of an audit in a sentence: which runtimes agree, and on what.
+
+The parts of the sentence are empty where there is nothing to say.
+"""
 
 from collections.abc import Sequence
 
@@ -10,18 +13,19 @@ from ropelab.readers.spec import short
 from ropelab.runs.sentences import shorten_numbers, write_number
 
 
-def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
-    """Say which runtimes agree, and in brackets on what."""
+def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
+    """Say which runtimes agree, and in brackets what the reference computes."""
     document = case.document
     spec = case.spec
-    lengths = sorted({own.claimed_len for _, own in case.specs if own.claimed_len})
+    claimed_lengths = {each.claimed_len for _, each in case.specs if each.claimed_len}
+    lengths = sorted(claimed_lengths)
     agreement = describe_meaningless(case)
-    agreement += describe_agreement(case, beside, several_lengths=len(lengths) > 1)
+    agreement += describe_agreement(case, aspects, several_lengths=len(lengths) > 1)
     kind = short(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
-    # A file with linear scaling states the length after scaling.
+    # A file with linear scaling states the length after scaling alone.
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
     else:
@@ -36,7 +40,7 @@ def write_answer(case: AuditCase, beside: Sequence[Aspect]) -> str:
 
 
 def describe_meaningless(case: AuditCase) -> str:
-    """Say which values have no meaning, before what is said of the other runtimes."""
+    """Say which values have no meaning; what follows is said of the other runtimes."""
     problems = case.group_problems("meaningless")
     if not problems:
         return ""
@@ -49,22 +53,26 @@ def describe_meaningless(case: AuditCase) -> str:
 
 
 def describe_agreement(
-    case: AuditCase, beside: Sequence[Aspect], several_lengths: bool
+    case: AuditCase, aspects: Sequence[Aspect], several_lengths: bool
 ) -> str:
-    """Say how many runtimes compute the same, and which do not."""
+    """Say how many runtimes compute the same, and which do not.
+
+    ``several_lengths``: True if runtimes claim different lengths.
+    """
     reference = case.reference.runtime.name
+    # The names of runtimes that compute something else.
     others = set()
     for name, spec in case.specs:
         if not agrees(spec, case.spec):
             others.add(name)
-    for aspect in beside:
+    for aspect in aspects:
         right = aspect.does.get(reference)
         for name, words in aspect.does.items():
             if right and words != right:
                 others.add(name)
 
     count = len(case.specs)
-    unread = [aspect.name for aspect in beside if aspect.unread]
+    unread = [aspect.name for aspect in aspects if aspect.unread]
     if others:
         apart = ", ".join(name for name, _ in case.specs if name in others)
         agreement = (
@@ -90,9 +98,9 @@ def describe_agreement(
 def describe_refusals(case: AuditCase) -> str:
     """Say which runtimes refuse the file, and which the length."""
     words = ""
-    refused = [r.runtime.name for r in case.readings if r.outcome == "refused"]
-    if refused:
-        words += f"; refused by {', '.join(refused)}"
+    refusing = [r.runtime.name for r in case.readings if r.outcome == "refused"]
+    if refusing:
+        words += f"; refused by {', '.join(refusing)}"
 
     exceeded = list_exceeded(case)
     stopping = [name for _, name in exceeded if name in STOPS_BEYOND]
@@ -104,7 +112,10 @@ def describe_refusals(case: AuditCase) -> str:
 
 
 def describe_layers(case: AuditCase) -> str:
-    """Say in how many layers the reference rotates, and what these see, if not all."""
+    """Say in how many layers the reference rotates, unless it is all.
+
+    The tokens that these layers see are named, too, where they have a window.
+    """
     rotating = case.reference.rotating
     if rotating is None or all(rotating):
         return ""

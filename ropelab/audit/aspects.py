@@ -1,4 +1,9 @@
-"""Parts of a model that act beside the frequencies, by the runtimes of beside.toml."""
+"""What a model does with positions besides the frequencies of its main layers.
+
+Such an aspect is the rotation of other layers, layers without rotation, factors on
+queries, an encoder of images, or axes of positions. For some of them the code of a few
+runtimes was read, which aspects.toml names.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,12 +28,12 @@ READ = table_beside(__file__)
 
 @dataclass(frozen=True)
 class Aspect:
-    """One such part: in words what each runtime does, and those whose code was not read
-    for it.
-    """
+    """What each runtime does about one aspect."""
 
     name: str
+    # In words, by the name of the runtime.
     does: Mapping[str, str]
+    # The runtimes whose code was not read for this.
     unread: tuple[str, ...]
 
     @property
@@ -45,11 +50,12 @@ class Aspect:
         return f"{self.name}: {'; '.join(parts)}"
 
 
-Does = Callable[[Reading], str]  # nothing where the code was not read
+# Returns in words what a runtime does. Empty: its code was not read.
+Describe = Callable[[Reading], str]
 
 
 def list_aspects(case: AuditCase) -> list[Aspect]:
-    """Return what a file says beside the frequencies of its main layers."""
+    """Return the aspects of a file, with what each runtime does about them."""
     aspects = []
     for name, describe in choose_aspects(case):
         does = {}
@@ -66,7 +72,7 @@ def list_aspects(case: AuditCase) -> list[Aspect]:
     return aspects
 
 
-def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Does]]:
+def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the aspects that a file or its class has, each with its description."""
     _, text = language_part(case.document.config)
     model_type = case.reference.model_type
@@ -116,9 +122,7 @@ def has_unrotated(case: AuditCase) -> bool:
 
 
 def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
-    """Say which features a rotation beside that of attention turns, where it was
-    read.
-    """
+    """Say which features an indexer or compressed keys rotate."""
     rotation = case.read_rotation(reading, name)
     if rotation.spec is None:
         return rotation.problem if rotation.outcome == "refused" else ""
@@ -127,14 +131,18 @@ def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
 
 
 def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
-    own = reading.layers.get(layer)
-    if own is None:
+    """Say how layers of a type rotate; ``right``: as the reference computes them."""
+    spec = reading.layers.get(layer)
+    if spec is None:
         return ""
-    spec = right if agrees(own, right) else own
+    # What is computed alike is said in the same words.
+    if agrees(spec, right):
+        spec = right
     return f"base {write_number(spec.base)}, {spec.method}"
 
 
 def describe_unrotated(reading: Reading) -> str:
+    """Say which layers do not rotate."""
     rotating = reading.rotating
     if rotating is None:
         return "every 4th" if reading.layer_rule == "fourth" else ""
@@ -151,8 +159,9 @@ def name_layers(layers: list[int], count: int) -> str:
     """
     if not layers:
         return f"none of {count}"
-    step = layers[0] + 1
-    if layers == list(range(layers[0], count, step)):
+    first, *_ = layers
+    step = first + 1
+    if layers == list(range(first, count, step)):
         if step == 1:
             return f"all {count}"
         ending = {2: "nd", 3: "rd"}.get(step, "th")
@@ -164,24 +173,29 @@ def name_layers(layers: list[int], count: int) -> str:
 
 
 def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
+    """Say by which factor queries at position p are multiplied in Llama 4."""
     runtime = reading.runtime.name
     if reading.model_type != "llama4_text":
-        # Only Llama 4's code has these keys.
+        # Only the code of Llama 4 reads these keys.
         return "none" if runtime == "transformers-5" else ""
 
-    on = True
+    is_on = True
     floor = 8192
     scale = 0.1
     if runtime in READ["temperature"]["read_by"]:
-        on = bool(text.get("attn_temperature_tuning", True))
+        is_on = bool(text.get("attn_temperature_tuning", True))
         floor = text.get("floor_scale", floor)
         scale = text.get("attn_scale", scale)
-    elif runtime != "llama.cpp":  # which has the numbers in its code
+    elif runtime != "llama.cpp":
+        # llama.cpp has the numbers above in its code; others were not read.
         return ""
-    return f"1 + {scale!s:.12} ln(floor((p + 1) / {floor!s:.12}) + 1)" if on else "none"
+    if not is_on:
+        return "none"
+    return f"1 + {scale!s:.12} ln(floor((p + 1) / {floor!s:.12}) + 1)"
 
 
 def describe_beta(reading: Reading) -> str:
+    """Say by which factor queries at position p are multiplied in Ministral 3."""
     if reading.runtime.name != "transformers-5":
         return ""
     by_position = reading.model_type in ("ministral3", "mistral4")
@@ -195,10 +209,13 @@ def name_vision(config: Mapping[str, Any]) -> str:
     'rotation of the vision part (radio)'
     """
     name = "rotation of the vision part"
-    found = find_vision(config)
-    if found is None or find_facts("vision", found[0]) is not None:
+    encoder = find_vision(config)
+    if encoder is None:
         return name
-    return f"{name} ({short(found[0])})"
+    model_type, *_ = encoder
+    if find_facts("vision", model_type) is not None:
+        return name
+    return f"{name} ({short(model_type)})"
 
 
 def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
@@ -223,12 +240,14 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
 
 
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
+    """Say what a runtime does with a key that most do not read."""
     runtime = reading.runtime.name
     if runtime in READ["unread"][key]:
         return "without effect"
-    # SGLang's attention for it has to be chosen when the server starts.
-    chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)
-    if runtime == "sglang" and chunks and reading.model_type in ("qwen2", "qwen2_moe"):
+    # SGLang divides attention into chunks if its server is started with that attention.
+    has_chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)
+    reads_chunks = reading.model_type in ("qwen2", "qwen2_moe")
+    if runtime == "sglang" and has_chunks and reads_chunks:
         return f"chunks of {value.get('chunk_size', 8192)!s:.12} tokens"
     return ""
 
@@ -242,7 +261,8 @@ def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
     order = "in runs" if axes.arrangement == "runs" else "interleaved"
     asked = ""
     sections = block.get("mrope_section", counts)
-    # ERNIE's sections count height and width before time.
+    # The sections of a file are in the order of `axes.order`: ERNIE's have height and width
+    # before time.
     in_order = [sections[axes.order.index(axis)] for axis in range(axes.count)]
     if counts != in_order:
         asked = f", asked for {sections}"

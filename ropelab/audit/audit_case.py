@@ -18,14 +18,13 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block
 from ropelab.runs.rows import group_pairs
 
-# Radians by which a phase may be off before it counts, between runtimes and within a
-# format.
+# Radians by which an angle may be off, between runtimes and within a number format.
 TOLERANCE = 0.01
-# Radians per token; slower pairs do not rotate, and their wavelengths are beyond all
-# numbers.
+# Pairs with a lower frequency, in radians per token, count as not rotating. Their
+# wavelengths would overflow.
 SLOWEST = 1e-300
-# The rotation of the queries and keys of attention; no other was compared with what a
-# runtime computed.
+# The name of the rotation of queries and keys of attention. Other rotations are those of
+# an indexer, or of compressed keys.
 MAIN = "main"
 
 
@@ -36,37 +35,48 @@ class AuditCase:
     document: Document
     readings: Sequence[Reading]
     reference: Reading
-    length: int  # tokens at which the runtimes are compared
-    asked: int | None  # the same if the user gave it
-    asking: str  # the runtime whose own flag gave it, all if empty
+    # The number of tokens at which the runtimes are compared.
+    length: int
+    # The same, if the user asked for it.
+    asked: int | None
+    # The only runtime that is asked for this length; empty: all are.
+    asking: str
 
     @property
     def spec(self) -> RopeSpec:
+        """The main rotation of the reference."""
         assert self.reference.main is not None
         return self.reference.main
 
     @property
     def maximum(self) -> Any:
+        """The value of max_position_embeddings."""
         _, text = language_part(self.document.config)
         return text.get(MAXIMUM)
 
     @property
     def block(self) -> Mapping[str, Any]:
+        """The keys of rope_parameters, or of rope_scaling in older files."""
         _, text = language_part(self.document.config)
         _, block = rope_block(text)
         return block
 
     @property
     def kind(self) -> Any:
+        """The name of the scaling in the block."""
         return self.block.get("rope_type") or self.block.get("type")
 
     @property
     def specs(self) -> list[tuple[str, RopeSpec]]:
-        """The runtimes that read the file by name, with their main specs."""
-        return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
+        """The name and the main rotation of each runtime that reads the file."""
+        specs = []
+        for reading in self.readings:
+            if reading.main is not None:
+                specs.append((reading.runtime.name, reading.main))
+        return specs
 
     def group_problems(self, outcome: str) -> dict[str, list[str]]:
-        """Return the runtimes of an outcome other than `read`, by the problem."""
+        """Return the names of runtimes with an outcome such as `refused`, by the problem."""
         pairs = []
         for reading in self.readings:
             if reading.outcome == outcome:
@@ -74,12 +84,13 @@ class AuditCase:
         return group_pairs(pairs)
 
     def group(self, value: Callable[[RopeSpec], Any]) -> dict[Any, list[str]]:
-        """Return the runtimes that read the file, by something of their spec."""
+        """Return the names of the runtimes that read the file, by a value of their spec."""
         return group_pairs((value(spec), name) for name, spec in self.specs)
 
     def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
-        """Return method and distance from the reference; none if base or width
-        differ.
+        """Return the method, and the distance from the reference as `measure_distance`.
+
+        Where base or width differ, which is reported by itself, they are empty and None.
         """
         if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
             return "", None, None
@@ -87,12 +98,12 @@ class AuditCase:
         return spec.method, ratio, position
 
     def list_layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
-        """Yield a runtime's layer types: name, spec, and that of the reference."""
+        """Yield the name of each layer type, its rotation, and that of the reference."""
         for layer, spec in reading.layers.items():
             yield layer, spec, self.reference.layers.get(layer) or self.spec
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
-        """Return a rotation beside that of attention as a runtime computes it."""
+        """Return a rotation other than that of attention, as a runtime computes it."""
         _, text = language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, text, reading.layers)
 
@@ -100,30 +111,37 @@ class AuditCase:
 def measure_distance(
     spec: RopeSpec, other: RopeSpec, length: int
 ) -> tuple[float | None, int | None]:
-    """Return the largest ratio of frequencies (None: no pairs in common), first
-    position off.
+    """Return the largest ratio of two frequencies, and the first position that is off.
+
+    The ratio is None if no pair rotates in both, and the position None if none is off.
     """
-    ours = spec.inv_freq(length)
-    theirs = other.inv_freq(length)
-    if ours.shape != theirs.shape:
+    inv_freq = spec.inv_freq(length)
+    other_inv_freq = other.inv_freq(length)
+    if inv_freq.shape != other_inv_freq.shape:
         return None, 1
-    # Another order of operations changes the last places, which means nothing.
-    if np.allclose(ours, theirs, rtol=1e-9, atol=0):
+    # Runtimes compute the same in different orders, which changes the last digits.
+    if np.allclose(inv_freq, other_inv_freq, rtol=1e-9, atol=0):
         return 1.0, None
 
-    position = math.ceil(TOLERANCE / float(np.abs(ours - theirs).max()))
-    rotating = (ours > SLOWEST) & (theirs > SLOWEST)
-    logs = np.abs(np.log(ours[rotating] / theirs[rotating]))
-    ratio = float(np.exp(logs.max())) if logs.size else None
-    return ratio, position
+    largest_difference = float(np.abs(inv_freq - other_inv_freq).max())
+    position = math.ceil(TOLERANCE / largest_difference)
+    is_rotating = (inv_freq > SLOWEST) & (other_inv_freq > SLOWEST)
+    ratios = inv_freq[is_rotating] / other_inv_freq[is_rotating]
+    if not ratios.size:
+        return None, position
+    largest_logarithm = np.abs(np.log(ratios)).max()
+    return float(np.exp(largest_logarithm)), position
 
 
-def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
-    """Return True for the same frequencies, near and far, and the same factor on the
-    logits.
+def agrees(spec: RopeSpec, other: RopeSpec) -> bool:
+    """Return True for the same frequencies and the same factor on the logits.
+
+    Scaling may depend on the length: frequencies are compared within the trained length
+    and far beyond it.
     """
-    # Inside the trained length and far beyond it; other widths are off at any length.
-    for length in (64, 2 * max(theirs.trained_len, theirs.length)):
-        if measure_distance(ours, theirs, length)[1] is not None:
+    far = 2 * max(other.trained_len, other.length)
+    for length in (64, far):
+        _, first_off = measure_distance(spec, other, length)
+        if first_off is not None:
             return False
-    return math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)
+    return math.isclose(spec.logit_multiplier, other.logit_multiplier, rel_tol=1e-9)

@@ -30,20 +30,21 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_list
 
-COLUMNS = table("names")["columns"]  # of the runtimes, by their titles
+# The columns of the table of runtimes that are shown, by their titles.
+COLUMNS = table("names")["columns"]
 
 
 @dataclass(frozen=True)
 class FileAudit(AuditCase, Result):
-    """A case with its tables, its findings, worst first, and the answer in a
-    sentence.
-    """
+    """A case with its tables, its findings, and the answer in a sentence."""
 
     rows: Mapping[str, Rows]
+    # The worst ones come first.
     findings: tuple[AuditFinding, ...]
     answer: str
 
     def worst(self) -> Literal["error", "warn", "note", ""]:
+        """Return the worst level of a finding; empty if there is none."""
         levels = {finding.level for finding in self.findings}
         for level in LEVELS:
             if level in levels:
@@ -78,6 +79,7 @@ def audit(
     reference = choose_reference(document, readings)
 
     asked = length or settings.settings.get("length")
+    # The runtime whose own flag gives the length; empty: all are asked for it.
     asking = ""
     if asked is None and "ctx_size" in settings.settings:
         asked = settings.settings["ctx_size"]
@@ -85,8 +87,8 @@ def audit(
     compared = asked or reference.layers[reference.label].length
     case = AuditCase(document, readings, reference, compared, asked, asking)
 
-    beside = list_aspects(case)
-    findings = collect_findings(case, beside)
+    aspects = list_aspects(case)
+    findings = collect_findings(case, aspects)
     rows: dict[str, Rows] = {
         "runtimes": list_runtimes(case),
         "keys": list_keys(case),
@@ -107,50 +109,57 @@ def audit(
         asking,
         rows=rows,
         findings=findings,
-        answer=write_answer(case, beside),
+        answer=write_answer(case, aspects),
     )
 
 
 def read_by_runtimes(
     document: Document, names: Sequence[str], settings: Flags
 ) -> tuple[Reading, ...]:
-    """Return a document as each of some runtimes reads it behind its flags."""
-    unfound = ""
+    """Return a document as runtimes read it, with their flags laid over it.
+
+    ``names``: the runtimes by name or prefix; all if empty.
+    """
+    # The reason why no runtime finds a class for it; empty if there is none.
+    problem = ""
     if document.kind == "config":
-        unfound = registry.explain_untyped(document.config)
+        problem = registry.explain_untyped(document.config)
 
     readings = []
     for runtime in registry.choose_runtimes(names, document.kind):
         config = settings.applied(runtime.name, document.config)
-        readings.append(registry.read(runtime, config, settings.settings, unfound))
+        readings.append(registry.read(runtime, config, settings.settings, problem))
     return tuple(readings)
 
 
 def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading:
-    """Return transformers 5's reading if it reads the file, else the first runtime's
-    that does; InputError if none does.
+    """Return the reading of transformers 5, or the first one of a runtime that reads it.
+
+    InputError: no runtime reads it.
     """
-    able = [reading for reading in readings if reading.main is not None]
-    for reading in able:
+    successful = [reading for reading in readings if reading.main is not None]
+    for reading in successful:
         if reading.runtime.name == registry.REFERENCE:
             return reading
-    if able:
-        return able[0]
+    if successful:
+        return successful[0]
 
-    stopped = [each for each in readings if each.runtime.name == registry.REFERENCE]
-    reason = (stopped or [*readings])[0].stopped
+    # The reason of transformers 5 is reported if it is among the runtimes.
+    reason = readings[0].stopped
+    for reading in readings:
+        if reading.runtime.name == registry.REFERENCE:
+            reason = reading.stopped
+            break
     raise InputError(f"{document.name}: {reason or 'no runtime reads it'}")
 
 
 def shorten_tables(audit: FileAudit) -> dict[str, Rows]:
-    """Return the tables for reading, with the columns that fit on a line, by their
-    titles.
-    """
+    """Return the tables by their titles, with the columns that fit on a line."""
     keys = []
     for row in audit.rows["keys"]:
         # The status is one word if all runtimes agree, else a count for each status.
         counts = Counter(row["status"].values()).most_common()
-        status = counts[0][0]
+        status, _ = counts[0]
         if len(counts) > 1:
             status = ", ".join(f"{word} {count}" for word, count in counts)
         shown = {name: row[name] for name in ("key", "value", "does")}

@@ -1,4 +1,8 @@
-"""Why a runtime computes something else, and the runtimes that each cause affects."""
+"""Why runtimes compute something else than the reference, and which do for each cause.
+
+A runtime may pass over the scaling, take its factor from the lengths of the file, or
+scale from another trained length.
+"""
 
 import math
 from collections.abc import Collection
@@ -11,8 +15,9 @@ from ropelab.readers.trace import MAXIMUM, ORIGINAL
 
 
 def fix_ratio(case: AuditCase) -> str:
-    """Return the length to write if the block's factor is not the ratio of the lengths;
-    empty if it is.
+    """Return the length to write where YaRN's factor is not the ratio of the lengths.
+
+    Empty: it is the ratio, or there is no such factor.
     """
     if case.kind != "yarn":
         return ""
@@ -23,7 +28,7 @@ def fix_ratio(case: AuditCase) -> str:
     except RefusedError:
         return ""
 
-    # A factor below 1 is a mistake of its own.
+    # A factor below 1 is another mistake.
     if reached < original or math.isinf(reached):
         return ""
     if math.isclose(reached, maximum, rel_tol=1e-6):
@@ -50,18 +55,20 @@ def list_unscaled(case: AuditCase) -> list[str]:
 
 
 def is_plain(spec: RopeSpec) -> bool:
-    """Return True if the spec changes nothing, even far beyond the trained length."""
-    # dynamic and longrope change nothing at short lengths.
+    """Return True if the scaling changes nothing, even far beyond the trained length."""
+    # Dynamic scaling and longrope change nothing at short lengths.
     far = 4 * spec.trained_len
     unscaled = replace(spec, scaling=Unscaled())
-    if measure_distance(spec, unscaled, far)[1] is not None:
+    _, first_off = measure_distance(spec, unscaled, far)
+    if first_off is not None:
         return False
     return math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
 
 
 def list_explained(case: AuditCase) -> set[str]:
-    """Return the runtimes whose difference has a cause of its own: base, width, no
-    scaling, a factor from the lengths.
+    """Return the runtimes whose difference has a cause that is reported by itself.
+
+    These are another base or width, no scaling, and a factor from the lengths.
     """
     right = case.spec
     names = {*list_unscaled(case), *list_scaled_by_ratio(case)}
@@ -90,8 +97,9 @@ def list_started_elsewhere(case: AuditCase) -> list[str]:
         return []
     names = []
     for name, spec in case.specs:
-        elsewhere = spec.trained_len != case.spec.trained_len
-        if elsewhere and case.compare(spec)[2] is not None:
+        starts_elsewhere = spec.trained_len != case.spec.trained_len
+        _, _, first_off = case.compare(spec)
+        if starts_elsewhere and first_off is not None:
             names.append(name)
     return names
 
@@ -103,12 +111,12 @@ def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
 
 
 def describe_phase(case: AuditCase, names: Collection[str]) -> str:
-    """Say from which position on the phases of these runtimes are off, if they are."""
+    """Return the end of a sentence, on the first position at which a phase is off."""
     positions = []
     for name, spec in case.specs:
-        position = case.compare(spec)[2]
-        if name in names and position is not None:
-            positions.append(position)
+        _, _, first_off = case.compare(spec)
+        if name in names and first_off is not None:
+            positions.append(first_off)
     if not positions:
         return ""
     return f"; a phase is off by {TOLERANCE} rad from position {min(positions)}"

@@ -37,10 +37,11 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         yield make_finding("W07", trained=right.trained_len)
 
     if isinstance(right.scaling, LongRope):
-        # 64 tokens are below every original length, where the short table is right.
+        # At 64 tokens, which are below every original length, the short table is right.
         other_tables = []
         for name, spec in case.specs:
-            if measure_distance(spec, right, 64)[1] is not None:
+            _, first_off = measure_distance(spec, right, 64)
+            if first_off is not None:
                 other_tables.append(name)
         if other_tables:
             yield make_finding("W08", names=other_tables)

@@ -1,5 +1,6 @@
-"""Rules of an audit about the file: entries that contradict each other, that do
-nothing, or that are missing.
+"""Rules of an audit about the entries of a file.
+
+They may contradict each other, do nothing, or be missing.
 """
 
 import re
@@ -22,7 +23,7 @@ from ropelab.readers.trace import ORIGINAL, OUTSIDE, language_part, value_in
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
-# Repeated keys that a finding names.
+# The most repeated keys that a finding names.
 MOST_NAMED = 5
 
 
@@ -49,16 +50,16 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
         if parents and key in in_block:
-            # The class itself puts the key into the block.
+            # Transformers' class itself puts this key into the block.
             continue
         close = near(use.path)
-        # A name that holds a known one is a key of its own: rope_interleave_factor, but
-        # for a second base, rope_theta_2, which looks as if it counted.
-        is_own = close in use.path and not meant(key)
+        # A longer name that contains a known one is a key by itself, and no misspelling:
+        # rope_interleave_factor. But rope_theta_2 looks as if it were a base.
+        is_other_key = close in use.path and not meant(key)
         if re.fullmatch(rf"{re.escape(close)}_?\d+", key):
-            is_own = False
+            is_other_key = False
         is_used = use.status in ("used", "translated")
-        if not meaning(use.path) and close and not is_own and not is_used:
+        if not meaning(use.path) and close and not is_other_key and not is_used:
             yield make_finding("W01", "unknown", path=show_key(use.path), close=close)
         elif use.path.endswith(".attn_factor"):
             yield make_finding("W01", "one", path=use.path)
@@ -81,9 +82,7 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def check_file(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's
-    limit.
-    """
+    """Find entries that do nothing or are missing, and a limit of the tokenizer."""
     outside = [use.path for use in case.reference.keys if use.note == OUTSIDE]
     if outside:
         yield make_finding("W11", "outside", paths=", ".join(outside))
@@ -113,17 +112,26 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
 def find_unread_values(
     case: AuditCase, outside: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Find values of the base and the width that no runtime takes."""
-    taken = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
+    """Find values of the base and the width that no runtime takes.
+
+    ``outside``: the keys that are reported already, as they are outside the block.
+    """
+    values_in_use = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
     uses = []
     for reading in case.readings:
         if reading.layers:
             uses += [(use.path, use.status) for use in reading.keys]
 
     for path, statuses in group_pairs(uses).items():
-        own = taken.get(path.split(".")[-1])
+        *_, key = path.split(".")
+        value_in_use = values_in_use.get(key)
         value = value_in(case.document.config, path)
-        unread = all(status == "ignored" for status in statuses)
-        if own and unread and value not in (None, own) and path not in outside:
-            about: dict[str, Any] = {"value": short(value), "own": write_number(own)}
+        is_unread = all(status == "ignored" for status in statuses)
+        if not value_in_use or not is_unread or path in outside:
+            continue
+        if value not in (None, value_in_use):
+            about: dict[str, Any] = {
+                "value": short(value),
+                "own": write_number(value_in_use),
+            }
             yield make_finding("W11", "unread", path=path, **about)

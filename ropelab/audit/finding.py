@@ -19,10 +19,12 @@ VERB = re.compile(r"\[(\w*)\|(\w*)\]")
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One finding: a stable code, its level, a sentence, and what to type instead."""
+    """One finding of an audit, such as a contradiction in a file."""
 
+    # A stable name, such as W05; codes.toml lists them.
     code: str
     level: Level
+    # What was found, and what to type instead.
     says: str
     do: str = ""
 
@@ -30,8 +32,13 @@ class AuditFinding:
 def make_finding(
     code: str, which: str = "", level: Level = "warn", **values: Any
 ) -> AuditFinding:
-    """Return a finding with the values in its sentence; ``which`` of the code's
-    sentences.
+    """Return a finding with its sentence and its advice.
+
+    Args:
+        code: its code.
+        which: the name of its sentence, where a code has several.
+        level: how bad it is; codes that begin with N are always notes.
+        values: what stands in the braces of its sentence and its advice.
     """
     row = CODES[code]
     if which:
@@ -59,16 +66,18 @@ def agree_verbs(sentence: str, several: bool) -> str:
 def blame_runtimes(
     case: AuditCase, code: str, names: Collection[str], which: str = "", **values: Any
 ) -> AuditFinding:
-    """Return an error of some runtimes: a warning if none of their readers was
-    compared.
+    """Return a finding about some runtimes, as an error or a warning.
+
+    It is an error if our reader of one of them was compared with the runtime itself for
+    this model type.
     """
     level: Level = "warn"
     for reading in case.readings:
-        compared = reading.model_type in reading.runtime.compared
-        if reading.runtime.name in names and compared:
+        was_compared = reading.model_type in reading.runtime.compared
+        if reading.runtime.name in names and was_compared:
             level = "error"
 
-    # Finding no class is a rule for all model types.
+    # That a runtime finds no class is known for all model types.
     if values.get("reason") == explain_untyped(case.document.config):
         level = "error"
     return make_finding(code, which, level, names=names, **values)

@@ -13,16 +13,17 @@ from ropelab.audit.notes import make_notes
 
 
 def collect_findings(
-    case: AuditCase, beside: Sequence[Aspect]
+    case: AuditCase, aspects: Sequence[Aspect]
 ) -> tuple[AuditFinding, ...]:
-    """Return all findings, worst first; those of one level in the order of the
-    rules.
+    """Return all findings, worst first.
+
+    Those of one level are in the order of the rules.
     """
     findings = [*find_errors(case), *find_lengths_beyond(case)]
-    for aspect in beside:
+    for aspect in aspects:
         if aspect.differs:
             findings.append(make_finding("W16", aspect=aspect.in_words()))
-    for aspect in beside:
+    for aspect in aspects:
         if aspect.unread and not aspect.differs:
             findings.append(make_finding("N04", aspect=aspect.in_words()))
 

@@ -11,21 +11,19 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside
 from ropelab.runs.rows import group_pairs
 
-# Servers that refuse a longer context, and the variable that allows it.
+# Servers that refuse a longer context, with the environment variable that allows it.
 STOPS_BEYOND: dict[str, str] = table_beside(__file__, "aspects")["stops_beyond"]
 
 
 def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find lengths that differ between runtimes, or that the scaling does not reach or
-    exceeds.
-    """
+    """Find lengths that differ between runtimes, or stay below what YaRN reaches."""
     # Runtimes that multiply the length have a finding of their own (E07).
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
-        plain = [name for name in names if not specs[name].multiplied]
-        if length and plain:
-            parts.append(f"{length} in {', '.join(plain)}")
+        as_stated = [name for name in names if not specs[name].multiplied]
+        if length and as_stated:
+            parts.append(f"{length} in {', '.join(as_stated)}")
     if len(parts) > 1:
         yield make_finding("W15", by="; ".join(parts))
 
@@ -33,30 +31,31 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     if not isinstance(scaling, Yarn) or scaling.factor <= 1 or fix_ratio(case):
         return
     limit = scaling.factor * case.spec.trained_len
-    low = {}
+    lower_claims = {}
     for name, spec in case.specs:
         if spec.claimed_len and spec.claimed_len < limit:
-            low[name] = spec.claimed_len
-    if low:
-        claims = " or ".join(str(length) for length in sorted({*low.values()}))
-        yield make_finding("W10", limit=limit, names=[*low], claims=claims)
+            lower_claims[name] = spec.claimed_len
+    if lower_claims:
+        lengths = sorted({*lower_claims.values()})
+        claims = " or ".join(str(length) for length in lengths)
+        yield make_finding("W10", limit=limit, names=[*lower_claims], claims=claims)
 
 
 def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
-    """Return the tokens up to which a runtime has rotations that the model was made
-    for, None without a limit.
+    """Return the number of tokens up to which the model was made for a runtime's rotation.
+
+    None: there is no limit.
     """
     scaling = spec.scaling
     if isinstance(scaling, DynamicNtk):
         return None
 
-    # If all rotating layers have a window, no position is far from another one.
+    # Where all rotating layers have a window, no token sees a far one.
     if name not in STOPS_BEYOND and case.reference.window:
         return None
 
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
-        # vLLM allows less by default, and as much as the file states if it is asked for
-        # more.
+        # vLLM allows less by default, and as much as the file states if a flag asks for it.
         return max(spec.length, case.maximum)
     if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
         reach = scaling.factor * spec.trained_len
@@ -65,23 +64,21 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
 
 
 def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
-    """Return the runtimes that are asked for more tokens than the model has in them,
-    each behind its limit.
-    """
+    """Return the limit and the name of each runtime that is asked for more tokens."""
     if case.asked is None:
         return []
 
     exceeded = []
     for name, spec in case.specs:
         limit = find_limit(case, name, spec)
-        asking = case.asking in ("", name)
-        if asking and limit is not None and case.asked > limit:
+        is_asked = case.asking in ("", name)
+        if is_asked and limit is not None and case.asked > limit:
             exceeded.append((limit, name))
     return exceeded
 
 
 def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find lengths that a server refuses, and those that no position was made for."""
+    """Find lengths that a server refuses, or that the model was not made for."""
     for limit, names in group_pairs(list_exceeded(case)).items():
         others = []
         for name in names:

@@ -8,7 +8,7 @@ from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED, family_of
 from ropelab.runs.files import table_beside
 
-# Model types that were trained on with YaRN, beside those that their class tells.
+# Model types whose training went on with YaRN, although their class does not show it.
 TRAINED_SCALED = frozenset(table_beside(__file__, "aspects")["trained_scaled"].split())
 
 
@@ -20,14 +20,12 @@ def is_trained_scaled(model_type: str) -> bool:
 
 
 def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
-    """State the effect of a static factor on short prompts, and the runtimes left
-    out.
-    """
+    """State effects of a right configuration, and the runtimes that were left out."""
     spec = case.spec
     model_type = case.reference.model_type
-    # A factor that the model was trained with is no news, and stays.
-    static = isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
-    if static and not is_trained_scaled(model_type):
+    # YaRN changes short prompts, too, which matters unless the model was trained with it.
+    is_static = isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
+    if is_static and not is_trained_scaled(model_type):
         yield from note_static_factor(case)
 
     trained = TRAINED.get((model_type, spec.length))

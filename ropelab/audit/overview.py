@@ -34,13 +34,15 @@ from ropelab.readers.trace import ABSENT, language_part, value_in
 from ropelab.runs.errors import known
 from ropelab.runs.rows import Rows, group_pairs
 
-# Positions beyond are not searched: all float32 angles are lost by then.
+# Larger positions are not searched, since float32 has lost all angles by then.
 LONGEST = 2**26
+# How the code of other rotations than that of attention was looked at.
 READ_ONLY = "read from source, not run"
 
 
 def list_keys(case: AuditCase) -> Rows:
     """Return a row per key about rotation: its value, meaning and status by runtime."""
+    # The path of a key, with the name of a runtime and what it does with the key.
     uses = []
     for reading in case.readings:
         for use in reading.keys:
@@ -50,7 +52,8 @@ def list_keys(case: AuditCase) -> Rows:
     for path, by_runtime in group_pairs(uses).items():
         status = {name: use.status for name, use in by_runtime}
         if path.split(".")[-1] in FLAG_KEYS:
-            # Readers know nothing of these keys, which name layers, not angles.
+            # These keys name layers and no angles, so that the readers of angles do not
+            # know them.
             for reading in case.readings:
                 if reading.layer_rule in ("flags", "flags_needed", "numbers"):
                     status[reading.runtime.name] = "used"
@@ -68,7 +71,7 @@ def list_keys(case: AuditCase) -> Rows:
 
 def describe_value(config: Mapping[str, Any], path: str) -> str:
     """Return the value at a path in a few words."""
-    # The keys of a GGUF file have dots themselves.
+    # The names of keys of a GGUF file contain dots, which are no path.
     value = config[path] if path in config else value_in(config, path)
     if value is ABSENT:
         return "from a flag"
@@ -87,15 +90,15 @@ def describe_key(path: str) -> str:
 
 
 def list_runtimes(case: AuditCase) -> Rows:
-    """Return a row per runtime, layer type and rotation in a layer: what is rotated, and
-    how far it is from the reference.
+    """Return a row per runtime, layer type and rotation, with its distance from the
+    reference.
 
-    ``rotation`` is `main` for the queries and keys of attention. A row without `base`
-    has a `problem`, the reason for none.
+    ``rotation`` is `main` for the queries and keys of attention. A row without `base` has
+    a `problem`: the reason why the runtime computes no rotation.
     """
     rows: list[dict[str, Any]] = []
     _, text = language_part(case.document.config)
-    more_rotations = list_rotations(text)
+    extra_rotations = list_rotations(text)
     for reading in case.readings:
         about = {
             "runtime": reading.runtime.name,
@@ -112,7 +115,7 @@ def list_runtimes(case: AuditCase) -> Rows:
             row = describe_spec(spec, other, case.length)
             rows.append({**about, "rotation": MAIN, "layers": layer, **row})
 
-        for name in more_rotations:
+        for name in extra_rotations:
             rotation = case.read_rotation(reading, name)
             row = {**about, "rotation": name, "layers": "all", "proof": READ_ONLY}
             row |= {"outcome": rotation.outcome, "problem": rotation.problem}
@@ -142,14 +145,15 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
 
 
 def list_pairs(case: AuditCase) -> Rows:
-    """Return a row per runtime, layer type and pair: its frequency beside that of the
-    reference.
+    """Return a row per runtime, layer type and pair, with its frequency and the ratio to
+    that of the reference.
     """
     rows = []
     for reading in case.readings:
         for layer, spec, other in case.list_layers(reading):
             frequencies = spec.inv_freq(case.length).tolist()
             references = other.inv_freq(case.length).tolist()[: len(frequencies)]
+            # The reference may have fewer pairs: their frequency is then None.
             for pair, (value, right) in enumerate(zip_longest(frequencies, references)):
                 wavelength = 2 * math.pi / value if value > SLOWEST else None
                 ratio = None
@@ -168,11 +172,11 @@ def list_pairs(case: AuditCase) -> Rows:
 
 
 def list_axes(case: AuditCase) -> Rows:
-    """Return a row per layer type and pair of the reference, and of an encoder of
-    images: the axis of positions that moves the pair, and its frequency.
+    """Return a row per layer type and pair, with the axis of positions that moves it.
 
-    The angle is ``inv_freq`` times ``rate`` times the distance from ``origin``. Both are
-    a formula where rows and columns p of an image of n patches are centred.
+    The layer types are those of the reference, and an encoder of images. The angle of a
+    pair is ``inv_freq`` times ``rate`` times the distance of the position from ``origin``.
+    Where positions are centred, the last two are formulas in the number n of patches.
     """
     specs = dict(case.reference.layers)
     vision = read_vision(case.document.config)
@@ -202,9 +206,7 @@ def list_axes(case: AuditCase) -> Rows:
 
 
 def list_contexts(case: AuditCase) -> Rows:
-    """Return lengths, rotations and bounds on the base, a row per layer type of the
-    reference.
-    """
+    """Return a row per layer type of the reference: lengths, turns, bounds on the base."""
     rows = []
     length = case.length
     for layer, spec in case.reference.layers.items():
@@ -228,7 +230,7 @@ def list_contexts(case: AuditCase) -> Rows:
             "critical_pair": int(unfinished[0]) if unfinished.size else None,
             "smallest_factor": max(1.0, length / spec.trained_len),
             "base_asymptotic_bound": su_asymptote(length),
-            # a single pair
+            # The bound is infinite for a single pair.
             "base_one_turn": one_turn if math.isfinite(one_turn) else None,
             "short_logit_multiplier": spec.logit_multiplier,
         }
@@ -237,8 +239,9 @@ def list_contexts(case: AuditCase) -> Rows:
 
 
 def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
-    """Return the number format that is given, else the file's own if known, else
-    bfloat16.
+    """Return the number format of a name, or that of the file, or bfloat16.
+
+    ``given``: the name; empty: the file tells it.
     """
     if given:
         return FORMATS[known("--dtype", given, FORMATS)]
@@ -254,31 +257,35 @@ def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
 
 
 def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
-    """Return a row per cast chain: its worst errors over all positions, and the first
-    beyond.
+    """Return a row per cast chain: its worst errors over all positions.
+
+    A cast chain says which number format each step of the computation is rounded to.
+    `beyond_from_tokens` is the first position with an error above the tolerance.
     """
     last = min(case.length, LONGEST)
     specs = dict(case.specs)
     presets = {each.runtime.name: each.runtime.chain for each in case.readings}
     if "sglang" in specs and isinstance(specs["sglang"].scaling, LongRope):
-        # SGLang keeps longrope's tables in the model's format.
+        # SGLang keeps the tables of longrope in the number format of the model.
         presets["sglang"] = MODEL_FORMAT
 
     rows = []
     for preset, names in group_pairs((presets[name], name) for name in specs).items():
-        # The runtimes of one chain are searched with the frequencies of the first.
-        spec = specs[names[0]]
+        # All runtimes of a chain are searched with the frequencies of the first.
+        first_name, *_ = names
+        spec = specs[first_name]
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
         if preset == MODEL_FORMAT:
             plan = replace(plan, table=dtype)
         chain = Chain(plan, spectrum)
 
-        # Every position is searched, as in `precision`, in the order of the bounds on
-        # its error.
+        # The search looks at every position, those with the largest bounds on their error
+        # first. The comparison is False for NaN, which is no small error.
         whole = worst(chain, 0, last)
         beyond = None
-        if not whole.error_rad <= TOLERANCE:
+        is_precise = whole.error_rad <= TOLERANCE
+        if not is_precise:
             by_octave = (
                 worst(chain, start, stop - start) for start, stop in octaves(0, last)
             )

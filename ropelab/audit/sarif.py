@@ -1,4 +1,4 @@
-"""Audits in SARIF 2.1.0, as code scanning reads it; and the codes of findings."""
+"""Audits in SARIF 2.1.0, the format of results of code scanning."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,10 @@ from ropelab.audit.finding import CODES as RECORDS
 from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+# The levels of SARIF, by those of a finding, and by the first letter of its code.
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
-OF_CODE = {"E": "error", "W": "warning", "N": "note"}
+LEVELS_OF_CODES = {"E": "error", "W": "warning", "N": "note"}
+# The title of each code.
 CODES: dict[str, str] = {code: row["title"] for code, row in RECORDS.items()}
 
 
@@ -19,9 +21,13 @@ def as_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
     rules = []
     for code, title in CODES.items():
-        level = {"level": OF_CODE[code[0]]}
-        about = {"id": code, "shortDescription": {"text": title}}
-        rules.append({**about, "defaultConfiguration": level})
+        first_letter = code[0]
+        rule = {
+            "id": code,
+            "shortDescription": {"text": title},
+            "defaultConfiguration": {"level": LEVELS_OF_CODES[first_letter]},
+        }
+        rules.append(rule)
 
     order = list(CODES)
     results = []
@@ -44,10 +50,9 @@ def as_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
 
 
 def find_place(document: Document) -> dict[str, Any]:
-    """Return the file as a reference, and the line at which its rotary keys begin."""
+    """Return the URI of the file, and the line at which its rotary keys begin."""
     path = Path(document.name)
-    # A relative reference may not begin with a slash: absolute paths are URIs of their
-    # own.
+    # A relative reference may not begin with a slash, so that absolute paths become URIs.
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     line = 1
     if document.kind != "gguf" and path.is_file():

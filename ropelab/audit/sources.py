@@ -1,4 +1,4 @@
-"""What a user names as a configuration: a file to read, or a name that is none."""
+"""Read what a user names as a configuration, or say why it is none."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from ropelab.readers.document import Document, load
 from ropelab.runs.errors import InputError
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# A repository of the Hub: an owner and a name, which has no suffix of a file here.
+# A repository of the Hub: an owner and a name. A name that ends like a file is none.
 REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 FILES = (".json", ".gguf", ".safetensors", ".npz", ".npy", ".pt", ".bin", ".toml")
 # The first bytes of files that hold arrays or weights.
@@ -23,8 +23,8 @@ ARRAYS = {
 def read_source(name: str) -> Document:
     """Return the configuration at a path, a folder or standard input (`-`).
 
-    InputError says what to type for what is no such thing: an address, a repository of
-    the Hub, the name of a known model, arrays of an engine.
+    InputError says what to type instead, where the name is an address, a repository of
+    the Hub, a known model, or a file of arrays.
     """
     if name != "-" and not os.path.exists(name):  # noqa: PTH110 (a name may be too long)
         refuse_missing(name)
@@ -63,14 +63,15 @@ def refuse_arrays(name: str) -> None:
         with Path(name).open("rb") as file:
             start = file.read(6)
     except OSError:
-        return  # The reader says why.
+        # The reader of the configuration will say why it cannot be read.
+        return
 
-    held = "tensors" if name.endswith(".safetensors") else ""
-    for magic, words in ARRAYS.items():
-        if start.startswith(magic):
-            held = words
-    if held:
+    content = "tensors" if name.endswith(".safetensors") else ""
+    for first_bytes, words in ARRAYS.items():
+        if start.startswith(first_bytes):
+            content = words
+    if content:
         command = f"ropelab check {name} --config config.json"
         raise InputError(
-            f"{name} holds {held}, no configuration; to compare it with one: {command}"
+            f"{name} holds {content}, no configuration; to compare it with one: {command}"
         )

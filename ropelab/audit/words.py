@@ -1,4 +1,4 @@
-"""What runtimes compute in words, those that rotate alike together."""
+"""Say in words what runtimes compute; those that rotate alike are named together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-# The rotations beside that of attention.
+# What other rotations than that of attention are called.
 EXTRA_NAMES = {
     INDEXER: "indexer of sparse attention",
     COMPRESSED_KEYS: "compressed keys",
@@ -21,18 +21,19 @@ EXTRA_NAMES = {
 class Alike:
     """A rotation of one layer type, and the runtimes that compute it."""
 
+    # The row of the first of these in the table of runtimes.
     row: Mapping[str, Any]
     spec: RopeSpec
     names: list[str] = field(default_factory=list)
 
-    def holds(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
-        """Return True if another runtime rotates so, at that length and at others."""
-        same = ["layers", "rotation", "base", "rotary_dim", "claimed_tokens"]
+    def includes(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
+        """Return True if another runtime rotates alike, at this length and at others."""
+        columns = ["layers", "rotation", "base", "rotary_dim", "claimed_tokens"]
         if row["rotation"] != MAIN:
-            # Runtimes that store the weights of attention in another order pair its
-            # features in another way; none does that to the other rotations.
-            same += ["pairing", "place", "head_dim"]
-        if any(self.row[name] != row[name] for name in same):
+            # For attention these columns depend on the order in which a runtime stores
+            # the weights, and tell no difference.
+            columns += ["pairing", "place", "head_dim"]
+        if any(self.row[name] != row[name] for name in columns):
             return False
         _, position = measure_distance(spec, self.spec, length)
         return position is None and agrees(spec, self.spec)
@@ -53,12 +54,13 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
             spec = reading.layers[row["layers"]]
         else:
             extra = case.read_rotation(reading, row["rotation"]).spec
-            assert extra is not None  # the row has its base
+            # A row with a base is that of a rotation.
+            assert extra is not None
             spec = extra
 
         group = None
         for each in groups:
-            if each.holds(row, spec, case.length):
+            if each.includes(row, spec, case.length):
                 group = each
                 break
         if group is None:
@@ -70,13 +72,15 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
     words = [describe_row(group.row, case.length) for group in groups]
     lines = []
     for group, text in zip(groups, words, strict=True):
-        if words.count(text) > 1:  # different rotations in the same words
+        # Different rotations may have the same words: the method tells them apart.
+        if words.count(text) > 1:
             text = f"{text}, by {shorten_numbers(group.spec.method)}"
         lines.append((text, ", ".join(group.names)))
     return lines
 
 
 def count_pairs(row: Mapping[str, Any]) -> str:
+    """Return the numbers of pairs that are kept, blended and divided."""
     return "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
 
 

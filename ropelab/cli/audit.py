@@ -65,6 +65,7 @@ def audit(
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
     from ropelab.audit import audited
+    from ropelab.audit.comparison import compare
     from ropelab.audit.draft import compare_draft
 
     if out:
@@ -93,7 +94,7 @@ def audit(
     difference: Rows | None = None
     draft: list[AuditFinding] = []
     if len(audits) == 2:
-        difference = audited.compare(*audits)
+        difference = compare(*audits)
         draft = list(compare_draft(*audits))
 
     if figures:
