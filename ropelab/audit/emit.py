@@ -1,7 +1,9 @@
-"""The inverse of the readers: text that makes a runtime compute a wanted scaling."""
+"""The inverse of the readers: text that makes a runtime compute a wanted scaling.
 
-# Every text is read back by the runtime's own reader; every difference is named as a
-# loss.
+A target is one or several runtimes that take the same text: keys for a config.json, or
+flags. Every text is read back by our readers of these runtimes, and every difference from
+the wanted rotation is named as a loss.
+"""
 
 import json
 import math
@@ -39,8 +41,9 @@ from ropelab.runs.rows import Result, Rows
 from ropelab.runs.sentences import shorten_numbers
 from ropelab.runs.spelling import split_list
 
+# Keys that state a length.
 LENGTHS = (MAXIMUM, *VLLM_LENGTHS)
-# Flags that state a length alone: a text with no others leaves the rotation as it is.
+# Flags that state a length, and leave the rotation as it is.
 LENGTH_FLAGS = {"ctx_size", "cutoff_len"}
 READERS = registry.RUNTIMES | registry.TRAINERS
 
@@ -51,19 +54,18 @@ class Emission:
 
     target: str
     text: str
+    # What the target does not do as wanted, in sentences.
     lost: tuple[str, ...]
     # True if the text has keys for the file, or flags besides those of a length.
     changes: bool = True
-    # Remarks name no loss: which runtimes do not know the model, and what other runtimes
-    # make of a file that needs no change.
+    # What is no loss: runtimes that do not know the model, and what runtimes make of a
+    # file that needs no change.
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Emissions(Result):
-    """The wanted spec as text for several targets; ``tables["targets"]`` has a row for
-    each.
-    """
+    """The text for each target, of which the table `targets` has a row."""
 
     wanted: Wanted
     targets: tuple[Emission, ...]
@@ -93,7 +95,8 @@ def emit(
             it is YaRN if the context exceeds the trained length.
         target: names of targets with commas between them, or `all`.
     """
-    if model and Path(model).exists():  # a file where a name was asked for
+    # A path in place of a name is taken for the file.
+    if model and Path(model).exists():
         file = model
         model = ""
     if bool(file) == bool(model):
@@ -109,8 +112,8 @@ def emit(
 
     name = file or model
     source, spec = read_model_file(name, document.config)
-    scaled = not isinstance(spec.scaling, scalings.Unscaled)
-    if scaled and not method:
+    is_scaled = not isinstance(spec.scaling, scalings.Unscaled)
+    if is_scaled and not method:
         wanted, note = keep_scaling(name, source, spec, context)
     else:
         wanted, note = choose_scaling(source, spec, context, method)
@@ -125,8 +128,8 @@ def emit(
         refused = f"transformers refuses {document.encoding}"
         notes.append(f"{refused}: save the file as plain UTF-8")
     notes += [note, note_on_window(wanted, spec)]
-    needed = any(each.changes or each.lost for each in emissions)
-    if context <= spec.length and not needed:
+    is_change_needed = any(each.changes or each.lost for each in emissions)
+    if context <= spec.length and not is_change_needed:
         notes.append(f"nothing to change: {name} reaches {spec.length} tokens as it is")
 
     rows = []
@@ -142,9 +145,9 @@ def emit(
 
 
 def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
-    """Return the length alone for a target that runs a class which reads no scaling.
+    """Return the text of a target that runs a class which reads no scaling.
 
-    ``scaled`` is the text with a scaling; other targets keep it.
+    Such a target is given the length alone, and any other one the text ``scaled``.
     """
     runtimes = TARGETS[scaled.target].runtimes
     runs_class = any(
@@ -163,6 +166,7 @@ def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
 
 
 def join_notes(notes: Sequence[str]) -> str:
+    """Join the notes that are not empty."""
     return "; ".join(note for note in notes if note)
 
 
@@ -212,14 +216,12 @@ def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
 
 
 def write_text(target: str, wanted: Wanted) -> Emission:
-    """Return the text for a target, to be laid over the part of a file that it
-    changes.
-    """
+    """Return the text that makes a target compute the wanted rotation."""
     chosen = TARGETS[known("target", target, TARGETS)]
     written = wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
-        # A block that the file has already (`own`, Hunyuan's) can name NTK-aware. No
-        # other can, and another base gives the same rotation.
+        # No block names NTK-aware scaling, but that of Hunyuan, which its files have
+        # already. Another base gives the same rotation.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
     fragment = chosen.write_keys(written)
@@ -231,19 +233,20 @@ def write_text(target: str, wanted: Wanted) -> Emission:
         flags["rope_freq_base"] = written.base
 
     losses = find_losses(chosen, wanted, fragment, flags)
-    # Keys that the file has already are left out: all of them, or all but lengths.
-    lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
-    for shorter in ({}, lengths):
+    # Keys that the file has already are left out: all keys, or all but those of lengths,
+    # if the shorter text loses nothing more.
+    keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
+    for shorter in ({}, keys_of_lengths):
         if len(shorter) == len(fragment):
             continue
 
         shorter_losses = find_losses(chosen, wanted, shorter, flags)
-        # Fewer keys must not cost the target a runtime, by refusal or otherwise.
+        # No more runtimes may give no rotation.
         if shorter_losses.count_silent() > losses.count_silent():
             continue
 
-        # If the file rotates as wanted already, its keys given again change nothing: a
-        # runtime that differs does so with them, too.
+        # If the file has the wanted rotation already, a runtime that differs does so with
+        # the keys, too.
         new_differences = set(shorter_losses.differing) - set(losses.differing)
         is_no_worse = wanted.is_released and not new_differences
         is_right = not shorter_losses.differing and bool(shorter_losses.asked)
@@ -262,30 +265,31 @@ def write_text(target: str, wanted: Wanted) -> Emission:
         lost.append(f"it cannot reach {wanted.beyond} tokens")
     nest = find_nest(chosen, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
-        # The file has an encoder beside the decoder, and the text is for one part.
+        # The text is for the decoder, and the file has an encoder, too.
         lost.append("it leaves the rotation of the encoder as it is")
     lost += [*losses.refusing, *losses.differing]
     if nest and chosen.flat and changes:
-        # A flat target sets keys of the whole model, and the rotation's are in a part.
+        # A flat target sets keys at the top of the file alone.
         lost.append(f"it sets no keys inside {nest[0]}")
 
     plain = {name: parameter_text(value) for name, value in flags.items()}
     words = ""
     for name, word in plain.items():
-        if name != "ctx_size":  # -c has a place of its own in the text
+        # The length of llama.cpp, -c, has a place of its own in the text.
+        if name != "ctx_size":
             words += f" --{name.replace('_', '-')} {word}"
     patch = nest_fragment(fragment, nest)
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
     text = template.format(length=wanted.context, flags=words, **forms, **plain)
 
-    # A runtime that does not know the model is a loss only where no other reads the text.
+    # Runtimes that do not know the model are a loss only if no other reads the text.
     remarks: list[str] = []
     if losses.asked:
         remarks += losses.unread
     else:
         lost += losses.unread
-    # Where the file does all that is wanted as it is, the text loses nothing: what differs
-    # is what runtimes make of the file itself.
+    # If the file needs no change, the text loses nothing: a runtime that differs does so
+    # by itself.
     needs_nothing = wanted.is_released and not wanted.beyond and not changes
     if needs_nothing and losses.asked:
         remarks += lost
@@ -295,12 +299,16 @@ def write_text(target: str, wanted: Wanted) -> Emission:
 
 @dataclass(frozen=True)
 class Losses:
-    """Runtimes of a target that read no text, and differences in those that do."""
+    """What the runtimes of a target do not do as wanted, in sentences."""
 
+    # Runtimes that refuse the text, or get no rotation from it.
     refusing: tuple[str, ...]
+    # Runtimes that do not know the model.
     unread: tuple[str, ...]
+    # Differences from the wanted rotation.
     differing: tuple[str, ...]
-    asked: int  # runtimes that read the text
+    # The number of runtimes that read the text.
+    asked: int
 
     def count_silent(self) -> int:
         """Count the runtimes that give no rotation for the text."""
@@ -310,8 +318,13 @@ class Losses:
 def find_losses(
     target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
 ) -> Losses:
-    """Read a text back by the target's runtimes, and name what differs from the
-    wanted rotation.
+    """Read a text back as a target's runtimes do, and name what is not as wanted.
+
+    Args:
+        target: the target.
+        wanted: the rotation that the text is for.
+        fragment: the keys of the text.
+        flags: its flags.
     """
     source = wanted.source
     refusing = []
@@ -343,15 +356,15 @@ def find_losses(
         )
         is_cut_by_flag = target.as_flag and main.length > wanted.length
         if has_default_length or is_cut_by_flag:
-            # The length is the flag's, so what the file claims is no difference.
+            # A flag gives the length: that which the file claims is no difference.
             main = replace(main, claimed_len=None)
         differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
         rotating = reading.rotating
         if rotating and source.rotating and rotating != source.rotating:
             count = f"{sum(rotating)} of {len(rotating)}"
             differing.append(f"{name}: other layers rotate, {count}")
-        # The layers beside the main ones have to stay as they were; a length is claimed
-        # for the whole model and was compared above.
+        # Other layers have to stay as they were. Their claimed length is that of the whole
+        # model, which was compared above.
         for label, other in source.beside.items():
             layers = replace(reading.layers.get(label, main), claimed_len=None)
             for word in list_differences(layers, other):

@@ -1,4 +1,9 @@
-"""A rotation that is to be written into a model's file: its own scaling, or another."""
+"""The rotation that `emit` writes into a model's file: its own scaling, or another.
+
+The file's own scaling is kept, with a larger factor if the wanted context needs it;
+otherwise another method is chosen. What is scaled is one rotation of a file, that of its
+main layers; those of other layers have to stay.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,52 +22,57 @@ from ropelab.readers.trace import BLOCKS, MAXIMUM, ORIGINAL, language_part, rope
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError
 
-Fragment = dict[str, Any]  # keys of a configuration
+# Some keys of a configuration, with their values.
+Fragment = dict[str, Any]
 
-# Types of a file whose factor can be raised for a longer context than the file reaches.
+# Scaling types whose factor can be raised for a longer context.
 RAISED = ("linear", "yarn", "llama3")
+# The key of the share of a head that rotates.
 SHARE = "partial_rotary_factor"
+# The parameters of YaRN's ramp, with their usual values.
 BETAS = {"beta_fast": 32, "beta_slow": 1}
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model's file, the part that a text changes, and the rotations of its other
-    layers.
-    """
+    """A model's file, and the part of it that a text changes."""
 
     config: Mapping[str, Any]
-    nest: Sequence[str] = ()  # the keys that lead to the part
-    text: Mapping[str, Any] = field(default_factory=dict)  # the part
-    main: str = ""  # the layer type that is scaled
-    # the blocks, where each type has one
+    # The keys that lead to the part, such as text_config; empty: it is the whole file.
+    nest: Sequence[str] = ()
+    # The part.
+    text: Mapping[str, Any] = field(default_factory=dict)
+    # The layer type that is scaled.
+    main: str = ""
+    # The block of each layer type, where each has one.
     layers: Fragment = field(default_factory=dict)
-    # the rotations of the others
+    # The rotations of the other layer types.
     beside: Mapping[str, RopeSpec] = field(default_factory=dict)
-    # for each layer whether it rotates; None: all do, or it is not known
+    # For each layer whether it rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
-    # the tokens that the rotating layers see, where all of these have a window
+    # The tokens that rotating layers see, where all of them have a window.
     window: int | None = None
-    released: RopeSpec | None = None  # the rotation of the file as it is
-    # the model type, where its class in transformers reads no scaling
+    # The rotation of the file as it is.
+    released: RopeSpec | None = None
+    # The model type, where its class in transformers reads no scaling; empty otherwise.
     unscalable: str = ""
 
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
-        """Name and content of the block that is scaled."""
+        """The name and the content of the block that is scaled."""
         name, block = rope_block(self.text)
         return name, self.layers.get(self.main, block)
 
     @property
     def present(self) -> set[str]:
-        """The names among its keys of blocks and lengths, and of the head's size."""
+        """The names of blocks, lengths and sizes of a head that the file gives."""
         names = (*BLOCKS, "head_dim", SHARE, *BETAS, *VLLM_LENGTHS)
         _, block = self.block
         return {name for name in names if self.text.get(name) or block.get(name)}
 
     @property
     def older(self) -> Family:
-        """Its class in transformers 4."""
+        """What the class of the model type in transformers 4 reads."""
         kind = str(self.text.get("model_type"))
         return family_of(kind, registry.RUNTIMES["transformers-4.57"].release)
 
@@ -71,17 +81,21 @@ class ModelFile:
 class Wanted(RopeSpec):
     """A rotation to be written into a file."""
 
-    context: int  # as asked; the file itself may allow more
+    # The length that was asked for, as far as the scaling reaches it.
+    context: int
     source: ModelFile
-    beyond: int = 0  # as asked, where the file's own scaling does not reach it
-    own: Fragment | None = None  # the file's own block, which stays
-    raised: bool = False  # but for its factor
-    # keys of the block that any scaling keeps
+    # The length that was asked for, if the file's own scaling does not reach it; else 0.
+    beyond: int = 0
+    # The file's own block, which stays. None: another scaling takes its place.
+    own: Fragment | None = None
+    # True if the factor in the file's own block is raised.
+    raised: bool = False
+    # Keys of the block, on axes of positions, that stay with any scaling.
     axes_keys: Fragment = field(default_factory=dict)
 
     @property
     def is_released(self) -> bool:
-        """True if the file as it is rotates so, and reaches the context."""
+        """True if the file as it is has this rotation, and reaches the context."""
         released = self.source.released
         return (
             released is not None
@@ -91,7 +105,7 @@ class Wanted(RopeSpec):
         )
 
 
-# The names in files of the methods that known models have.
+# The scaling types of files, by the names of the methods of known models.
 TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3"}
 
 
@@ -139,30 +153,34 @@ def make_block(model: KnownModel) -> Fragment:
 
 
 def copy_fields(spec: RopeSpec) -> dict[str, Any]:
-    """Return the fields of a rotation, for one with more of them."""
+    """Return the fields of a rotation by name, from which another one is made."""
     return {each.name: getattr(spec, each.name) for each in fields(RopeSpec)}
 
 
 def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
-    """Return a file and the rotation that is to be scaled in it, as the reference reads
-    them.
+    """Return a file, and the rotation in it that is to be scaled.
+
+    They are as transformers 5 reads them, or another runtime if it does not.
     """
     prefix, text = language_part(config)
     reading = registry.reading_of(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
     spec = reading.layers[reading.label]
-    # vLLM allows less by itself.
+    # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
     scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
     if any(text.get(key) == scaled for key in VLLM_LENGTHS):
-        spec = replace(spec, claimed_len=scaled)  # the maximum is before it
+        # The file states the length after scaling under one of these keys, and the length
+        # before as the maximum.
+        spec = replace(spec, claimed_len=scaled)
 
-    # Another runtime's layer types are not the reference's.
+    # Layer types are those of transformers 5 alone.
     main = reading.label if by_reference else "all"
     beside = {}
     if by_reference:
-        beside = {k: layer for k, layer in reading.layers.items() if k != main}
+        beside = dict(reading.layers)
+        beside.pop(main, None)
     layers = load_block(text) if main != "all" else {}
     family = family_of(reading.model_type)
     file = ModelFile(
@@ -183,21 +201,24 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
 def keep_scaling(
     name: str, source: ModelFile, spec: RopeSpec, context: int
 ) -> tuple[Wanted, str]:
-    """Return a file's scaling, its factor raised if the context needs it, and a note
-    then.
+    """Return a file's own scaling, with a larger factor if the context needs it.
+
+    The second value is a note on the factor; it is empty if the factor stays.
     """
     key, block = source.block
     own, note = raise_factor(spec, block, context)
     raised = bool(note) and own["rope_type"] in RAISED
     beyond = context if note and not raised else 0
     reached = spec.length if beyond else context
-    # Dynamic scaling starts at this length, and longrope's factor comes from it.
-    fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
-    longest = spec.length if fixed else max(spec.length, reached)
+    # Dynamic scaling starts at the length of the file, and the factor of longrope comes
+    # from it, so that this length may not change.
+    is_fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
+    longest = spec.length if is_fixed else max(spec.length, reached)
 
     kept: Fragment = {**own, "rope_theta": spec.base}
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
-    if source.layers:  # as transformers 5 has them
+    # In files of transformers 5 each layer type may have a block.
+    if source.layers:
         patched["rope_scaling"] = None
         patched["rope_parameters"] = {**source.layers, source.main: kept}
     config = lay_over(source.config, patched, source.nest)
@@ -217,14 +238,15 @@ def keep_scaling(
 def choose_scaling(
     source: ModelFile, spec: RopeSpec, context: int, method: str
 ) -> tuple[Wanted, str]:
-    """Return the scaling that was asked for, or YaRN if one is needed, and a note on
-    its start.
+    """Return the scaling of a method, or YaRN if the context needs one.
+
+    The second value is a note on the trained length; it may be empty.
     """
     model_type = str(source.text.get("model_type"))
     trained = TRAINED.get((model_type, spec.trained_len))
-    unscaled = isinstance(spec.scaling, scalings.Unscaled)
+    is_unscaled = isinstance(spec.scaling, scalings.Unscaled)
     note = ""
-    if trained is not None and unscaled and context > spec.trained_len:
+    if trained is not None and is_unscaled and context > spec.trained_len:
         allowed = spec.trained_len
         note = (
             f"{model_type} was trained with {trained} of the {allowed} tokens allowed"
@@ -254,7 +276,10 @@ def choose_scaling(
 def lay_over(
     config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]
 ) -> Fragment:
-    """Return a file with other values of some keys of its part ``nest``."""
+    """Return a file with other values of some keys in one of its parts.
+
+    ``nest``: the keys that lead to the part.
+    """
     if not nest:
         return {**config, **patch}
     first, *rest = nest
@@ -264,12 +289,13 @@ def lay_over(
 def raise_factor(
     spec: RopeSpec, block: Mapping[str, Any], context: int
 ) -> tuple[Fragment, str]:
-    """Return the file's own block, its factor raised if the context needs it, and a
-    note then.
+    """Return the file's own block, with a larger factor if the context needs it.
+
+    The second value is a note on the factor; it is empty if the context needs none.
     """
     kind = block.get("rope_type") or block.get("type")
-    longrope = isinstance(spec.scaling, scalings.LongRope)
-    own: Fragment = {"rope_type": "longrope" if longrope else kind}
+    is_longrope = isinstance(spec.scaling, scalings.LongRope)
+    own: Fragment = {"rope_type": "longrope" if is_longrope else kind}
     for key, value in block.items():
         if key not in ("type", "rope_type", "rope_theta"):
             own[key] = value
@@ -282,8 +308,9 @@ def raise_factor(
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
 
+    # YaRN reaches its factor times the trained length, whatever the file states.
     if isinstance(spec.scaling, scalings.Yarn):
-        limit = reach  # not the file's maximum
+        limit = reach
     note = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
         return own, f"{note}, and has no factor to raise; --method replaces it"
@@ -296,6 +323,7 @@ def raise_factor(
     if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
         return own, f"{note}, its attention_factor stays {given:g}"
 
-    own["attention_factor"] = magnitude(own["factor"])  # as without the key
+    # The factor on attention follows the raised factor, as it would without the key.
+    own["attention_factor"] = magnitude(own["factor"])
     follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
     return own, f"{note}, its attention_factor from {follows}"
