@@ -1,8 +1,9 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
-A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes
-the scaling, the keys that it requires, and the defaults of missing ones; a key that the
-function reads is used.
+A runtime is a subclass of `Reader`, which changes the steps that the runtime takes in
+another way. The settings of a layer type are the keys of its rope block and others. A
+scaling type, such as `yarn`, is a function that makes the scaling from the settings; the
+keys that it needs and their defaults are in methods.toml.
 """
 
 import math
@@ -32,11 +33,12 @@ from ropelab.readers.trace import (
     Trace,
 )
 
-KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
+# The usual bands of llama3.
+KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 # Names under `type` and `rope_type` that differ and mean the same.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
-# with the factor on cos and sin and the trained length
+# A scaling, the factor on cos and sin, and the trained length.
 Made = tuple[scalings.Scaling, float, int]
 
 
@@ -58,8 +60,9 @@ def scaling_type(name: str, *kinds: str) -> Callable[[Make], Make]:
 
 
 class Settings:
-    """Values of one layer type, with the origin of each: a key path, or a default in
-    words.
+    """Values of one layer type by name, each with its source.
+
+    A source is the path of a key, or says in words that the value is a default.
     """
 
     def __init__(
@@ -68,51 +71,57 @@ class Settings:
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
         self.sources = {name: f"{at}.{name}" for name in self.values}
-        self.layer = ""  # the layer type, where each has a dict
-        # Set by the reader before a method is made.
+        # The layer type, where each has a dict.
+        self.layer = ""
+        # The longest context, and the defaults of the scaling type. The reader sets both
+        # before the scaling is made.
         self.longest = 0
         self.defaults: Mapping[str, Any] = {}
 
     def put(self, name: str, value: Any, source: str) -> None:
+        """Set a value."""
         self.values[name] = value
         self.sources[name] = source
 
     def put_first(
         self, name: str, keys: tuple[str, ...], default: Any, source: str
     ) -> None:
-        """Set a value from the first key outside the block that is there, else the
-        default.
+        """Set a value from the first key outside the block that is there.
+
+        Without one it is the default, whose source is ``source``.
         """
         value, path = self.trace.first(keys, default)
         self.put(name, value, path or source)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Look at a value, or return the default if it is missing; its key gets no
-        status.
-        """
+        """Return a value, or the default if it is missing. Its key gets no status."""
         return self.values.get(name, default)
 
     def read(self, name: str, default: Any = None) -> Any:
-        """Return a value or the default; the key counts as used unless it has a
-        status.
+        """Return a value, or the default if it is missing.
+
+        Its key counts as used, unless it has a status already.
         """
         self.trace.mark_unmarked(self.sources.get(name, ""))
         return self.values.get(name, self.defaults.get(name, default))
 
     def number(self, name: str, default: float | None = None) -> float:
+        """Read a finite number; RefusedError: it is missing, or no such number."""
         value = self.read(name, default)
         if value is None:
             raise RefusedError(f"{name} is missing")
         return number(value, name)
 
     def original(self) -> int:
+        """Read the original length."""
         return whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
+        """Read the two tables of longrope, the short one first."""
         return tuple(values.numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
-        """Set the status of the key behind a value; a default has none."""
+        """Set the status of the key that a value comes from."""
         self.trace.mark(self.sources.get(name, ""), status, note)
 
     def drop_empty(self, *names: str) -> None:
@@ -122,7 +131,7 @@ class Settings:
                 self.values.pop(name, None)
 
     def needs(self, *names: str) -> None:
-        """Raise RefusedError unless every name has a value, null included."""
+        """Raise RefusedError unless every name has a value, which may be null."""
         missing = [name for name in names if name not in self.values]
         if missing:
             raise RefusedError(
@@ -142,7 +151,8 @@ class ScalingRule:
         settings.needs(*self.needs)
         settings.defaults = self.defaults
         made = self.make(settings)
-        settings.defaults = {}  # they are the method's alone
+        # What is read after the scaling has no such defaults.
+        settings.defaults = {}
         return made
 
 
@@ -151,26 +161,32 @@ class Reader:
     them.
     """
 
+    # The scaling types by name.
     methods: Mapping[str, ScalingRule] = {}
+    # The refusal of any other type.
     unknown = "unknown rope type '{}'"
-    # Model types that are read, all if empty, and the reason for passing over the
-    # others.
+    # The model types that are read; empty: all are.
     types: Collection[str] = ()
+    # The reason why other model types are not read.
     other = ""
-    # Keys of the longest context, and its default; without one a key is required.
+    # Keys of the longest context, and its default. None: one of the keys is required.
     lengths: tuple[str, ...] = (MAXIMUM, "n_positions")
     usual_longest: int | None = 2048
-    allows_usual = True  # the default limits the length, too
-    # DeepSeek's factor on scores, also without a scaling; the factor where the block
-    # has none.
+    # True if the default limits the length, too.
+    allows_usual = True
+    # True if DeepSeek's factor on scores also holds without a scaling.
     multiplies_unscaled = True
-    unmultiplied: tuple[str, ...] = ()  # types of which it lacks that factor
+    # The model types without that factor.
+    unmultiplied: tuple[str, ...] = ()
+    # The scaling factor in it, where the block has none.
     usual_factor: float | None = None
-    reads_local = False  # the base of sliding-window layers, as a key of its own
+    # True if a key gives the base of layers with a sliding window.
+    reads_local = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        """Return specs by layer type, 'all' if there is but one; RefusedError,
-        NotModelledError.
+        """Return the rotation of each layer type; a single one is called 'all'.
+
+        RefusedError, NotModelledError: see `spec`.
         """
         if self.types and trace.model_type not in self.types:
             raise NotModelledError(self.other.format(values.short(trace.model_type)))
@@ -188,8 +204,8 @@ class Reader:
             usual_base = full.base
         given_base = trace.get(local_key, usual_base)
 
-        # Sliding-window layers have a base of their own, and but for ModernBERT are
-        # never scaled.
+        # Layers with a sliding window have another base. They are not scaled, but for
+        # those of ModernBERT.
         if trace.family.local_scaled:
             if given_base is None:
                 given_base = full.base
@@ -200,9 +216,11 @@ class Reader:
         return {"full_attention": full, "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
+        """Return the settings of each layer type."""
         raise NotImplementedError
 
     def spec(self, settings: Settings) -> RopeSpec:
+        """Return the rotation of a layer type."""
         trace = settings.trace
         settings.longest = self.longest(trace)
         claimed, multiplied = self.limit_length(settings)
@@ -230,6 +248,7 @@ class Reader:
         ).check()
 
     def longest(self, trace: Trace) -> int:
+        """Return the longest context."""
         keys = self.lengths
         usual = self.usual_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
@@ -243,8 +262,10 @@ class Reader:
         return whole(given, path or MAXIMUM)
 
     def limit_length(self, settings: Settings) -> tuple[int | None, int]:
-        """Return the length that the runtime allows, and the one that it is the factor
-        times.
+        """Return the length that the runtime allows, None without a limit.
+
+        The second value is the length that the factor was multiplied with to give it; 0:
+        it was not multiplied.
         """
         given = self.allows_usual or settings.trace.first(self.lengths)[1]
         return (settings.longest if given else None), 0
@@ -253,7 +274,7 @@ class Reader:
         return head_dim_of(trace)
 
     def kind(self, settings: Settings) -> Any:
-        """Return the scaling type; here `type` wins over `rope_type`."""
+        """Return the scaling type. Of two keys, `type` is read and not `rope_type`."""
         return settings.read("type" if settings.get("type") else "rope_type", "default")
 
     def method(self, settings: Settings) -> Made:
@@ -300,10 +321,12 @@ class Reader:
 
 
 def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
-    """Return the head's size by the first of its keys, the class's default, or from the
-    sizes.
+    """Return the features of a head.
+
+    They are the value of the first key that is there, the default of the class, or
+    hidden_size divided by the heads. Code that reads no key, `()`, has no default either.
     """
-    family = trace.family  # code that reads no key, of (), has no default either
+    family = trace.family
     given, source = trace.first(family.head_keys if keys is None else keys)
 
     if given is not None:
@@ -375,26 +398,26 @@ def width_of(head_dim: int, share: float) -> int:
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code
-    it.
-    """
+    """Return the factor on attention, 0.1 mscale ln(factor) + 1; 1 for factors up to 1."""
     if factor <= 1:
         return 1.0
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
 def mscale_ratio(settings: Settings, factor: float) -> float:
+    """Return the factor on attention of DeepSeek, the ratio of two magnitudes."""
     over = magnitude(factor, settings.number("mscale", 1.0))
     return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
 
 
 def find_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
-    """Return attention_factor, else the ratio of two mscales if read, else from the
-    factor.
+    """Return the factor on attention: by its key, by two mscales, or by the factor.
+
+    ``mscales``: True if the runtime reads the mscales.
     """
     if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
-    # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in
+    # Both have to be there and not 0, as by `if mscale and mscale_all_dim` in
     # transformers.
     if mscales and all(settings.get(name) for name in MSCALES):
         return mscale_ratio(settings, factor)
@@ -402,6 +425,7 @@ def find_attention(settings: Settings, factor: float, mscales: bool = True) -> f
 
 
 def longrope_attention(factor: float, trained: float) -> float:
+    """Return longrope's factor on attention, sqrt(1 + ln(factor) / ln(trained))."""
     if factor <= 1:
         return 1.0
     return math.sqrt(1 + math.log(factor) / math.log(trained))
@@ -413,8 +437,9 @@ def longrope(
     trained: int,
     attention: Any = None,
 ) -> Made:
-    """Divide each pair by a number of its own, from a table that is chosen by
-    length.
+    """Divide the frequency of each pair by a number, from one of two tables.
+
+    The length of the context chooses the short table or the long one.
     """
     if attention is None:
         attention = longrope_attention(factor, trained)
@@ -430,8 +455,8 @@ def longrope(
     return scaling, attention, trained
 
 
-# Rows of `Reader.methods` are made of these; a runtime has functions of its own for the
-# rest.
+# The scaling types that several runtimes read alike. Those of one runtime are in its own
+# file.
 
 
 @scaling_type("common", "default")
@@ -463,9 +488,7 @@ def dynamic(settings: Settings) -> Made:
 
 @scaling_type("tensorrt-llm", "dynamic")
 def raise_base(settings: Settings) -> Made:
-    """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not
-    read.
-    """
+    """Multiply the base by Hunyuan's alpha at every length. `factor` is not read."""
     scaling = scalings.NtkAware(factor=settings.number("alpha"))
     return scaling, 1.0, settings.longest
 
@@ -483,9 +506,7 @@ def llama3(settings: Settings) -> Made:
 
 
 def divisible(bands: dict[str, float]) -> dict[str, float]:
-    """Return llama3's numbers; RefusedError for a 0 by which a length would be
-    divided.
-    """
+    """Return the numbers of llama3; RefusedError: a length would be divided by 0."""
     for name in BANDS[1:]:
         if bands[name] == 0:
             raise RefusedError(f"{name} is 0, and a length is divided by it")
@@ -499,9 +520,7 @@ def make_yarn(
     trained: int | None = None,
     truncate: bool | None = None,
 ) -> Made:
-    """Return YaRN with betas, original length and ``truncate`` from the block unless
-    given.
-    """
+    """Return YaRN. What is None, and the betas, is read from the settings."""
     if truncate is None:
         truncate = bool(settings.read("truncate", True))
 
@@ -526,8 +545,9 @@ def mscale_yarn(settings: Settings) -> Made:
 
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:
-    """Use one of longrope's two lists at every length, with the factor from the
-    lengths.
+    """Use one of longrope's two tables at every length.
+
+    Its factor is the ratio of the longest context to the trained length.
     """
     for key in LISTS:
         settings.mark(key, "used")

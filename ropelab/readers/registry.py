@@ -37,9 +37,9 @@ from ropelab.readers.trace import (
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.sentences import printable
 
-# The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the
-# model's format. In the chain float32 these stay in float32, in a table or in the
-# kernel.
+# A cast chain says which number format each step of the computation is rounded to. That
+# of transformers, vLLM and TGI has angles in float32, and cos and sin in the format of
+# the model.
 MODEL_FORMAT = "transformers_llama"
 
 
@@ -49,20 +49,26 @@ class Runtime:
 
     name: str
     version: str
-    # run: compared with computed values of that version; parts: with its converter's
-    # output and its kernel's rotations; read: only the source was read, which the
-    # reader's file names.
+    # What our reader was compared with. run: numbers that this version computed. parts:
+    # what its converter wrote and its kernel rotated. read: nothing, the source alone was
+    # read, which the file of the reader names.
     proof: Literal["run", "parts", "read"]
     read: Callable[[Trace], dict[str, RopeSpec]]
-    compared: frozenset[str]  # model types of the comparison
-    reads: tuple[str, ...]  # kinds of documents
-    chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
-    release: str = RELEASE  # of transformers, whose classes fill in what a file omits
-    # the class follows from a name or sizes in the file, not its model_type
+    # The model types of the comparison.
+    compared: frozenset[str]
+    # The kinds of documents that it reads, such as config and gguf.
+    reads: tuple[str, ...]
+    # Its cast chain, a preset of `precision`.
+    chain: str = MODEL_FORMAT
+    # The release of transformers whose classes give what a file leaves out.
+    release: str = RELEASE
+    # True if it finds the class of a model by a name or sizes, not by model_type.
     by_class: bool = False
-    backed: bool = False  # where it has no class of its own, that of transformers runs
-    classed: bool = False  # it trains the classes of transformers
-    # Model types for which it finds no configuration class but that of a file's auto_map.
+    # True if the class of transformers runs where it has none of its own.
+    backed: bool = False
+    # True if it trains the classes of transformers.
+    classed: bool = False
+    # Model types whose configuration class it finds in a file's auto_map alone.
     lacks: frozenset[str] = frozenset()
 
     @property
@@ -88,9 +94,7 @@ class Runtime:
 def is_listed(
     name: str, kinds: Iterable[str], architectures: Iterable[str] = ()
 ) -> bool:
-    """Return True if a runtime has a class for a model; True, too, if its list is not
-    known.
-    """
+    """Return True if a runtime has a class for a model, or its list is not known."""
     if name not in LISTS:
         return True
     # The language part of a model of several parts has a class of the whole's.
@@ -98,29 +102,33 @@ def is_listed(
     outer = {whole for whole, kind in texts if kind in kinds and kind.startswith(whole)}
 
     named = set(architectures)
-    if not named:  # a model of text, and one of text and images
+    # Without a name it may be that of a model of text, or of one of text and images.
+    if not named:
         named = {*list_architectures({*kinds, *outer})}
     return bool(LISTS[name] & {*kinds, *outer, *named})
 
 
-# meaningless: the file gives a number for which a method has no frequencies, as a factor
-# of 0. What the runtime then does was not looked at.
+# What came of reading a configuration as a runtime does. refused: the runtime stops.
+# not modelled: it does something that is not computed here. meaningless: no frequencies
+# follow from a number in the file, such as a factor of 0, and it is not known what the
+# runtime does.
 Outcome = Literal["read", "refused", "not modelled", "meaningless"]
 
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """A configuration as one runtime reads it: a spec per layer type, or the reason for
-    none.
-    """
+    """A configuration as one runtime reads it."""
 
     runtime: Runtime
+    # The rotation of each layer type; empty unless the outcome is `read`.
     layers: Mapping[str, RopeSpec]
+    # What the runtime does with each key about rotation.
     keys: tuple[KeyUse, ...]
     outcome: Outcome
+    # The reason for another outcome than `read`.
     problem: str
     model_type: str
-    # The rule by which layers are left out (layers.toml), empty without one.
+    # The rule of layers.toml by which some layers do not rotate; empty: there is none.
     layer_rule: str = ""
     # For each layer of the model whether it rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
@@ -139,30 +147,28 @@ class Reading:
 
     @property
     def main(self) -> RopeSpec | None:
-        """The layer type that sees the whole context: full attention, else the only
-        one.
-        """
+        """The rotation of the layers that see the whole context; None: there is none."""
         return self.layers.get(self.label)
 
     @property
     def stopped(self) -> str:
-        """The problem in a sentence of its own, which names the runtime."""
+        """The problem in a sentence that names the runtime."""
         release = f"{self.runtime.name} {self.runtime.version}"
         words = self.problem.replace("that release", release)
         return f"refused by {release}: {words}" if self.outcome == "refused" else words
 
     @property
     def label(self) -> str:
-        return (
-            "full_attention"
-            if "full_attention" in self.layers
-            else next(iter(self.layers), "")
-        )
+        """The name of the layer type that sees the whole context; empty: there is none."""
+        if "full_attention" in self.layers:
+            return "full_attention"
+        return next(iter(self.layers), "")
 
 
 def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
-    """Return a record of runtimes.toml; its reader is a class of a module here, or the
-    module.
+    """Return the runtime of a record of runtimes.toml.
+
+    Its reader is a module of this room, or a class in one, `module.Class`.
     """
     file, _, kind = row["reader"].partition(".")
     reader: Any = import_module(f"{__package__}.{file}")
@@ -184,13 +190,14 @@ RUNTIMES, TRAINERS = (
     for group in ("runtimes", "trainers")
 )
 
-# The runtime against which the others are compared unless another is named.
+# The runtime with which the others are compared.
 REFERENCE = "transformers-5"
 
 
 def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]:
-    """Return the runtimes of those names or prefixes that read such files, all without
-    names.
+    """Return the runtimes of these names or prefixes that read a kind of files.
+
+    Without names these are all runtimes, but no trainers.
     """
     every = RUNTIMES | TRAINERS
     asked: dict[str, Runtime] = {}
@@ -201,27 +208,29 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
             raise unknown_name("runtime", name, every)
         asked |= fitting
 
-    able = [each for each in (asked or RUNTIMES).values() if kind in each.reads]
-    if not able:
+    reading = [each for each in (asked or RUNTIMES).values() if kind in each.reads]
+    if not reading:
         only = [name for name, each in every.items() if kind in each.reads]
         raise InputError(
             f"{', '.join(asked)} cannot read {kind} files, only {', '.join(only)} can"
         )
-    return able
+    return reading
 
 
 def explain_untyped(config: Mapping[str, Any]) -> str:
-    """Return why no class can be found by a configuration's model_type, or nothing."""
+    """Return why no class is found by a configuration's model_type; empty: one is."""
     kind = config.get("model_type")
     if not kind:
         return "the class is found by model_type, which is missing"
 
     named = config.get("architectures")
-    # Servers have classes of their own for types of which no list is here; for none of
-    # these does a file name a class of transformers.
-    own = isinstance(named, list) and {*CLASS_OF.values()}.issuperset(map(str, named))
+    # An unknown type may be that of a server's own class. Then the file names no class of
+    # transformers.
+    names_known_classes = False
+    if isinstance(named, list):
+        names_known_classes = {*CLASS_OF.values()}.issuperset(map(str, named))
     types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
-    if str(kind) in types or not own or config.get("auto_map"):
+    if str(kind) in types or not names_known_classes or config.get("auto_map"):
         return ""
 
     return (
@@ -236,8 +245,13 @@ def read(
     flags: Mapping[str, Any] | None = None,
     unfound: str = "",
 ) -> Reading:
-    """Read a configuration; ``unfound`` is a reason why no class is found by its
-    model_type.
+    """Return a configuration as a runtime reads it.
+
+    Args:
+        runtime: the runtime.
+        config: the configuration.
+        flags: the flags that the runtime is started with.
+        unfound: the reason why no class is found by its model_type; empty: one is.
     """
     _, text = language_part(config)
     served = find_served(runtime.name, config, text)
@@ -272,10 +286,12 @@ def read(
         problem = str(error)
     except InputError as error:
         outcome, problem = "meaningless", str(error)
-    except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
+    # Such numbers are a length of 1, or a factor of 1e300.
+    except (ArithmeticError, ValueError) as error:
         outcome, problem = "meaningless", f"numbers out of range ({error})"
 
-    problem = printable(problem[:300])  # a file can hold names of any length
+    # A file can hold names of any length.
+    problem = printable(problem[:300])
     return Reading(
         runtime,
         layers,
@@ -292,7 +308,10 @@ def read(
 def set_layer_base(
     specs: dict[str, RopeSpec], trace: Trace, base: float | None
 ) -> dict[str, RopeSpec]:
-    """Return the specs with the base of a list that has one for each layer, if any."""
+    """Return the specs with the base of a list of bases, one for each layer.
+
+    None: the file has no such list, and they stay.
+    """
     if base is None:
         return specs
     trace.mark(BASES_KEY, "used")
@@ -316,22 +335,24 @@ def is_described(runtime: Runtime, trace: Trace) -> bool:
         return True
     if runtime.name not in SERVED:
         return False
-    silent = []
+    missing = []
     for key in ("rope_theta", MAXIMUM):
         paths = (key, *(f"{block}.{key}" for block in BLOCKS))
         if all(value_in(trace.text, path) in (None, ABSENT) for path in paths):
-            silent.append(key)
-    if silent:
+            missing.append(key)
+    if missing:
         raise NotModelledError(
-            f"the file has no {silent[0]}, and the default of the class of"
+            f"the file has no {missing[0]}, and the default of the class of"
             f" '{short(name)}' was not read"
         )
     return True
 
 
 def refuse_unread(runtime: Runtime, trace: Trace) -> None:
-    """Raise NotModelledError for types that a release lacks, and keys that no reader
-    computes.
+    """Raise NotModelledError for what no reader computes.
+
+    These are model types that a release does not have, parts and classes whose code was
+    not read, and some keys.
     """
     refuse_unread_key(runtime, trace)
     named = list_named(runtime, trace)
@@ -378,7 +399,8 @@ def list_named(runtime: Runtime, trace: Trace) -> list[str]:
     """Return the architectures that a file names for a runtime."""
     places = [trace.whole]
     if runtime.name == "llama.cpp":
-        places.append(trace.text)  # its converter looks into the language part
+        # Its converter looks into the language part, too.
+        places.append(trace.text)
     named = []
     for place in places:
         names = place.get("architectures")
@@ -388,7 +410,7 @@ def list_named(runtime: Runtime, trace: Trace) -> list[str]:
 
 
 def refuse_missing_part(runtime: Runtime, trace: Trace, named: list[str]) -> None:
-    """Raise NotModelledError for a whole without the part of its language model."""
+    """Raise NotModelledError for a model of several parts without its language model."""
     outer = str(trace.whole.get("model_type") or "")
     if outer not in families.CLASSES["texts"]:
         return

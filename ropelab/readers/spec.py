@@ -12,12 +12,12 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import printable
 
-# Columns that are attributes of a spec.
+# Columns of tables that are attributes of a spec.
 SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
-# No head is wider, and a table with an entry per pair should stay small.
+# The most features of a head. Real ones have far fewer, and tables have an entry per pair.
 MOST_FEATURES = 2**14
-# The longest list of numbers in a file; pairs of a head are far fewer.
+# The most numbers in a list of a file. A head has far fewer pairs.
 MOST_NUMBERS = 2**16
 
 
@@ -26,42 +26,44 @@ class RefusedError(Exception):
 
 
 class NotModelledError(Exception):
-    """The runtime accepts the configuration and does something that no class here
-    computes.
-    """
+    """The runtime accepts the configuration, and what it does is not computed here."""
 
 
 class FrequencyFactors(LongRope):
-    """The tensor of a GGUF file, a divisor per pair, as llama3 is stored there."""
+    """A divisor for each pair, from a tensor of a GGUF file, as it stores llama3."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeSpec:
-    """The rotation of one layer type; lengths in tokens."""
+    """The rotation of one layer type. Lengths are in tokens."""
 
     base: float
     head_dim: int
+    # The number of features that rotate; the others of a head stay as they are.
     rotary_dim: int
     scaling: Scaling
-    trained_len: int  # the length that the scaling starts from
-    # the length that the runtime allows, None without a limit
+    # The length that the scaling starts from.
+    trained_len: int
+    # The length that the runtime allows. None: it has no limit.
     claimed_len: int | None = None
-    attention_factor: float = 1.0  # on cos and sin, so that logits get its square
-    softmax_factor: float = 1.0  # on whole scores
+    # A factor on cos and sin. Logits are multiplied by its square.
+    attention_factor: float = 1.0
+    # A factor on whole scores.
+    softmax_factor: float = 1.0
+    # half: features i and i + rotary_dim / 2 form a pair. interleaved: neighbours do.
     pairing: Literal["half", "interleaved"] = "half"
-    # The first rotated feature of a head; the features before and after the rotated
-    # ones pass as they are.
+    # The first feature of a head that rotates.
     place: int = 0
-    # The sine has the other sign, in queries and keys alike: no score sees it.
+    # True if queries and keys rotate by the negative angle, which no score shows.
     backwards: bool = False
-    # Which axis of a position moves each pair. None: positions have one axis, or which
-    # pairs an axis has is not known.
+    # The axis of a position that moves each pair. None: positions have one axis, or it is
+    # not known which axis moves which pair.
     axes: Axes | None = field(default=None, compare=False)
-    # key path, flag, or default in words
+    # Where the base comes from: the path of a key, a flag, or a default in words.
     base_source: str = field(default="", compare=False)
-    # trained_len is no guess of the runtime
+    # True if the file states trained_len, or the class does.
     stated: bool = field(default=True, compare=False)
-    # claimed_len is this length times factor
+    # The length that was multiplied by the factor to give claimed_len; 0: none was.
     multiplied: int = field(default=0, compare=False)
 
     @property
@@ -75,6 +77,7 @@ class RopeSpec:
 
     @property
     def length(self) -> int:
+        """The length that is claimed, or the trained one if none is."""
         return self.claimed_len or self.trained_len
 
     @property
@@ -84,17 +87,21 @@ class RopeSpec:
 
     @property
     def logit_multiplier(self) -> float:
+        """What both factors do to logits."""
         return self.attention_factor**2 * self.softmax_factor
 
     @property
     def method(self) -> str:
+        """The name of the scaling with its parameters, as `yarn(factor=4)`."""
         if isinstance(self.scaling, FrequencyFactors):
             return "frequency factors in one table"
         if isinstance(self.scaling, LongRope):
-            same = self.scaling.long_factor == self.scaling.short_factor
-            return f"longrope({'one table' if same else 'two tables'})"
-        # By a factor of 1.
-        return "unscaled" if self.scaling.label in ("pi", "ntk") else self.scaling.label
+            has_one_table = self.scaling.long_factor == self.scaling.short_factor
+            return f"longrope({'one table' if has_one_table else 'two tables'})"
+        # A label without a factor is that of a factor of 1, which changes nothing.
+        if self.scaling.label in ("pi", "ntk"):
+            return "unscaled"
+        return self.scaling.label
 
     def plan(self, length: int) -> RopePlan:
         return self.scaling.plan(self.geometry, length)
@@ -110,17 +117,17 @@ class RopeSpec:
         return self.axes.lay_out(inv_freq, self.base)
 
     def unscaled(self, base: float) -> "RopeSpec":
-        """Return the spec of layers beside these that are never scaled and have their
-        own base.
-        """
+        """Return the rotation of other layers, which have this base and no scaling."""
         plain = replace(
             self, base=base, base_source="", multiplied=0, scaling=Unscaled()
         )
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
     def check(self) -> "RopeSpec":
-        """Return the spec itself if its plans exist; RefusedError for lists of another
-        length.
+        """Return the spec itself if its frequencies can be computed.
+
+        RefusedError: a list of the scaling has not one number for each pair.
+        NotModelledError: the rotated features do not fit into a head.
         """
         if self.head_dim > MOST_FEATURES:
             raise RefusedError(
@@ -142,7 +149,7 @@ class RopeSpec:
         if self.length < 1:
             raise InputError(f"the factor gives a length of {self.length} tokens")
 
-        # An overflow is an ArithmeticError here, as in Python's own numbers.
+        # NumPy is let raise an ArithmeticError for an overflow, as Python's numbers do.
         with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)
@@ -154,7 +161,9 @@ def number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         given = f"'{short(value)}'" if isinstance(value, str) else short(value)
         raise RefusedError(f"{name} must be a number, not {given}")
-    if not -1e300 < value < 1e300:  # beyond, products of two numbers overflow
+    # The product of two larger numbers overflows. NaN is not between the bounds either.
+    is_finite = -1e300 < value < 1e300
+    if not is_finite:
         raise RefusedError(f"{name} must be a finite number, not {short(value)}")
     return float(value)
 
@@ -181,6 +190,7 @@ def numbers(value: Any, name: str) -> tuple[float, ...]:
 
 
 def short(value: Any) -> str:
+    """Return a value of a file in at most 40 characters."""
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"
     text = printable(value) if isinstance(value, str) else repr(value)

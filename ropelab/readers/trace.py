@@ -1,4 +1,8 @@
-"""A configuration that records the status of every key that a reader asks for."""
+"""A configuration that records the status of every key that a reader asks for.
+
+Paths of keys have dots: `rope_parameters.factor` is the key `factor` in the dict
+`rope_parameters`, which is called the rope block.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +14,9 @@ from ropelab.readers.served import USUAL, Served
 from ropelab.readers.spec import RefusedError, short
 
 Config = Mapping[str, Any]
-# used: as written. translated: under another name or in another place. ignored: not
-# read. overridden: another key wins. refused: the runtime stops because of it.
+# What a runtime does with a key. used: it reads the key as written. translated: it reads
+# the value under another name or in another place. ignored: it does not read the key.
+# overridden: another key is read in its place. refused: it stops because of the key.
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 
 BLOCKS = families.BLOCKS
@@ -20,8 +25,9 @@ NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 ORIGINAL = "original_max_position_embeddings"
 MAXIMUM = "max_position_embeddings"
-BANDS = ("factor", "low_freq_factor", "high_freq_factor")  # of llama3
-LISTS = ("short_factor", "long_factor")  # of longrope
+# Keys of llama3, of longrope, and of DeepSeek's factors on attention.
+BANDS = ("factor", "low_freq_factor", "high_freq_factor")
+LISTS = ("short_factor", "long_factor")
 MSCALES = ("mscale", "mscale_all_dim")
 # The note of a key that transformers 5 passes over.
 OUTSIDE = "outside the dicts of the layer types"
@@ -29,15 +35,15 @@ OUTSIDE = "outside the dicts of the layer types"
 
 @dataclass(frozen=True)
 class KeyUse:
+    """What a runtime does with one key."""
+
     path: str
     status: Status
     note: str = ""
 
 
 class Trace:
-    """The language part of a configuration, the status of each key, and the runtime's
-    flags.
-    """
+    """The language part of a configuration, and the status of each of its keys."""
 
     def __init__(
         self,
@@ -47,8 +53,9 @@ class Trace:
         served: Served = USUAL,
     ) -> None:
         self.whole = config
-        self.served = served  # the server's model file
-        # of transformers, whose classes fill in what the file omits
+        # What the model file of a server does, where the runtime is one.
+        self.served = served
+        # The release of transformers whose classes give what the file leaves out.
         self.release = release
 
         self.prefix, self.text = language_part(config)
@@ -60,12 +67,15 @@ class Trace:
 
     @property
     def model_type(self) -> str:
-        outer, kind = self.whole.get("model_type"), self.text.get("model_type")
+        """The model type of the language part, or of the whole if it has none."""
+        outer = self.whole.get("model_type")
+        kind = self.text.get("model_type")
         kind = families.RENAMED.get(f"{outer}.{kind}", kind) or outer
         return kind if isinstance(kind, str) else ""
 
     @cached_property
     def family(self) -> families.Family:
+        """What the class of the model type reads, and its defaults."""
         return families.family_of(
             self.model_type,
             self.release,
@@ -74,10 +84,11 @@ class Trace:
         )
 
     def has(self, path: str) -> bool:
+        """Return True if the key is there, null included."""
         return value_in(self.text, path) is not ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
-        """Return the value at a dotted path; a present key gets the status."""
+        """Return the value of a key, and set its status, or return the default."""
         value = value_in(self.text, path)
         if value is ABSENT:
             return default
@@ -85,8 +96,10 @@ class Trace:
         return value
 
     def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
-        """Return value and path of the first key that is present and not null, or of
-        its alias.
+        """Return the value and the path of the first key that is there and not null.
+
+        Other names of these keys, which the class knows, are tried after them. The default
+        has an empty path.
         """
         known = self.family.aliases
         aliases = tuple(known[path] for path in paths if path in known)
@@ -97,8 +110,9 @@ class Trace:
         return default, ""
 
     def block(self, name: str) -> Mapping[str, Any] | None:
-        """Return the dict under that name, None without one; RefusedError for anything
-        else.
+        """Return the dict of a name, None if there is none.
+
+        RefusedError: the value is no dict.
         """
         value = self.text.get(name)
         if value and not isinstance(value, Mapping):
@@ -114,8 +128,9 @@ class Trace:
         self._marks.setdefault(path, KeyUse(f"{self.prefix}{path}", "used"))
 
     def uses(self) -> tuple[KeyUse, ...]:
-        """Return every key about rotation, in the order of the file; unread ones as
-        ignored.
+        """Return every key about rotation, in the order of the file.
+
+        Keys without a status are ignored.
         """
         return tuple(
             self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
@@ -123,6 +138,7 @@ class Trace:
         )
 
 
+# Stands for the value of a key that is not there, since None is the value null.
 ABSENT: Any = object()
 
 
@@ -137,8 +153,10 @@ def value_in(text: Mapping[str, Any], path: str) -> Any:
 
 
 def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the dotted prefix and the dict of the language model inside a
-    configuration.
+    """Return the path to the language model in a configuration, and its dict.
+
+    The path ends with a dot, and is empty if the configuration is that of the language
+    model itself.
     """
     for name in (families.PARTS.get(str(config.get("model_type"))), *NESTS):
         inner = config.get(name)
@@ -149,13 +167,12 @@ def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dotted paths of the keys about rotation, those inside rope blocks
-    included.
-    """
+    """Yield the paths of the keys about rotation, inside of rope blocks and outside."""
     for name, value in text.items():
         if name in BLOCKS and isinstance(value, Mapping):
             for key, inner in value.items():
-                if isinstance(inner, Mapping):  # the dict of a layer type
+                # A block may have a dict for each layer type.
+                if isinstance(inner, Mapping):
                     yield from (f"{name}.{key}.{last}" for last in inner)
                 else:
                     yield f"{name}.{key}"
@@ -168,8 +185,9 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return name and content of a configuration's rope block; one that is no dict is
-    none.
+    """Return the name and the content of the first rope block that is a dict.
+
+    Without one the content is empty.
     """
     for name in BLOCKS:
         if isinstance(block := text.get(name), Mapping) and block:
