@@ -86,6 +86,7 @@ def list_columns() -> list[Runtime]:
 
 
 def compare_models() -> Iterator[Line]:
+    """Yield the line of each published model."""
     _, models = read_published()
     for model in models:
         yield compare_model(model)
@@ -95,7 +96,7 @@ def compare_model(model: PublishedConfig) -> Line:
     """Read a model with every runtime, and compare what each rotates."""
     runtimes = list_columns()
     readings = [registry.read(runtime, model.config) for runtime in runtimes]
-    own = next(each for each in readings if each.runtime.name == registry.REFERENCE)
+    (own,) = [each for each in readings if each.runtime.name == registry.REFERENCE]
     aspects: Sequence[Aspect] = ()
     if own.main is not None:
         document = Document(model.name, "config", model.config)
@@ -113,7 +114,7 @@ def compare_model(model: PublishedConfig) -> Line:
 
 
 def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCell:
-    """Return what a runtime does beside the model's own code."""
+    """Compare what a runtime does with what the model's own code does."""
     if reading.outcome == "refused":
         return TableCell("refuses", find_evidence(reading), "E02")
     if reading.outcome != "read":
@@ -182,6 +183,7 @@ def is_unscaled(spec: RopeSpec, length: int) -> bool:
 
 
 def describe_scaling(spec: RopeSpec | None) -> str:
+    """Return the name of a scaling, with numbers of few digits."""
     return "" if spec is None else shorten_numbers(spec.method)
 
 

@@ -1,5 +1,7 @@
-"""The keys of a configuration, or flags, that each target is given for a wanted
-rotation.
+"""The keys of a configuration, or the flags, that each target is given.
+
+A target is one or several runtimes that take the same text. It has a record in
+targets.toml, and functions here that write keys and flags for a wanted rotation.
 """
 
 import math
@@ -19,6 +21,7 @@ from ropelab.readers.transformers import SCALED
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
+# Returns the keys, or the flags, for a wanted rotation.
 Writer = Callable[[Wanted], Fragment]
 KEYS: dict[str, Writer] = {}
 FLAGS: dict[str, Writer] = {}
@@ -60,9 +63,7 @@ def make_block(wanted: Wanted) -> Fragment:
 
 
 def make_scaling_block(wanted: Wanted) -> Fragment:
-    """Return the scaling block under the one name of the type that all runtimes
-    know.
-    """
+    """Return the scaling block, with the name of the type that all runtimes know."""
     scaling = wanted.scaling
     original = {ORIGINAL: wanted.trained_len}
     if wanted.own:
@@ -89,12 +90,14 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
                     block[name] = value if isinstance(value, bool) else float(value)
             return {**block, **state_attention(wanted)}
         case scalings.LongRope():
-            long = list(scaling.long_factor)
-            short = list(scaling.short_factor) or [1.0] * len(long)
+            long_factor = list(scaling.long_factor)
+            short_factor = list(scaling.short_factor)
+            if not short_factor:
+                short_factor = [1.0] * len(long_factor)
             return {
                 "rope_type": "longrope",
-                "short_factor": short,
-                "long_factor": long,
+                "short_factor": short_factor,
+                "long_factor": long_factor,
                 "factor": float(scaling.factor),
                 **original,
                 **state_attention(wanted),
@@ -105,7 +108,7 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
 
 
 def state_attention(wanted: Wanted) -> Fragment:
-    """Return the factor on cos and sin if the scaling's alone would give another."""
+    """Return attention_factor, unless runtimes compute the wanted one without it."""
     usual = compute_usual_attention(wanted)
     if math.isclose(wanted.attention_factor, usual, rel_tol=1e-12):
         return {}
@@ -121,9 +124,7 @@ def compute_usual_attention(spec: RopeSpec) -> float:
 
 
 def make_lengths(wanted: Wanted) -> Fragment:
-    """Return the keys of the length that a file has, and of the head where a class
-    needs it.
-    """
+    """Return the keys of the length, and head_dim where a class needs it."""
     source = wanted.source
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the
     # trained length.
@@ -144,9 +145,9 @@ def make_lengths(wanted: Wanted) -> Fragment:
 
 def make_share(wanted: Wanted) -> Fragment:
     """Return partial_rotary_factor unless the whole head rotates."""
-    whole = wanted.rotary_dim == wanted.head_dim
-    # A share that the file has would stay in the block of a server.
-    if whole and (wanted.own or SHARE not in wanted.source.present):
+    rotates_whole = wanted.rotary_dim == wanted.head_dim
+    # A server would otherwise keep a share that the file has in its block.
+    if rotates_whole and (wanted.own or SHARE not in wanted.source.present):
         return {}
     return {SHARE: wanted.rotary_dim / wanted.head_dim}
 
@@ -165,7 +166,8 @@ def write_hf4(wanted: Wanted) -> Fragment:
         kind = block["rope_type"]
         block = {"rope_type": kind, "type": kind, **block}
         names = source.older.block_keys
-        if "type" in names:  # and no others
+        # Classes that insist on `type` take no other keys than theirs.
+        if "type" in names:
             block = {name: block[name] for name in names if name in block}
 
     keys = {**make_lengths(wanted), "rope_theta": wanted.base}
@@ -180,7 +182,8 @@ def write_hf4(wanted: Wanted) -> Fragment:
     for label, key in base_keys.items():
         if label in source.layers:
             keys[key] = source.layers[label]["rope_theta"]
-    # The main one last: some classes have one key for all.
+    # The base of the main layers is written last, since some classes have one key for all
+    # layer types.
     if source.main in base_keys:
         keys[base_keys[source.main]] = wanted.base
     return {**keys, "rope_scaling": block or None}
@@ -198,9 +201,7 @@ def write_hf5(wanted: Wanted) -> Fragment:
 
 @writes_keys("vllm", "vllm-draft")
 def write_vllm(wanted: Wanted) -> Fragment:
-    """Return version 5 with the length before the factor where the server multiplies by
-    it.
-    """
+    """Return what transformers 5 takes, with the length that vLLM multiplies by itself."""
     fragment = write_hf5(wanted)
     scaling = wanted.scaling
     multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
@@ -212,10 +213,12 @@ def write_vllm(wanted: Wanted) -> Fragment:
 
 @writes_keys("sglang")
 def write_sglang(wanted: Wanted) -> Fragment:
-    """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's
-    own.
+    """Return what vLLM takes, with the block as rope_scaling.
+
+    SGLang multiplies the factor on attention by its own: the quotient is written.
     """
-    if wanted.source.main == "compress":  # it takes DeepSeek-V4's one block
+    # DeepSeek-V4 has one block for SGLang.
+    if wanted.source.main == "compress":
         source = replace(wanted.source, layers={})
         wanted = replace(wanted, source=source, base=source.beside["main"].base)
 
@@ -251,8 +254,9 @@ def write_llamafactory(wanted: Wanted) -> Fragment:
 def write_llamacpp(wanted: Wanted) -> Fragment:
     scaling = wanted.scaling
     flags: Fragment = {"ctx_size": wanted.context}
+    # The converter writes the file's own scaling.
     if wanted.own and not wanted.raised:
-        return flags  # the converter writes the file's own scaling
+        return flags
 
     if isinstance(scaling, scalings.PositionInterpolation):
         flags["rope_scaling"] = "linear"
@@ -261,7 +265,7 @@ def write_llamacpp(wanted: Wanted) -> Fragment:
         flags["rope_scaling"] = "yarn"
         flags["rope_scale"] = scaling.factor
         flags["yarn_orig_ctx"] = wanted.trained_len
-        # left out at the default, unless the file has a value
+        # Betas are left out at the default, unless the file has a value.
         for name, usual in BETAS.items():
             value = getattr(scaling, name)
             if name in wanted.source.present or value != usual:
@@ -295,19 +299,21 @@ def write_koboldcpp(wanted: Wanted) -> Fragment:
 
 @dataclass(frozen=True)
 class Target:
-    """The runtimes that read a text back, its settings, and the text with fields in
-    braces.
-    """
+    """One or several runtimes that take the same text."""
 
+    # The runtimes whose readers read the text back.
     runtimes: Sequence[str]
     write_keys: Writer
-    write_flags: Writer  # on top of the file
-    # JSON over several lines; or {json}, {length}, {flags}, or any flag
+    write_flags: Writer
+    # The text, with fields in braces: the keys over several lines (lines) or in one
+    # (json), the length, all flags, or a single flag by its name.
     text: str = "{lines}"
-    # the text where the file has the keys already
+    # The text where the file has the keys already; empty: the same text.
     unchanged: str = ""
-    replaces: bool = False  # empties rope_scaling, which would replace rope_parameters
-    flat: bool = False  # sets keys of the whole model only
+    # True if rope_scaling is emptied, which would replace rope_parameters.
+    replaces: bool = False
+    # True if the text sets keys at the top of a file alone.
+    flat: bool = False
 
     @property
     def as_flag(self) -> bool:

@@ -1,5 +1,8 @@
-"""Facts about model types and about the keys of configurations, from the data files
-beside it.
+"""Facts about model types and about the keys of configurations.
+
+They come from the TOML and JSON files in this folder. A family is what is known of one
+model type: what its class in transformers reads and has by default (classes.json), and
+what servers and converters do otherwise (families.toml, served.toml).
 """
 
 import json
@@ -15,6 +18,7 @@ from ropelab.runs.files import table_beside
 
 
 def table(name: str) -> dict[str, Any]:
+    """Return a TOML file of this folder by its name."""
     return table_beside(__file__, name)
 
 
@@ -38,7 +42,7 @@ BLOCKS = ("rope_scaling", "rope_parameters")
 LIKE_A_BLOCK = 0.9
 # Values of position_embedding_type that mean a rotation, the last two in Nemotron-NAS.
 ROTARY_NAMES = ("rope", "rotary", "mistral_yarn", "rope_llama4")
-# Blanks and what has no width.
+# Blanks and characters without width.
 UNSEEN = re.compile(r"[\s\u200b-\u200f\ufeff]")
 
 
@@ -47,7 +51,7 @@ class Family:
     """The facts of one model type: its class in transformers, and families.toml."""
 
     name: str
-    # What the class takes where a file is silent: sizes, base, rotated share, the rope
+    # What the class takes where a file says nothing: sizes, base, rotated share, the rope
     # block, and the block of each layer type.
     hidden_size: int | None = None
     num_attention_heads: int | None = None
@@ -59,96 +63,132 @@ class Family:
     partial: float | None = None
     rope: Mapping[str, Any] = field(default_factory=dict)
     layers: Mapping[str, Any] = field(default_factory=dict)
-    # what a bare dict for each becomes
+    # What the class makes of an empty block for each layer type.
     filled: Mapping[str, Any] = field(default_factory=dict)
-    labels: tuple[str, ...] = ()  # layer types of a class that has one block for all
-    declares: bool = False  # a file says which of the layer types there are
-    head_scale: int = 1  # heads of that many times hidden_size / num_attention_heads
-    usual_share: float | None = None  # of an unscaled block that gives none
-    # Blocks at which the class stops: flat ones, scaling types, types without a
-    # head_dim.
+    # The layer types of a class that has one block for all.
+    labels: tuple[str, ...] = ()
+    # True if a file says which of the layer types there are.
+    declares: bool = False
+    # Heads have this many times hidden_size / num_attention_heads features.
+    head_scale: int = 1
+    # The rotated share of an unscaled block that gives none.
+    usual_share: float | None = None
+    # True if the class stops at one block for all layer types.
     refuses_flat: bool = False
+    # The scaling types at which the class stops.
     refuses: tuple[str, ...] = ()
+    # The scaling types at which it stops unless the file has a head_dim.
     refuses_without_head_dim: tuple[str, ...] = ()
-    flat: bool = False  # the class of the whole model reads these keys, too
-    # in the code of its class
+    # True if the class of the whole model reads the keys of its language part, too.
+    flat: bool = False
+    # Values that are constants in the code of the class.
     constants: Mapping[str, Any] = field(default_factory=dict)
-    # Keys that set others to these values in its class, if they are true.
+    # Keys that set others to these values in the class, if they are true.
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    needs_block: bool = False  # it stops without rope_scaling
-    block_keys: tuple[str, ...] = ()  # that transformers 4 insists on
-    # The keys of these; head_keys in the order in which they win.
+    # True if the class stops without rope_scaling.
+    needs_block: bool = False
+    # The keys that transformers 4 insists on in a block.
+    block_keys: tuple[str, ...] = ()
+    # The keys of the features of a head, the first of which that is there counts.
     head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
-    fixed_base: float | None = None  # a server's model file takes no other
-    # A base of 0 leaves its layers without a rotation (granite.py:210 in vLLM, :193 in
+    # The only base that a server's model file takes.
+    fixed_base: float | None = None
+    # True if layers with a base of 0 do not rotate (granite.py:210 in vLLM, :193 in
     # SGLang).
     unrotated_at_zero: bool = False
-    unrotated_at_null: bool = False  # a base of null, too (granite.py:193 in SGLang)
-    # A server's model file writes the block itself, and reads none of the file's.
+    # True if layers with a base of null do not rotate (granite.py:193 in SGLang).
+    unrotated_at_null: bool = False
+    # True if a server's model file makes the block itself, and reads none of the file.
     own_block: bool = False
-    unscaled: bool = False  # a server's model file passes no scaling on
-    rotates_whole: bool = False  # and this one no rotated share
-    # The keys of a block that vLLM's model file hands on, as YaRN; all if empty.
+    # True if a server's model file passes no scaling on.
+    unscaled: bool = False
+    # True if a server's model file passes no rotated share on.
+    rotates_whole: bool = False
+    # The keys of a block that vLLM's model file hands on, as YaRN. Empty: all keys.
     handed_on: tuple[str, ...] = ()
-    # A server's own configuration class: stops without a head_dim; lets YaRN's
-    # attention_factor count; takes base and share of full attention where a dict for
-    # layers with a sliding window has none; comes with the weights alone.
+    # True if a server's own configuration class stops without a head_dim.
     needs_head_dim: bool = False
-    needs_lists: bool = False  # of bases and shares
+    # True if it stops without lists of bases and shares.
+    needs_lists: bool = False
+    # True if it reads YaRN's attention_factor.
     counts_attention_factor: bool = False
-    sized_by_heads: bool = (
-        False  # hidden_size / heads, whatever transformers' class has
-    )
-    # Keys of the file that SGLang's model file takes the rotated share or width from,
-    # the first that is there; a share inside a block does not count.
+    # True if it takes hidden_size / num_attention_heads for the features of a head.
+    sized_by_heads: bool = False
+    # The keys from which SGLang's model file takes the rotated share or width, the first
+    # that is there. A share inside a block is not read.
     share_keys: tuple[str, ...] = ()
-    whole_base: bool = False  # int(rope_theta)
-    # Its class in transformers has no block, and drops the base if a file has both.
+    # True if the base is rounded down to a whole number.
+    whole_base: bool = False
+    # True if the class in transformers has no block, and drops the base of a file that has
+    # a block, too.
     blockless: bool = False
-    needs_keys: tuple[str, ...] = ()  # that the model file stops without
-    # A key that is true where features half a head apart form a pair.
+    # Keys without which a server's model file stops.
+    needs_keys: tuple[str, ...] = ()
+    # A key that is true where features half of the width apart form a pair.
     half_key: str = ""
-    # The values of the pairing key that mean adjacent pairs; any true one if empty.
+    # The values of the pairing key that mean adjacent pairs. Empty: any true value does.
     interleaved_by: tuple[str, ...] = ()
+    # True if layers with a sliding window take base and share of full attention where
+    # their block has none.
     sliding_as_full: bool = False
+    # True if a server has no configuration class but that which comes with the weights.
     needs_remote: bool = False
-    # The key of the size of heads in layers with a sliding window.
+    # The key of the features of a head in layers with a sliding window.
     local_head_key: str = ""
-    scaled_beside: bool = False  # Grok's keys of a scaling are beside the base
+    # True if the keys of a scaling are beside the base, outside a block (Grok).
+    scaled_beside: bool = False
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
+    # The key of the rotated width.
     width_key: str = ""
-    # The rotated width that the class has where a file lacks that key; 0: the head's.
+    # The rotated width of the class where a file lacks this key. 0: that of the head.
     usual_width: int = 0
-    # What llama.cpp's converter writes in any case, and scaling types for which it was
-    # not read.
+    # What llama.cpp's converter writes for every file of this type.
     converted: Mapping[str, Any] = field(default_factory=dict)
+    # The scaling types for which the converter was not read.
     unconverted: tuple[str, ...] = ()
-    attention_keys: tuple[str, ...] = ()  # one for each table of longrope
-    aliases: Mapping[str, str] = field(default_factory=dict)  # of the sizes
+    # Keys with a factor on attention for each table of longrope.
+    attention_keys: tuple[str, ...] = ()
+    # Other names of the keys of sizes.
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    # The key of the base of each layer type.
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
-    # Layer types that a block of transformers 4 goes into.
+    # The layer types to which a block of transformers 4 belongs.
     scaled: tuple[str, ...] = ()
-    shares: bool = False  # a rotated share counts without a scaling, too
+    # True if a rotated share is read without a scaling, too.
+    shares: bool = False
     pairing: Literal["half", "interleaved"] = "half"
     pairing_key: str = ""
-    # Which end of a head rotates where the head is wider than what rotates.
+    # The end of a head that rotates, where a part of it does.
     place: Literal["first", "last"] = "first"
-    backwards: bool = False  # the sine has the other sign
+    # True if vectors rotate by the negative angle.
+    backwards: bool = False
+    # True for latent attention, as DeepSeek's.
     latent: bool = False
+    # The key of the base of layers with a sliding window, and its default.
     local_base_key: str = ""
-    local_base: float | None = None  # the base of the others
+    local_base: float | None = None
+    # True if layers with a sliding window are scaled.
     local_scaled: bool = False
+    # A key that the base is multiplied with.
     ratio_key: str = ""
+    # The only runtimes whose code for this model type was read; empty: all were.
     read_by: tuple[str, ...] = ()
+    # What no reader here computes, in words.
     unread: str = ""
+    # It is not computed if this key has another value than the usual one.
     unread_key: str = ""
-    unread_usual: Any = 1  # the value of that key which is read
-    unread_keys: tuple[str, ...] = ()  # any of these, whatever its value but null
-    unread_odd: bool = False  # where that is not hidden_size / num_attention_heads
-    known: bool = False  # the class was asked
-    types: Mapping[str, str] = field(default_factory=dict)  # of its keys
-    divides: bool = False  # hidden_size has to be a multiple of the heads
+    unread_usual: Any = 1
+    # It is not computed if one of these keys has a value other than null.
+    unread_keys: tuple[str, ...] = ()
+    # True if the usual value is hidden_size / num_attention_heads.
+    unread_odd: bool = False
+    # True if the class of transformers was asked for its defaults.
+    known: bool = False
+    # The types that the class takes for the values of its keys.
+    types: Mapping[str, str] = field(default_factory=dict)
+    # True if hidden_size has to be a multiple of the heads.
+    divides: bool = False
 
     @property
     def unscalable(self) -> bool:
@@ -162,8 +202,13 @@ def family_of(
     whole: str = "",
     served: Mapping[str, Any] | None = None,
 ) -> Family:
-    """Return the facts of a model type; an unknown one has base 10000 and rotates
-    everything. What ``served`` says, the facts of a server's model file, wins.
+    """Return the facts of a model type. An unknown one has base 10000, and all rotates.
+
+    Args:
+        model_type: the type of the language part.
+        release: the release of transformers whose class is meant.
+        whole: the type of the whole model.
+        served: the facts of a server's model file, which replace others.
     """
     outer = model_type
     model_type = CLASSES["texts"].get(outer, outer)
@@ -174,22 +219,22 @@ def family_of(
 
     older = CLASSES["older"].get(release, {}).get(model_type)
     if older:
-        # A default that is no literal there is None, and computed from the sizes.
-        silent = {
+        # Defaults of a newer class that an older one does not have, unless it says so.
+        newer = {
             "head_dim",
             "partial",
             "rope",
             "base",
             "original_max_position_embeddings",
         }
-        row = {name: value for name, value in row.items() if name not in silent}
+        row = {name: value for name, value in row.items() if name not in newer}
         renamed = _TYPES["older_names"]
         row |= {renamed.get(name, name): value for name, value in older.items()}
 
     row |= FAMILIES.get(outer, {})
     row |= FAMILIES.get(model_type, {})
     row |= WHOLES.get(whole, {})
-    # there the share beside the block counts for nearly all
+    # In these releases nearly all classes read the share outside a block.
     if release in _TYPES["stops"]:
         if row.get("partial_keys") == [] and model_type != "bamba":
             del row["partial_keys"]
@@ -204,8 +249,9 @@ def family_of(
 
 
 def _releases() -> dict[str, frozenset[str]]:
-    """Return the model types of each release of transformers, from the differences in
-    the file.
+    """Return the model types of each release of transformers.
+
+    The file lists the new ones of each release, and with a dash those that are gone.
     """
     releases = {}
     known = frozenset[str]()
@@ -221,14 +267,14 @@ def _releases() -> dict[str, frozenset[str]]:
 RELEASES = _releases()
 # Types of transformers whose class no table here describes.
 UNASKED = frozenset[str]().union(*RELEASES.values()) - FAMILIES.keys()
-# Their classes have rotary positions, whatever keys a file has.
+# Types whose class has rotary positions, whatever keys a file has.
 ROTATED = ({*list(RELEASES.values())[-1]} | FAMILIES.keys()) - UNROTATED
 
 
 def unrotated(text: Mapping[str, Any]) -> str:
     """Return why a configuration has no rotary positions, or nothing."""
     kind = str(text.get("model_type"))
-    # Most classes pass over this key, which is then no word about what they do.
+    # Most classes do not read this key, so that it does not tell what they do.
     given = text.get("position_embedding_type") or _TYPES["asks_for_rope"].get(kind)
     rotates = not isinstance(given, str) or given in ROTARY_NAMES
     if kind in UNROTATED and (given is None or not rotates):
@@ -256,12 +302,14 @@ def has_null_base(text: Mapping[str, Any]) -> bool:
 
 
 def concerns_rope(name: str) -> bool:
+    """Return True if the name of a key says that it is about rotation."""
     if name in KEYS["top"] or name in KEYS["gguf"]:
         return True
     return "rope" in name.lower() or "rotary" in name.lower() or bool(meant(name))
 
 
 def meaning(path: str) -> str:
+    """Return in words what a known key does; empty for others."""
     if path in KEYS["gguf"]:
         return KEYS["gguf"][path]
     *parents, name = path.split(".")

@@ -1,4 +1,9 @@
-"""Which layers of a model rotate in a runtime, and how many tokens these layers see."""
+"""Which layers of a model rotate in a runtime, and how many tokens these layers see.
+
+In some models layers that see the whole context do not rotate, and those with a sliding
+window do. Which these are follows from a rule for the model type and the runtime, whose
+name is in layers.toml, and from what the file says of its layers.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,19 +12,22 @@ from typing import Any
 from ropelab.readers.families import table
 from ropelab.readers.spec import NotModelledError, RefusedError, number
 
+# The most layers of a model.
 MOST_LAYERS = 4096
-# Keys that name layers, not angles: readers of frequencies do not ask for them.
+# Keys that say which layers rotate. Readers of frequencies do not read them.
 FLAG_KEYS = (
     "no_rope_layers",
     "no_rope_layer_interval",
     "no_rope_layer_indices",
     "use_rope_layers",
 )
+# The key of a list with a base for each layer.
 BASES_KEY = "layer_rope_theta"
 
 _TABLE = table("layers")
-# The rules of a model type, each with the runtimes that follow it.
+# The rules of each model type, with the runtimes that follow them.
 RULES: dict[str, dict[str, list[str]]] = _TABLE["rules"]
+# What the class of a model type takes where its file says nothing of layers.
 USUAL_LAYERS: dict[str, dict[str, Any]] = _TABLE["usual"]
 SLIDING = "sliding_attention"
 
@@ -29,39 +37,41 @@ class LayerFile:
     """What a file says of its layers, and what its class takes where it is silent."""
 
     text: Mapping[str, Any]
+    # The number of layers.
     count: int
+    # The row of the model type in USUAL_LAYERS.
     usual: Mapping[str, Any]
 
     @property
     def window(self) -> Any:
-        """The tokens of a window; null in a file stays None."""
+        """The tokens of a window; None if the file says null."""
         return self.text.get("sliding_window", self.usual.get("tokens"))
 
     @property
     def listed_types(self) -> list[Any] | None:
+        """The types of the layers, if the file lists them."""
         types = self.text.get("layer_types")
         return types if isinstance(types, list) else None
 
     @property
     def every(self) -> Any:
-        """The n of 'every n-th layer'."""
+        """The number n, where every n-th layer is of another type."""
         return self.text.get(self.usual.get("key", ""), self.usual.get("every"))
 
 
-# None: the file does not say it, or it says it in a way that was not read.
+# For each layer whether it rotates. None: the file does not say it, or it does in a way
+# that no code here reads.
 Rotating = list[bool] | None
 Rule = Callable[[LayerFile], Rotating]
 LAYER_RULES: dict[str, Rule] = {}
-# Rules by which the layers that rotate are those with a window, unless every layer
-# rotates.
+# Rules by which layers with a window rotate and others do not, or all layers rotate.
 RULES_OF_WINDOWS: set[str] = set()
 
 
 def layer_rule(name: str, windows: bool = False) -> Callable[[Rule], Rule]:
     """Let a function be the rule of that name in layers.toml.
 
-    `windows`: by this rule the layers that rotate are those with a window, unless every
-    layer rotates.
+    ``windows``: True if layers with a window rotate by it, or else all layers do.
     """
 
     def register(rule: Rule) -> Rule:
@@ -132,7 +142,7 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     rule = find_rule(model_type, runtime)
     count = count_layers(text)
     if count is None:
-        # A file without a number of layers says nothing of them; its class has windows.
+        # Without a number of layers the class decides whether there are windows.
         return window if rule in RULES_OF_WINDOWS else None
 
     rotating = list_rotating(model_type, runtime, text)
@@ -144,8 +154,9 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
         return None
 
     file = LayerFile(text, count, usual)
+    # A class that needs a number may have been given a word, such as LLL, in its place.
     if file.listed_types is None and usual.get("needs_number"):
-        return None  # a word such as LLL says it in another way
+        return None
     types = list_types(file)
     if types is None or len(types) != count:
         return None
@@ -168,12 +179,13 @@ def find_layer_base(
             f"{BASES_KEY} has {len(bases)} numbers, not one for each layer"
         )
 
-    turning = {number(base, BASES_KEY) for base in bases if base}
-    if not turning:
+    # Layers with a base of 0 do not rotate.
+    different_bases = {number(base, BASES_KEY) for base in bases if base}
+    if not different_bases:
         raise NotModelledError(f"a {BASES_KEY} of zeros, with which no layer rotates")
-    if len(turning) > 1:
+    if len(different_bases) > 1:
         raise NotModelledError(f"layers with bases of their own ({BASES_KEY})")
-    return turning.pop()
+    return different_bases.pop()
 
 
 def list_types(file: LayerFile) -> list[Any] | None:
@@ -197,8 +209,9 @@ def list_types(file: LayerFile) -> list[Any] | None:
     return types
 
 
-# Which layers see the whole context where a file does not list them, by the names of
-# layers.toml: of a layer, the number of layers, and the n of 'every n-th'.
+# Return True for a layer that sees the whole context, where a file does not list the
+# types. They are named in layers.toml, and take the number of the layer, the count of
+# layers, and the n of 'every n-th layer'.
 FULL: dict[str, Callable[[int, int, int], bool]] = {
     "ends": lambda layer, count, every: (layer + 1) % every == 0,
     "starts": lambda layer, count, every: layer % every == 0,
@@ -228,6 +241,7 @@ def check_pattern(file: LayerFile) -> int:
 
 
 def mark_sliding(types: list[Any] | None) -> Rotating:
+    """Return True for each layer with a window."""
     if types is None:
         return None
     return [kind == SLIDING for kind in types]
@@ -235,7 +249,7 @@ def mark_sliding(types: list[Any] | None) -> Rotating:
 
 @layer_rule("every")
 def rotate_all(file: LayerFile) -> Rotating:
-    # The class knows none of the keys by which others leave layers out.
+    # The class reads none of the keys by which other classes leave layers unrotated.
     return [True] * file.count
 
 
@@ -246,7 +260,7 @@ def rotate_by_type(file: LayerFile) -> Rotating:
 
 @layer_rule("sliding_if_listed", windows=True)
 def rotate_by_type_if_listed(file: LayerFile) -> Rotating:
-    # Without a list no layer counts as one with a window (configs/afmoe.py:90).
+    # Without a list no layer has a window (configs/afmoe.py:90).
     if file.listed_types is None:
         return [False] * file.count
     return rotate_by_type(file)
@@ -337,9 +351,9 @@ def rotate_by_letter(file: LayerFile) -> Rotating:
 
 @layer_rule("by_length_of_word", windows=True)
 def rotate_by_length_of_word(file: LayerFile) -> Rotating:
-    """Rotate all but every n-th layer, n the letters of sliding_window_pattern.
+    """Rotate all but every n-th layer, where n is the length of a word.
 
-    layer_types do not count there, and the class's own default is a number.
+    The word is sliding_window_pattern. layer_types are not read.
     """
     if file.listed_types is None:
         check_pattern(file)
@@ -391,7 +405,7 @@ def rotate_by_base(file: LayerFile) -> Rotating:
     if not file.usual.get("unrotated_full"):
         return [True] * file.count
 
-    # The list that such a class makes does not ask for layer_types.
+    # The class makes a list by itself, in which it does not look at layer_types.
     is_full = FULL[file.usual["full"]]
     layers = range(file.count)
     return [not is_full(layer, file.count, file.usual["every"]) for layer in layers]
@@ -409,17 +423,17 @@ def rotate_by_attention_block(file: LayerFile) -> Rotating:
         attention = block.get("attention") if isinstance(block, Mapping) else None
         if not isinstance(attention, Mapping):
             return None
-        without = attention.get("no_op") or attention.get("replace_with_linear")
-        rotating.append(not without)
+        has_none = attention.get("no_op") or attention.get("replace_with_linear")
+        rotating.append(not has_none)
     return rotating
 
 
 def read_converted_pattern(file: LayerFile) -> Rotating:
     """Return the layers with a window in the file that EXAONE's converter writes.
 
-    llama.cpp takes every fourth layer for one without where no pattern was written.
+    Where no pattern was written, every fourth layer has none in llama.cpp.
     """
-    # Arrays of a GGUF file are read by their length alone.
+    # Of the arrays in a GGUF file only their length is known here.
     if "attention.sliding_window_pattern" in file.text:
         return None
     if file.text.get("sliding_window") is None:
