@@ -1,5 +1,7 @@
-"""Which axis of a position moves each pair: of language models, and of their encoders
-of images.
+"""Which axis of a position moves each pair, in language models and encoders of images.
+
+Positions of text and images have a time, a height and a width; those in an encoder have a
+row and a column of patches. The facts on the classes that were read are in axes.toml.
 """
 
 from collections.abc import Mapping
@@ -37,13 +39,13 @@ READ_BY = ("transformers-5", "sglang")
 class PromptRule:
     """How a model counts the positions of text, images and clips."""
 
-    # Patches of an image that become one token, along each side.
+    # The patches along a side that become one token.
     merged: int
-    # Frames of a clip that become one.
+    # The frames of a clip that become one.
     merged_frames: int
-    # True if every frame of a clip is a grid of its own, with text between them.
+    # True if the frames of a clip are separate images, with text between them.
     frames_apart: bool
-    # Steps along time for a second of a clip; None: a frame is one step.
+    # The steps along time for a second of a clip. None: a frame is one step.
     steps_per_second: int | None
 
 
@@ -72,8 +74,8 @@ def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | N
         sections = block.get("mrope_section", facts["usual"])
     if runtime == "sglang" and "mrope_section" not in block:
         return None
-    # SGLang goes by the keys, whatever the model. Of a class that was not looked at, the
-    # key tells that the axes alternate, and nothing tells that they do not.
+    # SGLang reads the key mrope_interleaved for every model. If a class was not looked at,
+    # the key still says that axes alternate; without it nothing is known.
     if runtime == "sglang" and facts is not None and arrangement != "last behind":
         arrangement = "turns" if block.get("mrope_interleaved") else "runs"
     elif facts is None and block.get("mrope_interleaved") is True:
@@ -104,7 +106,7 @@ def is_encoder(config: Mapping[str, Any]) -> bool:
     facts = find_facts("vision", model_type)
     if facts is None:
         return False
-    # Else the name is that of the whole model.
+    # A name without the ending may be that of the whole model.
     return facts.get("alone", False) or model_type.endswith("_vision")
 
 
@@ -143,19 +145,21 @@ def explain_vision(config: Mapping[str, Any]) -> str:
 
 
 def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
-    """Return that rotation; an error says why a value is refused."""
-    found = find_vision(config)
-    facts = find_facts("vision", found[0]) if found else None
-    if found is None or facts is None:
+    """Return the rotation of an encoder of images; an error names a refused value."""
+    encoder = find_vision(config)
+    if encoder is None:
+        return None
+    model_type, part = encoder
+    facts = find_facts("vision", model_type)
+    if facts is None:
         return None
 
-    _, part = found
     _, block = rope_block(part)
     head_dim = read_head_dim(part, facts)
     usual_base = facts.get("base", 10000.0)
     base = block.get("rope_theta", part.get("rope_theta", usual_base))
     patches = read_patches(part, facts)
-    # Half of the pairs rotate by the row of a patch, the others by its column.
+    # One half of the pairs rotates by the row of a patch, the other by its column.
     pairs_per_axis = head_dim // 4
     axes = Axes(
         HEIGHT_WIDTH,
@@ -177,6 +181,7 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
 
 
 def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
+    """Return the features of a head of the encoder."""
     given = part.get("head_dim")
     if given is not None:
         return whole(given, "head_dim")
@@ -217,7 +222,7 @@ def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
 
 
 def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
-    """Return that rule; an error says why a value is refused."""
+    """Return how a model counts positions; an error names a refused value."""
     _, text = language_part(config)
     facts = find_facts("text", str(text.get("model_type")))
     if facts is None:

@@ -1,6 +1,4 @@
-"""The values that the configuration classes of transformers 5 refuse: types, sizes,
-names.
-"""
+"""Refuse the values that the configuration classes of transformers 5 refuse."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +11,7 @@ NAMES = table("names")["declared"]
 
 
 def check_values(trace: Trace) -> None:
-    """Raise RefusedError for a value that the class of a known model type does not
-    take.
-    """
+    """Raise RefusedError for a value that the class of the model type does not take."""
     family = trace.family
     text = trace.text
     for key, kinds in family.types.items():

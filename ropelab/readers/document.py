@@ -23,8 +23,8 @@ from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
 PARAMS, PARAMS_YARN, META = (
     table("names")[name] for name in ("params", "params_yarn", "meta")
 )
-# Keys of one object; real files have a few hundred, and each is looked at for each
-# runtime.
+# The most keys of one object. Real files have a few hundred, and each key is looked at for
+# each runtime.
 MOST_KEYS = 2**13
 GGUF = table("names")["gguf"]
 # Architectures of llama.cpp whose layers rotate nothing.
@@ -34,15 +34,19 @@ ROTATING = frozenset(GGUF["rotated"].split())
 
 @dataclass(frozen=True)
 class Document:
-    """One configuration and the limit of the tokenizer beside it."""
+    """One configuration, with what else is known of its file."""
 
     name: str
-    # config (config.json), params (Mistral's params.json, translated) or gguf
+    # config: a config.json. params: Mistral's params.json, with the keys of a config.json.
+    # gguf: the header of a GGUF file.
     kind: str
     config: Mapping[str, Any]
-    tokenizer_length: int | None = None  # model_max_length of tokenizer_config.json
-    encoding: str = ""  # if not plain UTF-8, which is all that runtimes read
-    repeated: tuple[str, ...] = ()  # keys of which a JSON file has two values
+    # The length that the tokenizer in the same folder allows.
+    tokenizer_length: int | None = None
+    # The encoding, unless it is plain UTF-8, which is all that runtimes read.
+    encoding: str = ""
+    # Keys of which a JSON file has two values.
+    repeated: tuple[str, ...] = ()
 
 
 def load(source: str, images: bool = False) -> Document:
@@ -76,18 +80,19 @@ def load(source: str, images: bool = False) -> Document:
 
 
 def read_tokenizer_length(folder: Path) -> int | None:
-    """Return the length that the tokenizer of a model folder allows, None without."""
+    """Return the length that the tokenizer of a folder allows; None: it states none."""
     limits = folder / "tokenizer_config.json"
     if not limits.is_file():
         return None
     length = parse(str(limits), read_bytes(limits)).get("model_max_length")
-    # transformers writes a huge number for 'no limit'.
+    # transformers writes a huge number where there is no limit.
     if isinstance(length, int | float) and 0 < length < 2**40:
         return int(length)
     return None
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+    """Return the beginning of a file, by default one byte more than is allowed."""
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -100,7 +105,7 @@ def from_json(name: str, raw: bytes, images: bool = False) -> Document:
     detected = json.detect_encoding(raw)
     names = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
     encoding = names.get(detected, detected.upper())
-    # transformers writes `Infinity` for a limit that is none (Nemotron's
+    # `Infinity` is allowed: transformers writes it for a limit that is none (Nemotron's
     # time_step_limit).
     config = parse(name, raw, finite=False)
 
@@ -168,20 +173,21 @@ def refuse_images(
 
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a params.json under the names of a config.json, as vLLM
-    does.
-    """
+    """Return the keys of a params.json under the names of a config.json, as vLLM does."""
+    left_out = {"yarn", "sliding_window"}
+    # Mistral Large 3 has latent attention.
     moe = params.get("moe")
-    others = {"yarn", "sliding_window"}
-    shared = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
-    latent = bool(shared if moe else params.get("qk_nope_head_dim"))  # Mistral Large 3
-    if latent:
-        others.add("head_dim")
+    shared_experts = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
+    is_latent = bool(shared_experts if moe else params.get("qk_nope_head_dim"))
+    if is_latent:
+        left_out.add("head_dim")
 
-    kept = {key: value for key, value in params.items() if key not in others}
-    config = {PARAMS.get(key, key): value for key, value in kept.items()}
+    config = {}
+    for key, value in params.items():
+        if key not in left_out:
+            config[PARAMS.get(key, key)] = value
     config.setdefault("max_position_embeddings", 128000)
-    config.setdefault("model_type", "deepseek_v3" if latent else "mistral")
+    config.setdefault("model_type", "deepseek_v3" if is_latent else "mistral")
 
     yarn = params.get("yarn")
     if isinstance(yarn, Mapping):
@@ -195,9 +201,7 @@ def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_types(name: str, prefix: str, kinds: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise InputError where the value of a key has a type for which llama.cpp refuses
-    the file: it converts none.
-    """
+    """Raise InputError for a key whose type is not the one that llama.cpp reads."""
     for kind, keys in GGUF["types"].items():
         usual: tuple[int, ...] = (GGUF["numbers"][kind],)
         for key in keys:

@@ -24,7 +24,8 @@ class Exllama(Reader):
 
     types = frozenset(table("names")["exllama"])
     other = "the architecture file for '{}' was not read"
-    lengths = (MAXIMUM,)  # methods that do not need it take 2048
+    # Scaling types that do not need a maximum take 2048.
+    lengths = (MAXIMUM,)
     allows_usual = False
     multiplies_unscaled = False
 
@@ -52,8 +53,7 @@ class Exllama(Reader):
         return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
 
     def pairing(self, trace: Trace) -> Any:
-        # Neighbouring features for latent attention only, whatever the family of the
-        # model.
+        # Neighbouring features form a pair in latent attention alone, whatever the model.
         return "interleaved" if trace.family.latent else "half"
 
 
@@ -72,9 +72,10 @@ def exllama_yarn(settings: Settings) -> Made:
     if settings.read("attention_factor") is not None:
         attention = settings.number("attention_factor")
     elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
-        attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
+        # Mscales are read for latent attention alone.
+        attention = reader.mscale_ratio(settings, factor)
     else:
-        # Beside llama_4_scaling_beta the factor on cos and sin is 1.
+        # With llama_4_scaling_beta the factor on cos and sin is 1.
         beta = settings.get("llama_4_scaling_beta")
         attention = 1.0 if beta else reader.magnitude(factor)
     return reader.make_yarn(settings, factor, attention, trained)
@@ -104,7 +105,8 @@ class TensorRt(Reader):
     usual_factor = 1.0
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        # transformers loads the file; of several layer types, full attention counts.
+        # transformers loads the file. Of several layer types full attention is read, which
+        # is the first.
         loaded = next(iter(Transformers5().settings(trace).values()))
         if loaded.layer == "compress":
             raise NotModelledError(
@@ -118,11 +120,12 @@ class TensorRt(Reader):
         return {"all": loaded}
 
     def kind(self, settings: Settings) -> Any:
-        return super().kind(settings) or "default"  # an empty name is no scaling
+        # An empty name is no scaling.
+        return super().kind(settings) or "default"
 
     def width(self, settings: Settings, head_dim: int) -> int:
         trace = settings.trace
-        # rotary_emb_base, GPT-NeoX's base, is taken for a width.
+        # The base of GPT-NeoX, rotary_emb_base, is taken for a width.
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             given = trace.get(name)
             if given:
@@ -134,20 +137,18 @@ class TensorRt(Reader):
 @reader.scaling_type("tensorrt-llm", "longrope", "su")
 def table_by_limit(settings: Settings) -> Made:
     trained = settings.original()
-    limit = settings.trace.get("max_seq_len")  # the long table if it is not set
-    long = limit is None or number(limit, "max_seq_len") > trained
-    return reader.one_table(
-        settings, "long_factor" if long else "short_factor", trained
-    )
+    # Without max_seq_len the long table is used.
+    limit = settings.trace.get("max_seq_len")
+    is_long = limit is None or number(limit, "max_seq_len") > trained
+    name = "long_factor" if is_long else "short_factor"
+    return reader.one_table(settings, name, trained)
 
 
 TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of("tensorrt-llm")
 
 
 class Tgi(Reader):
-    """text-generation-inference: the block of version 4, with scaling types of its own
-    making.
-    """
+    """text-generation-inference: the block of transformers 4, with its own scaling types."""
 
     unknown = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
@@ -155,7 +156,8 @@ class Tgi(Reader):
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
-        # ROPE_SCALING and ROPE_FACTOR replace the block; they are flags here.
+        # The variables ROPE_SCALING and ROPE_FACTOR replace the block. They are among the
+        # flags here.
         if "rope_scaling" in trace.flags:
             block = {
                 "type": trace.flags["rope_scaling"],
@@ -186,8 +188,8 @@ def tgi_unscaled(settings: Settings) -> Made:
 
 @reader.scaling_type("tgi", "yarn")
 def tgi_yarn(settings: Settings) -> Made:
-    # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate
-    # are not read.
+    # Betas are fixed at 32 and 1, and one mscale alone is read. attention_factor and
+    # truncate are not.
     factor = settings.number("factor")
     attention = reader.mscale_ratio(settings, factor)
     scaling = Yarn(factor=factor, attention_factor=attention)

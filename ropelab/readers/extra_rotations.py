@@ -1,4 +1,8 @@
-"""The rotations of a layer beside that of its attention: an indexer, compressed keys."""
+"""Rotations of a layer other than that of its attention: an indexer, compressed keys.
+
+The indexer of sparse attention chooses the tokens that a query sees. Compressed keys
+stand for several tokens each.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +11,7 @@ from typing import Any, Literal
 from ropelab.readers.families import CLASSES, table
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, whole
 
-# By runtime, rotation and model type.
+# Facts by runtime, rotation and model type.
 ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = table("extra_rotations")
 # The runtime whose classes say which rotations a model type has.
 DECLARING = "transformers-5"
@@ -18,7 +22,7 @@ EXTRA_ROTATIONS = (INDEXER, COMPRESSED_KEYS)
 
 @dataclass(frozen=True)
 class ExtraRotation:
-    """A rotation as one runtime computes it, or the reason for none."""
+    """A rotation as one runtime computes it, or the reason why it is not known."""
 
     spec: RopeSpec | None
     outcome: Literal["read", "refused", "not modelled"] = "read"
@@ -32,6 +36,7 @@ def list_rotations(text: Mapping[str, Any]) -> list[str]:
 
 
 def find_kind(text: Mapping[str, Any]) -> str:
+    """Return the model type of the language part."""
     kind = str(text.get("model_type"))
     return str(CLASSES["texts"].get(kind, kind))
 
@@ -82,8 +87,7 @@ def make_spec(
     if facts["place"] == "last":
         place = head_dim - spec.rotary_dim
 
-    # Factors on an indexer's scores choose the same tokens, so that only cos and sin
-    # count there.
+    # A factor on all scores of an indexer changes none of its choices.
     softmax_factor = 1.0 if name == INDEXER else spec.softmax_factor
     return replace(
         spec,

@@ -16,8 +16,11 @@ from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
-OVERRIDES = table("trainers")["overrides"]  # the runtimes of flags that replace keys
+# The flags that replace keys of the configuration, with the runtime of each.
+OVERRIDES = table("trainers")["overrides"]
+# The flags that set a value, with the name of the value.
 SETTINGS = {**LLAMACPP, **FLAGS}
+# The flag of koboldcpp for a scale and a base.
 KOBOLD = "--ropeconfig"
 KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 # vLLM alone reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
@@ -28,16 +31,17 @@ SUFFIXED = re.compile(r"(\d+\.?\d*|\.\d+)([kmgKMG])")
 
 @dataclass(frozen=True)
 class Flags:
-    """Settings by the reader's names, and keys that replace the configuration's, by
-    runtime.
-    """
+    """What the flags of a server set."""
 
+    # Values by the names that readers give them.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # For each runtime the keys that replace those of the configuration.
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    nested: bool = False  # the configuration is a part of one
+    # True if the keys are those of a part of the configuration.
+    nested: bool = False
 
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the configuration as that runtime sees it behind its flags."""
+        """Return the configuration as a runtime reads it after its flags."""
         changes = self.overrides.get(runtime)
         if not isinstance(changes, Mapping):
             return config
@@ -50,10 +54,13 @@ class Flags:
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
-        # Of the whole, SGLang merges the block and vLLM replaces it; of a part it is
-        # the reverse.
-        for name in BLOCKS if (runtime == "sglang") is not self.nested else ():
-            if isinstance(changes.get(name), Mapping):
+        # SGLang merges the block of the whole configuration and replaces that of a part.
+        # vLLM does the reverse.
+        merges_block = self.nested
+        if runtime == "sglang":
+            merges_block = not self.nested
+        for name in BLOCKS:
+            if merges_block and isinstance(changes.get(name), Mapping):
                 result[name] = merge_block(config, changes[name])
 
         for part in NESTS:
@@ -71,14 +78,13 @@ def is_moved(config: Mapping[str, Any]) -> bool:
 
 
 def merge_block(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the block that transformers 5 has loaded, with other values of some
-    keys.
-    """
+    """Return the block that transformers 5 has loaded, with other values of some keys."""
     try:
         old = load_block(config)
     except (RefusedError, NotModelledError, ArithmeticError, ValueError):
         return dict(block)
-    old.pop("type", None)  # it counts in loading only
+    # `type` is read when the file is loaded, and not later.
+    old.pop("type", None)
 
     both = {**old, **block}
     for key in old.keys() & block.keys():
@@ -90,11 +96,9 @@ def merge_block(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str
 def set_on_loaded(
     config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return what transformers 5 builds after keys were set on the configuration that
-    it loaded.
-    """
+    """Return a configuration of transformers 5 on which keys were set after loading."""
     blocks = [changes[name] for name in BLOCKS if name in changes]
-    # the base is in the block by then, and a key beside that is not read
+    # The base is in the block by then, and a key outside of the block is not read.
     if not blocks:
         others = dict(changes)
         others.pop("rope_theta", None)
@@ -104,7 +108,7 @@ def set_on_loaded(
     for name in (*BLOCKS, "rope_theta"):
         kept.pop(name, None)
     given = blocks[-1] if isinstance(blocks[-1], Mapping) else {}
-    # the file's went with its block, and nothing fills in a type
+    # The base of the file went with its block, and nothing fills in a type.
     base = changes.get("rope_theta")
     return {**kept, "rope_parameters": {"rope_theta": base, "rope_type": None, **given}}
 
@@ -140,9 +144,7 @@ def parse_flags(text: str) -> Flags:
 
 
 def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the known flags among some words, each with its value, and the other
-    words.
-    """
+    """Return the known flags among some words with their values, and the other words."""
     given = []
     others = []
     rest = list(words)
@@ -164,7 +166,10 @@ def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def setting(name: str, value: str) -> Any:
-    """Return the value that a server's flag sets; a suffix is read as it reads one."""
+    """Return the value that a server's flag sets.
+
+    vLLM reads suffixes such as 128k, and other servers stop at them.
+    """
     if name == "--rope-scaling":
         return value
     suffixed = SUFFIXED.fullmatch(value)

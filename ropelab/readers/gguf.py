@@ -1,8 +1,9 @@
 """The header of a GGUF file, read within bounds: scalars, sizes of arrays, and rope
 tensors.
+
+Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3,
+little-endian). What is refused here is refused by ggml/src/gguf.cpp of llama.cpp, too.
 """
-# Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3,
-# little-endian); what is refused, ggml/src/gguf.cpp of llama.cpp refuses too.
 
 import os
 import struct
@@ -42,12 +43,13 @@ USUAL_ALIGNMENT = 32
 class Header:
     """The part of a GGUF file before its weights."""
 
-    # Scalars and strings by key; heads per layer are a list, of other arrays there is a
+    # Values by key. The number of heads of each layer is a list; other arrays are a
     # `Length`.
     fields: Mapping[str, Any]
-    # The number of each key's type; for an array also that of its entries.
+    # The number of the type of each key, and for an array that of its entries.
     kinds: Mapping[str, tuple[int, ...]]
-    tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
+    # The tensors about rotation, in float64.
+    tensors: Mapping[str, Float[np.ndarray, " pairs"]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class _Cursor:
         self.file = file
         self.size = size
         self.name = name
-        self.entries = 0  # of arrays that are stepped over
+        # The number of entries of arrays that were stepped over.
+        self.entries = 0
 
     def fail(self, problem: str) -> InputError:
         return InputError(f"{self.name} is not a readable GGUF file: {problem}")
@@ -97,8 +100,9 @@ class _Cursor:
 
 
 def read_header(path: Path) -> Header:
-    """Return the header; InputError for other versions and for counts that do not
-    fit.
+    """Return the header.
+
+    InputError: the file has another version, or counts that do not fit its size.
     """
     with path.open("rb") as file:
         cursor = _Cursor(file, path.stat().st_size, str(path))

@@ -1,5 +1,7 @@
-"""llama.cpp: its converter's fields for a configuration, and the rotation of such
-fields and flags.
+"""llama.cpp: the fields that its converter writes, and the rotation that follows.
+
+A GGUF file has fields such as `rope.freq_base`. They are read from a file, or as the
+converter would write them for a configuration; flags of the server come on top.
 
 Read from conversion/*.py, src/llama-context.cpp, src/llama-model.cpp and
 ggml/src/ggml-cpu/ops.cpp of llama.cpp 0c1e570 (2026-10-01), as shipped with
@@ -53,15 +55,14 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
 
 def read_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
-    """Return what the runtime computes from the fields of a file and the flags of its
-    server.
-    """
+    """Return what the runtime computes from fields and from the flags of its server."""
     flags = trace.flags
     context = whole(fields.get("context_length"), "context_length")
     head = fields.get("attention.key_length")
     if head is None:
         heads = fields.get("attention.head_count")
-        if isinstance(heads, list):  # per layer; the first decides for all
+        # A list has a number for each layer, of which the first decides for all.
+        if isinstance(heads, list):
             heads = heads[0] if heads else 0
             if not heads:
                 raise NotModelledError(
@@ -117,6 +118,7 @@ def read_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
 
 
 def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
+    """Return the factor by which positions are divided."""
     if flags.get("rope_scale"):
         return number(flags["rope_scale"], "--rope-scale")
     if flags.get("rope_freq_scale"):
@@ -129,12 +131,14 @@ def scaling_of(
     fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
 ) -> tuple[Scaling, float]:
     """Return the scaling and the factor on cos and sin."""
-    # The one such factor that a file can set: yarn_attn_factor is computed anew.
+    # A file sets the factor on cos and sin with this key alone. Another, yarn_attn_factor,
+    # is computed anew.
     key = "rope.scaling.attn_factor"
     own = number(fields.get(key, 1.0), key)
     weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
     weight = -1.0 if weight is None else number(weight, "yarn_ext_factor")
-    if weight < 0:  # not set
+    # A negative weight means that none is set.
+    if weight < 0:
         weight = 1.0 if kind == "yarn" else 0.0
     if weight not in (0.0, 1.0):
         raise NotModelledError(f"a ramp weighted by {weight:g}")
@@ -176,16 +180,12 @@ def scaling_of(
 
 
 def is_ocr(trace: Trace) -> bool:
-    """Return True for DeepSeek-OCR, whose attention is that of DeepSeek's first
-    models.
-    """
+    """Return True for DeepSeek-OCR, which has the attention of DeepSeek's first models."""
     return "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))
 
 
 def convert(trace: Trace) -> Fields:
-    """Return what the converter writes: rope_parameters if the key is there, else
-    rope_scaling.
-    """
+    """Return the fields that the converter writes for a configuration."""
     family = trace.family
     name, block, sliding = choose_block(trace)
     settings = Settings(trace, block, name)
@@ -197,7 +197,7 @@ def convert(trace: Trace) -> Fields:
     fields: Fields = {"context_length": whole(context, "context length"), **widths}
     fields |= base_fields(settings, name, sliding)
 
-    # Classes that write no scaling.
+    # These classes write no scaling of the file.
     if family.converted:
         return {**fields, **family.converted}
     if is_ocr(trace):
@@ -226,8 +226,9 @@ def is_filled(trace: Trace) -> bool:
 
 
 def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
-    """Return the name and values of the block that is read, and the values for sliding
-    layers.
+    """Return the name and the values of the block that is read.
+
+    The third value is the block of layers with a sliding window; it may be empty.
     """
     family = trace.family
     name = "rope_scaling"
@@ -352,10 +353,12 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         written("factor")
         return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
     if kind in ("longrope", "su") and trace.model_type in ("minicpm", "minicpm3"):
-        written(*LISTS)  # but no factor, and no original length
+        # These classes write no factor, and no original length.
+        written(*LISTS)
         return {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
     if kind in ("longrope", "su") and trace.model_type not in ("phi3", "phimoe"):
-        return {"rope.scaling.type": "longrope"}  # other classes write no tables
+        # Other classes write no tables.
+        return {"rope.scaling.type": "longrope"}
     original = block.get(ORIGINAL)
     if original is None:
         original = trace.get(ORIGINAL, 8192 if kind == "llama3" else None)

@@ -46,7 +46,8 @@ class Mlx(Reader):
     """MLX-LM: one rotation per layer type, by the row of its model file."""
 
     unknown = "unsupported rope type '{}'"
-    lengths = (MAXIMUM,)  # only dynamic and longrope need it
+    # Only dynamic and longrope need it.
+    lengths = (MAXIMUM,)
     allows_usual = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
@@ -82,7 +83,8 @@ class Mlx(Reader):
         base, source = find_base(trace, row)
         settings = Settings(trace, {} if row.get("unscaled") else block, where)
         if settings.get(ORIGINAL) is None:
-            settings.values.pop(ORIGINAL, None)  # null counts as missing
+            # A value of null is a missing one.
+            settings.values.pop(ORIGINAL, None)
             if "default_original" in row:
                 words = f"default of MLX-LM's {trace.model_type}.py"
                 settings.put(ORIGINAL, row["default_original"], words)
@@ -130,7 +132,8 @@ class Mlx(Reader):
         row = find_row(settings.trace)
         if "kind" in row and settings.trace.block("rope_scaling"):
             return row["kind"]
-        if "plain" in row:  # which goes by rope_type alone
+        # These model files read rope_type alone.
+        if "plain" in row:
             kind = settings.read("rope_type", "default")
             return "default" if kind in row["plain"] else kind
         if settings.get("type"):
@@ -147,8 +150,9 @@ class Mlx(Reader):
                 settings.put(name, [1.0] * pairs, "default of the model file")
         if settings.trace.model_type != "phi3":
             return super().method(settings)
-        # phi3.py has rules of its own: only `type`, only longrope and linear.
-        if len(settings.values) == 1:  # the base
+        # phi3.py reads `type` alone, and knows longrope and linear. The base is always among
+        # the values: if it is the only one, there is no block.
+        if len(settings.values) == 1:
             return reader.unscaled(settings)
         settings.needs("long_factor", "type")
         if settings.read("type") == "linear":
@@ -200,7 +204,7 @@ def read_share(trace: Trace, row: Row) -> float:
 def refuse_missing_keys(trace: Trace, row: Row) -> None:
     """Raise RefusedError for a key without which the arguments cannot be built."""
     for key in row.get("needs", ()):
-        # null is no scaling, and for all else no value.
+        # A null means no scaling; for other keys it is a missing value.
         missing = not trace.has(key)
         if key != "rope_scaling":
             missing = missing or trace.text.get(key) is None
@@ -333,7 +337,7 @@ def choose_listed(values: Any, places: list[int]) -> Any:
 
 @reader.scaling_type("mlx-lm", "mrope")
 def three_axes(settings: Settings) -> Made:
-    # Text alone is rotated, and rope_utils.py asserts three sections all the same.
+    # rope_utils.py asserts three sections, although it rotates text alone.
     sections = settings.read("mrope_section", [])
     if not isinstance(sections, list) or len(sections) != 3:
         raise RefusedError("mrope_section must have three numbers")
@@ -342,7 +346,7 @@ def three_axes(settings: Settings) -> Made:
 
 @reader.scaling_type("mlx-lm", "dynamic")
 def mlx_dynamic(settings: Settings) -> Made:
-    # The one method that insists on a maximum.
+    # No other method insists on a maximum.
     trace = settings.trace
     if find_row(trace).get("lengthless") or not trace.has(MAXIMUM):
         raise RefusedError(f"dynamic without {MAXIMUM}")
@@ -365,7 +369,8 @@ def long_table_with_mscale(settings: Settings) -> Made:
     _, attention, _ = long_table(settings, trained)
     settings.mark("short_mscale", "ignored", "always the long table")
     given = settings.number("long_mscale")
-    if given:  # 0 counts as missing
+    # A value of 0 is a missing one.
+    if given:
         attention = given
     tables = (numbers(settings.get("long_factor"), "long_factor"),) * 2
     return reader.longrope(tables, settings.longest / trained, trained, attention)

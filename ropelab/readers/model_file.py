@@ -1,6 +1,4 @@
-"""A configuration file in the place of a known model: its rotation as transformers
-reads it.
-"""
+"""Read a configuration file in place of a known model, as transformers reads it."""
 
 from pathlib import Path
 
@@ -14,15 +12,14 @@ SUFFIXES = (".json", ".gguf")
 
 
 def is_model_file(name: str) -> bool:
-    """Return True for the path of a file or model folder, even of one that is not
-    there.
-    """
+    """Return True for a path of a file or model folder, which may be missing."""
     return name.endswith(SUFFIXES) or Path(name).exists()
 
 
 def model_of_file(name: str) -> KnownModel:
-    """Read the file as a model; InputError where it has no rotation, or one that no
-    method here computes.
+    """Return the model of a file.
+
+    InputError: it has no rotation, or one that no method here computes.
     """
     document = load(name)
     if document.kind == "gguf":
@@ -35,10 +32,10 @@ def model_of_file(name: str) -> KnownModel:
 
     method = spec.scaling.label
     try:
-        same = parse_scaling(method) == spec.scaling
+        is_method = parse_scaling(method) == spec.scaling
     except InputError:
-        same = False
-    if not same:
+        is_method = False
+    if not is_method:
         advice = "give --base, --head-dim and --method in its place"
         raise InputError(f"{name}: no method by name is its {spec.method}; {advice}")
 

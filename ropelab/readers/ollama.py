@@ -1,5 +1,4 @@
-"""ollama: what its converter makes of a configuration; the file is then read by
-llama.cpp.
+"""ollama: what its converter makes of a configuration, which llama.cpp then reads.
 
 Read, not run, from convert/convert.go, convert_llama.go, convert_mixtral.go,
 convert_qwen2.go, convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and
@@ -52,8 +51,9 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
 
 def size(trace: Trace, *paths: str) -> int:
-    """Return the first of the keys that is not 0, as Go reads a 32-bit whole number;
-    else 0.
+    """Return the first of the values that is not 0, or 0.
+
+    RefusedError: Go does not read the value as a whole number of 32 bits.
     """
     for path in paths:
         value = trace.get(path)
@@ -85,8 +85,14 @@ def real(trace: Trace, path: str) -> float:
 def read_type(
     trace: Trace, key: str, known: tuple[str, ...], note: str = "", refusal: str = ""
 ) -> str:
-    """Return the scaling type under one of its two names, marked by its effect
-    there.
+    """Return the scaling type under one of its two names; empty: there is none.
+
+    Args:
+        trace: the configuration.
+        key: type or rope_type.
+        known: the types that are written into the file.
+        note: a remark on the key of another type.
+        refusal: why another type stops the converter; empty: it does not.
     """
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
@@ -117,8 +123,9 @@ def head_width(trace: Trace, *heads: str) -> int:
 
 
 def base_of(trace: Trace, always: bool = True) -> float:
-    """Return rope_theta at top level; a converter that writes it ``always`` writes 0
-    without it.
+    """Return rope_theta at top level; 0 if it is missing.
+
+    ``always``: True for a converter that then writes a base of 0.
     """
     base = real(trace, "rope_theta")
     if base:
@@ -149,9 +156,7 @@ def take_number(trace: Trace, name: str) -> float:
 @writes("LlamaForCausalLM")
 @writes("MixtralForCausalLM")
 def llama(trace: Trace) -> Fields:
-    """Write linear under `type` only, llama3 under `rope_type` only; drop everything
-    else.
-    """
+    """Write linear if it is under `type`, and llama3 if it is under `rope_type`."""
     # The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose
     # width is not that of its head.
     width = head_width(trace, "num_attention_heads", "n_head")
@@ -218,14 +223,16 @@ def phi3(trace: Trace) -> Fields:
     fields: Fields = {
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
-        "rope.dimension_count": width,  # the whole head, whatever the share
+        # The whole head is written, whatever share rotates.
+        "rope.dimension_count": width,
         "rope.freq_base": base_of(trace),
     }
     for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
         table = trace.get(f"{BLOCK}.{name}", status="translated")
         fields[field] = () if table is None else values.numbers(table, name)
 
-    trained = size(trace, ORIGINAL)  # at top level only
+    # The original length inside the block is not read.
+    trained = size(trace, ORIGINAL)
     if trained:
         fields["rope.scaling.original_context_length"] = trained
     if not kind:

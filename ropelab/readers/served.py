@@ -35,7 +35,8 @@ class Served:
     """What a server's model file does where it differs from the model type's facts."""
 
     facts: Mapping[str, Any]
-    unread: str = ""  # why nothing is known of it
+    # The reason why nothing is known of it; empty: it was read.
+    unread: str = ""
 
 
 USUAL = Served({})
@@ -44,8 +45,9 @@ USUAL = Served({})
 def find_served(
     runtime: str, config: Mapping[str, Any], text: Mapping[str, Any]
 ) -> Served:
-    """Return the facts of the model file of a configuration whose language part is
-    ``text``.
+    """Return what the model file of a configuration does.
+
+    ``text``: the language part of the configuration.
     """
     if runtime not in SERVED:
         return USUAL

@@ -31,7 +31,7 @@ from ropelab.readers.transformers import (
 LATENT = "deepseek_yarn"
 # Types whose configuration class stops at scaling types, whoever runs the model.
 STRICT = ("phi", "dory")
-# they pass mrope_positions_factor=1, unless videos are pruned
+# Model types that pass mrope_positions_factor=1, unless videos are pruned.
 UNLENGTHENED = ("qwen3", "qwen4")
 
 UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
@@ -40,9 +40,7 @@ UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
 
 
 def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
-    """Yield the lengths of the loaded configuration, where the class fills in a
-    maximum.
-    """
+    """Yield the values of some keys of lengths, after the class filled in a maximum."""
     usual, _ = trace.first((MAXIMUM,), trace.family.max_position_embeddings)
     for name in names:
         value = usual if name == MAXIMUM else trace.get(name)
@@ -53,7 +51,8 @@ def lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
 class Server(Transformers5):
     """The steps that vLLM and SGLang share."""
 
-    lengths = VLLM_LENGTHS  # where the class fills in no maximum
+    # The keys of the length, if the class fills in no maximum.
+    lengths = VLLM_LENGTHS
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         family = trace.family
@@ -115,7 +114,7 @@ class Server(Transformers5):
             stop_unrotated(settings.trace)
         if family.unrotated_at_zero and base == 0:
             raise NotModelledError("a base of 0, with which its layers rotate nothing")
-        # by its configuration class
+        # The configuration class refuses the type.
         if family.name.startswith(STRICT) and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         is_compressed = family.name == "deepseek_v4" and settings.layer == "compress"
@@ -129,10 +128,10 @@ class Server(Transformers5):
         return super().spec(settings)
 
     def head_dim(self, trace: Trace) -> int:
-        # attention of DeepSeek 1
+        # A width of 0 is that of DeepSeek 1, which has the usual attention.
         if trace.family.latent and trace.get("qk_rope_head_dim") == 0:
             return reader.head_dim_of(trace, ())
-        # A head_dim counts in classes of transformers alone.
+        # The key head_dim is read by classes of transformers alone.
         if trace.family.latent and trace.get("qk_rope_head_dim") is not None:
             return reader.head_dim_of(trace, ("qk_rope_head_dim",))
         return super().head_dim(trace)
@@ -141,10 +140,12 @@ class Server(Transformers5):
         return "half" if trace.get("qk_rope_head_dim") == 0 else super().pairing(trace)
 
     def method(self, settings: Settings) -> Made:
-        return reader.Reader.method(self, settings)  # rotary classes of their own
+        # The servers have rotary classes of their own, not those of transformers.
+        return reader.Reader.method(self, settings)
 
     def kind(self, settings: Settings) -> Any:
-        # Every scaled model with latent attention but MiniCPM3 gets its type replaced.
+        # The type of every scaled model with latent attention is replaced, but for
+        # MiniCPM3.
         kind = settings.get("rope_type")
         family = settings.trace.family
         if family.unscaled:
@@ -154,11 +155,11 @@ class Server(Transformers5):
         return kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        # The share in the block counts also where transformers' class rotates the whole
-        # head.
+        # The share in the block is read, also where the class of transformers rotates the
+        # whole head.
         kind = settings.get("rope_type")
         family = settings.trace.family
-        # its share is another part's
+        # The share of bailing_hybrid is that of another part.
         if (
             family.rotates_whole
             or kind == "proportional"
@@ -177,12 +178,13 @@ class Server(Transformers5):
 
 class Vllm(Server):
     def spec(self, settings: Settings) -> RopeSpec:
-        # Two type names may differ only where they mean the same.
+        # Two names of the type may differ if they mean the same.
         old = settings.get("type")
         new = settings.get("rope_type")
         if old not in (None, new) and (old, new) not in reader.SAME_TYPES:
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
-        if new == "su":  # renamed after loading, and then filled in as by transformers
+        # It is renamed after loading, and then filled in as transformers does it.
+        if new == "su":
             settings.values["rope_type"] = "longrope"
             paths = (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM)
             settings.put_first(ORIGINAL, paths, None, "")
@@ -267,8 +269,9 @@ class Sglang(Server):
 
 
 def width_by_keys(settings: Settings, head_dim: int) -> int:
-    """Return the rotated width of model files that take the share from the loaded
-    configuration itself (`getattr(config, "partial_rotary_factor", 1)`).
+    """Return the rotated width of model files that read the share outside the block.
+
+    They have `getattr(config, "partial_rotary_factor", 1)`.
 
     transformers 5.19, which SGLang 0.5.23 runs, leaves the key of the file there
     (modeling_rope_utils.py:763), also beside a block that has another share.

@@ -91,8 +91,9 @@ class LlamaFactory(Transformers4):
 
 
 def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
-    """Return the keys that it sets for training; none if its cutoff is not beyond the
-    length.
+    """Return the keys that LLaMA-Factory sets for training.
+
+    They are empty if its cutoff is not beyond the length of the model.
     """
     own: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
@@ -112,9 +113,7 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
 
 
 class MegatronBridge(Reader):
-    """Megatron-LM's GPT model as Megatron-Bridge (verl, NeMo-RL) sets it up from a
-    file.
-    """
+    """Megatron-LM's GPT model, as Megatron-Bridge (verl, NeMo-RL) builds it from a file."""
 
     types = (
         "llama",
@@ -152,8 +151,8 @@ def make_bridged_yarn(settings: Settings) -> Made:
         attention = reader.mscale_ratio(settings, factor)
     if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
         return reader.make_yarn(settings, factor, attention)
-    # The bridge sets position_embedding_type to 'rope' after YaRN's numbers, and the
-    # attention multiplies by the factor wherever these are there.
+    # The bridge sets the numbers of YaRN, and position_embedding_type to 'rope': frequencies
+    # are then plain, and attention still has the factor.
     return Unscaled(), attention, settings.longest
 
 
@@ -164,7 +163,7 @@ MegatronBridge.methods = {
 
 
 class TorchTitan(Transformers5):
-    """torchtitan's own models: sizes name one, and no rotary key of the file counts."""
+    """torchtitan's own models, found by their sizes. No rotary key of a file is read."""
 
     models = table("trainers")["torchtitan"]
     sizes = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
@@ -184,9 +183,7 @@ class TorchTitan(Transformers5):
 
 
 class Unsloth(Transformers5):
-    """transformers 5, but for six model types with frequencies of its own, made
-    once.
-    """
+    """transformers 5, but for six model types, for which it computes frequencies itself."""
 
     own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 

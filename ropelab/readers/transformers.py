@@ -27,15 +27,17 @@ from ropelab.readers.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
+# Scaling types with an original length.
 SCALED = ("llama3", "yarn", "longrope")
-LAYER_TYPES = ("full_attention", "sliding_attention")  # where the class was not asked
+# The layer types of a class that was not asked for its own.
+LAYER_TYPES = ("full_attention", "sliding_attention")
 DEFAULT = {"rope_type": "default"}
-# The classes that take `mrope` for a name; of these, Omni's in transformers 4 only.
+# The classes that take the type `mrope`; that of Omni does in transformers 4 alone.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
 class Transformers(Reader):
-    """Both versions, whose classes stop at some blocks."""
+    """What transformers 4 and 5 have in common: classes stop at some blocks."""
 
     def method(self, settings: Settings) -> Made:
         family = settings.trace.family
@@ -67,9 +69,7 @@ class Transformers(Reader):
 
 
 class Transformers5(Transformers):
-    """transformers 5; the settings are those of the configuration object after
-    loading.
-    """
+    """transformers 5. Its settings are those of the configuration after loading."""
 
     multiplies_unscaled = False
 
@@ -118,8 +118,8 @@ class Transformers5(Transformers):
         usual = family.usual_share if kind == "default" else None
         share = settings.number("partial_rotary_factor", usual or 1.0)
 
-        # Without a scaling, compute_default_rope_parameters of most classes reads no
-        # share.
+        # Most classes read no share in compute_default_rope_parameters, which is called if
+        # there is no scaling.
         if kind == "default" and not family.shares:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
@@ -131,7 +131,7 @@ class Transformers5(Transformers):
 
 
 def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the block as version 5 fills it in, or one for each layer type."""
+    """Return the block as transformers 5 fills it in, or one for each layer type."""
     blocks = {
         label: settings.values
         for label, settings in Transformers5().settings(Trace(text)).items()
@@ -142,7 +142,7 @@ def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
 def list_parts(
     trace: Trace, at: str, block: Block | None, inner: Block
 ) -> Iterable[tuple[str, Block]]:
-    """Return the dicts of the layer types; keys beside them are passed over."""
+    """Return the dicts of the layer types; other keys in the block are ignored."""
     for key, value in (block or {}).items():
         if key not in inner and value is not None:
             trace.mark(f"{at}.{key}", "ignored", OUTSIDE)
@@ -179,7 +179,8 @@ def read_layers(
     parts: dict[str, Any] = dict(list_parts(trace, "rope_parameters", block, given))
     if not parts:
         parts = list_usual_parts(trace, labels)
-    elif family.scaled:  # missing layer types are filled in
+    elif family.scaled:
+        # Missing layer types are filled in.
         parts = dict.fromkeys(family.layers, DEFAULT) | parts
     return fill_parts(trace, parts, scaling)
 
@@ -230,8 +231,9 @@ def fill_parts(
     """Return the settings of each layer type, full attention first."""
     settings = {}
     for label, part in sorted(parts.items()):
+        # Layers of this type have no positions.
         if part is None:
-            continue  # layers without positions
+            continue
         where = f"rope_parameters.{label}"
         if not isinstance(part, Mapping):
             raise RefusedError(f"{where} must be a dict")
@@ -272,7 +274,8 @@ def read_compressed(
             own = {**(block or {}), **own}
             where = name
         if "yarn" in (own.get("rope_type"), own.get("type")):
-            own.setdefault("attention_factor", 1.0)  # none unless it is given
+            # Without the key there is no factor on attention.
+            own.setdefault("attention_factor", 1.0)
         settings[label] = fill_block(trace, where, own, label)
     return settings
 
@@ -298,9 +301,7 @@ def stop_unrotated(trace: Trace) -> None:
 
 
 def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:
-    """Return the value of a layer type where a file has one for each layer (Step
-    3.5).
-    """
+    """Return the value of a layer type, where a file has one for each layer (Step 3.5)."""
     types = trace.text.get("layer_types")
     if not isinstance(value, list) or not isinstance(types, list):
         return value
