@@ -25,7 +25,6 @@ from ropelab.runs.rows import Result, Rows
 
 # The largest mean difference of tables from those of a rounding that explains them.
 FITS = 1e-3
-LARGE_ARGUMENTS = "sin and cos of large arguments"
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
@@ -146,7 +145,8 @@ def judge_angles(
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
-        parts = (within, nearest, observed.note, expected.note)
+        of_sine = explained.describe_small_loss(differences, observed, expected)
+        parts = (within, nearest, of_sine, observed.note, expected.note)
         answer = "; ".join(part for part in parts if part)
         return Check(answer, False, rows={"casts": rows})
 
@@ -181,10 +181,13 @@ def name_stage(
     if is_unexplained or is_table:
         period = explained.explain_period(differences, observed, expected, tolerance)
         if period:
-            return f"{LARGE_ARGUMENTS} ({period})", REDUCE
+            return f"{explained.LARGE_ARGUMENTS} ({period})", REDUCE
 
     if not is_unexplained:
-        return nearest, "form angles in float32 and round only the table"
+        fix = "form angles in float32 and round only the table"
+        if nearest.startswith("table in "):
+            fix = "keep cos and sin in 16 bits or more"
+        return nearest, fix
     if explained.are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"

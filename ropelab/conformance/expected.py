@@ -13,6 +13,7 @@ from ropelab.math.frequencies import Frequencies, rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.numerics.reduction import find_worst_angles
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
@@ -29,6 +30,8 @@ AXES_NOT_JUDGED = "axes of positions were not judged"
 LAYERS_NOT_JUDGED = "which layers rotate was not judged"
 # Positions at which errors show.
 PROBES = tuple(USUAL["positions"])
+# So many tokens at the end of a context have arguments of nearly the largest size.
+LATE_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,21 @@ def choose_positions(expected: Expected) -> np.ndarray:
     trained = expected.spec.trained_len
     length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
-    candidates = {*PROBES, *ends}
+    candidates = {*PROBES, *ends, *find_sine_positions(length)}
     places = sorted(place for place in candidates if 0 <= place < length)
     if 1 not in places:
         raise InputError(f"a length of {length} leaves no position to look at")
     return np.array(places, dtype=np.int64)
+
+
+def find_sine_positions(length: int) -> list[int]:
+    """Return late positions at which sines of large arguments lose most.
+
+    One radian per token is assumed, as pair 0 turns where nothing divides it.
+    """
+    start = max(length - LATE_TOKENS, 0)
+    places = np.arange(start, length)
+    return places[find_worst_angles(places)].tolist()
 
 
 def expect_file(source: str, length: int | None) -> dict[str, Expected]:

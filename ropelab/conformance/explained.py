@@ -7,8 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.observation import EIGHT_BIT_ERROR, Fault, Observed, Table
-from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
+from ropelab.conformance.observation import (
+    EIGHT_BIT_ERROR,
+    Fault,
+    Observed,
+    Pairs,
+    Table,
+)
+from ropelab.math.numerics.reduction import (
+    FULL_TERMS,
+    REDUCTIONS,
+    halve_period,
+    reduction_errors,
+)
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import table_beside
 
@@ -20,7 +31,18 @@ TABLE_ERROR = 2e-2
 # A share of the gain; 8-bit formats round a factor by less.
 UNEVEN = 0.1
 NO_DRIFT = "rotate without a factor that depends on the position"
-TERMS = {1: "one term", 2: "two terms", 3: "three terms"}
+LARGE_ARGUMENTS = "sin and cos of large arguments"
+# Ways of taking 2 pi off an angle in float32.
+PERIODS = {
+    "2 pi in one term": REDUCTIONS[1],
+    "2 pi in two terms": REDUCTIONS[2],
+    "2 pi in three terms": REDUCTIONS[3],
+    "2 pi in two terms of 24 bits, products rounded": FULL_TERMS,
+}
+# Radians: a sine in float32 whose argument is reduced well loses far less.
+LEAST_SINE_ERROR = 1e-3
+# At fewer positions rounded tables may lose as much as a reduction by chance.
+ENOUGH_POSITIONS = 8
 # Tokens whose float32 sums are formed one by one.
 LONGEST_SUM = 2**18
 USUAL = table_beside(__file__)
@@ -158,13 +180,9 @@ def explain_period(
         return ""
 
     angles = expected.inv_freq[pair] * observed.positions
-    for terms, reduction in REDUCTIONS.items():
-        halved = halve_period(reduction)
-        fused = replace(reduction, fused=True)
-        for variant in (reduction, halved, fused):
-            lost = reduction_errors(angles, variant)
-            if np.abs(errors - lost).max() < most / 4:
-                return f"2 pi in {TERMS[terms]}"
+    reduction = name_reduction(errors, angles)
+    if reduction:
+        return reduction
 
     is_far = angles > angles.max() / 64
     shares = errors[is_far] / angles[is_far]
@@ -176,6 +194,40 @@ def explain_period(
         f"pair {pair}, whose angle is exact, is off by {most:.3g} rad at position"
         f" {observed.positions[worst]}"
     )
+
+
+def describe_small_loss(off: Table, observed: Observed, expected: Expected) -> str:
+    """Name a reduction of large arguments that loses less than the tolerance."""
+    exact = np.flatnonzero(expected.budget().exact_pairs)
+    if not len(exact) or len(observed.positions) < ENOUGH_POSITIONS:
+        return ""
+    pair = exact[0]
+    errors = wrap_angles(off[:, pair])
+    most = np.abs(errors).max()
+    if most < LEAST_SINE_ERROR:
+        return ""
+
+    angles = expected.inv_freq[pair] * observed.positions
+    reduction = name_reduction(errors, angles)
+    if not reduction:
+        return ""
+    return f"{LARGE_ARGUMENTS} lose {most:.2g} rad ({reduction})"
+
+
+def name_reduction(errors: Pairs, angles: Pairs) -> str:
+    """Return how 2 pi is taken off angles, from what each of them loses.
+
+    It is empty if no usual way loses that.
+    """
+    most = np.abs(errors).max()
+    for description, reduction in PERIODS.items():
+        halved = halve_period(reduction)
+        fused = replace(reduction, fused=True)
+        for variant in (reduction, halved, fused):
+            lost = reduction_errors(angles, variant)
+            if np.abs(errors - lost).max() < most / 4:
+                return description
+    return ""
 
 
 def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
@@ -202,20 +254,24 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
 
 
 def explain_drift(observed: Observed) -> str:
-    """Name factors that grow or fall by one share per token, each pair by its own."""
+    """Name factors that grow or fall by one share per token, each pair by its own.
+
+    They need not be 1 at position 0: xPos may count from the middle of the context.
+    """
     positions = observed.positions
     is_near = (positions > 0) & (positions <= 4096)
     places = positions[is_near]
     factors = np.hypot(observed.cos, observed.sin)[is_near]
-    if len(places) < 4 or not factors.size or not (factors > 0).all():
+    is_usable = np.isfinite(factors) & (factors > 0)
+    if len(places) < 4 or not factors.size or not is_usable.all():
         return ""
 
-    # The slope of the logarithm of each pair's factor, at each position.
-    rates = np.log(factors) / places[:, None]
-    rate = np.median(rates, axis=0)
-    fastest = np.abs(rate).max()
-    is_steady = np.abs(rates - rate).max() < 1e-2 * fastest
-    is_visible = fastest * places.max() > 0.1
+    logarithms = np.log(factors)
+    rate, start = np.polyfit(places, logarithms, 1)
+    left_over = np.abs(logarithms - start - places[:, None] * rate)
+    most_growth = np.abs(rate).max() * np.ptp(places)
+    is_steady = left_over.max() < 1e-2 * most_growth
+    is_visible = most_growth > 0.1
     if not (is_steady and is_visible):
         return ""
     if (rate > 0).all():
