@@ -11,12 +11,12 @@ from ropelab.conformance.observation import (
     EIGHT_BIT_ERROR,
     Fault,
     Observed,
-    Pairs,
     Table,
 )
 from ropelab.math.numerics.reduction import (
     FULL_TERMS,
     REDUCTIONS,
+    Angles,
     halve_period,
     reduction_errors,
 )
@@ -214,7 +214,7 @@ def describe_small_loss(off: Table, observed: Observed, expected: Expected) -> s
     return f"{LARGE_ARGUMENTS} lose {most:.2g} rad ({reduction})"
 
 
-def name_reduction(errors: Pairs, angles: Pairs) -> str:
+def name_reduction(errors: Angles, angles: Angles) -> str:
     """Return how 2 pi is taken off angles, from what each of them loses.
 
     It is empty if no usual way loses that.
