@@ -11,15 +11,31 @@ import numpy as np
 
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed, Table
-from ropelab.math.numerics.reduction import REDUCTIONS, halve_period, reduction_errors
+from ropelab.math.numerics.reduction import (
+    FULL_TERMS,
+    REDUCTIONS,
+    Angles,
+    halve_period,
+    reduction_errors,
+)
 
 # Frequencies and factors are equal if they differ by no larger share. As much is lost
 # where they are read off tables in bfloat16.
 CLOSE = 2e-3
 # The most by which rounding to bfloat16 moves cos and sin, and so an angle in radians.
 TABLE_ERROR = 2e-2
-# Words for the number of terms in which code subtracts 2 pi.
-TERMS = {1: "one term", 2: "two terms", 3: "three terms"}
+LARGE_ARGUMENTS = "sin and cos of large arguments"
+# Ways of subtracting 2 pi from an angle in float32, by the words for them.
+PERIODS = {
+    "2 pi in one term": REDUCTIONS[1],
+    "2 pi in two terms": REDUCTIONS[2],
+    "2 pi in three terms": REDUCTIONS[3],
+    "2 pi in two terms of 24 bits, products rounded": FULL_TERMS,
+}
+# A sine in float32 loses far less, in radians, if 2 pi is subtracted well.
+LEAST_SINE_ERROR = 1e-3
+# At fewer positions the rounding of tables may look like a way of subtracting 2 pi.
+ENOUGH_POSITIONS = 8
 # Positions below are compared with sums of frequencies.
 LONGEST_SUM = 2**18
 # Sums of fewer tokens are too near to products to tell the two apart.
@@ -99,13 +115,9 @@ def explain_period(
         return ""
 
     angles = expected.inv_freq[pair] * observed.positions
-    for terms, reduction in REDUCTIONS.items():
-        halved = halve_period(reduction)
-        fused = replace(reduction, fused=True)
-        for variant in (reduction, halved, fused):
-            lost = reduction_errors(angles, variant)
-            if np.abs(errors - lost).max() < largest / 4:
-                return f"2 pi in {TERMS[terms]}"
+    reduction = name_reduction(errors, angles)
+    if reduction:
+        return reduction
 
     # With a wrong number for 2 pi the error grows in proportion to the angle.
     is_far = angles > angles.max() / 64
@@ -117,6 +129,47 @@ def explain_period(
         f"pair {pair}, whose angle is exact, is off by {largest:.3g} rad at position"
         f" {observed.positions[worst]}"
     )
+
+
+def describe_small_loss(
+    differences: Table,
+    observed: Observed,
+    expected: Expected,
+) -> str:
+    """Name a reduction of large angles that loses less than the tolerance.
+
+    Empty: none is seen. ``differences``: the observed angles less the right ones.
+    """
+    exact_pairs = np.flatnonzero(expected.budget().exact_pairs)
+    if not len(exact_pairs) or len(observed.positions) < ENOUGH_POSITIONS:
+        return ""
+    pair = exact_pairs[0]
+    errors = wrap_angles(differences[:, pair])
+    largest = np.abs(errors).max()
+    if largest < LEAST_SINE_ERROR:
+        return ""
+
+    angles = expected.inv_freq[pair] * observed.positions
+    reduction = name_reduction(errors, angles)
+    if not reduction:
+        return ""
+    return f"{LARGE_ARGUMENTS} lose {largest:.2g} rad ({reduction})"
+
+
+def name_reduction(errors: Angles, angles: Angles) -> str:
+    """Return in words how 2 pi is subtracted from angles, by what each of them loses.
+
+    Empty: no usual way loses as much.
+    """
+    largest = np.abs(errors).max()
+    for words, reduction in PERIODS.items():
+        halved = halve_period(reduction)
+        fused = replace(reduction, fused=True)
+        for variant in (reduction, halved, fused):
+            lost = reduction_errors(angles, variant)
+            if np.abs(errors - lost).max() < largest / 4:
+                return words
+    return ""
 
 
 def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:

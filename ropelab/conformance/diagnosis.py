@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from ropelab.conformance.angles import (
+    LARGE_ARGUMENTS,
     are_summed,
+    describe_small_loss,
     explain_further,
     explain_period,
     wrap_angles,
@@ -37,7 +39,6 @@ from ropelab.runs.rows import Result, Rows
 
 # The largest mean difference of tables from those of a rounding that explains them.
 FITS = 1e-3
-LARGE_ARGUMENTS = "sin and cos of large arguments"
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 
@@ -158,7 +159,8 @@ def judge_angles(
         largest = max(tolerance, float(errors.max()))
         within = f"within {largest:.2g} rad up to position {observed.positions.max()}"
         nearest = f"nearest to {rows[0]['cast']}"
-        parts = (within, nearest, observed.note, expected.note)
+        loss_of_sine = describe_small_loss(differences, observed, expected)
+        parts = (within, nearest, loss_of_sine, observed.note, expected.note)
         answer = "; ".join(part for part in parts if part)
         return Check(answer, False, rows={"casts": rows})
 
@@ -196,7 +198,10 @@ def name_stage(
             return f"{LARGE_ARGUMENTS} ({period})", REDUCE
 
     if not is_unexplained:
-        return nearest, "form angles in float32 and round only the table"
+        fix = "form angles in float32 and round only the table"
+        if nearest.startswith("table in "):
+            fix = "keep cos and sin in 16 bits or more"
+        return nearest, fix
     if are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"

@@ -18,6 +18,7 @@ from ropelab.math.frequencies import Frequencies, rotations
 from ropelab.math.numerics.budget import Budget, Kind
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.numerics.reduction import find_worst_angles
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Llama3
 from ropelab.readers import registry
@@ -33,6 +34,8 @@ AXES_NOT_JUDGED = "axes of positions were not judged"
 LAYERS_NOT_JUDGED = "which layers rotate was not judged"
 # Positions at which mistakes show.
 PROBES = tuple(USUAL["positions"])
+# The last tokens of a context, whose angles are nearly the largest ones.
+LATE_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -150,11 +153,21 @@ def choose_positions(expected: Expected) -> np.ndarray:
     trained = expected.spec.trained_len
     length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
-    candidates = {*PROBES, *ends}
+    candidates = {*PROBES, *ends, *find_sine_positions(length)}
     positions = sorted(each for each in candidates if 0 <= each < length)
     if 1 not in positions:
         raise InputError(f"a length of {length} leaves no position to look at")
     return np.array(positions, dtype=np.int64)
+
+
+def find_sine_positions(length: int) -> list[int]:
+    """Return late positions at which sines of large arguments lose most.
+
+    One radian per token is assumed, as pair 0 turns where nothing divides it.
+    """
+    start = max(length - LATE_TOKENS, 0)
+    late_positions = np.arange(start, length)
+    return late_positions[find_worst_angles(late_positions)].tolist()
 
 
 def expect_file(source: str, length: int | None) -> dict[str, Expected]:

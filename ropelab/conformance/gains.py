@@ -68,24 +68,26 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
 def explain_drift(observed: Observed) -> str:
     """Name factors that grow or fall exponentially with the position.
 
-    In xPos each pair has a rate of its own. Empty: the factors do not drift.
+    In xPos each pair has a rate of its own. The factors need not be 1 at position 0: xPos
+    may count from the middle of the context. Empty: the factors do not drift.
     """
     is_near = (observed.positions > 0) & (observed.positions <= FARTHEST)
     positions = observed.positions[is_near]
     factors = np.hypot(observed.cos, observed.sin)[is_near]
     if len(positions) < FEWEST or not factors.size:
         return ""
-    # The comparison is False for NaN.
-    are_positive = (factors > 0).all()
-    if not are_positive:
+    is_usable = np.isfinite(factors) & (factors > 0)
+    if not is_usable.all():
         return ""
 
-    # The growth of the logarithm per token, from each position, and for each pair.
-    rates = np.log(factors) / positions[:, None]
-    rate_of_pair = np.median(rates, axis=0)
-    fastest = np.abs(rate_of_pair).max()
-    is_steady = np.abs(rates - rate_of_pair).max() < 1e-2 * fastest
-    is_visible = fastest * positions.max() > 0.1
+    # The logarithm of a pair's factor is a straight line: its slope is the rate.
+    logarithms = np.log(factors)  # [positions, pairs]
+    rate_of_pair, start_of_pair = np.polyfit(positions, logarithms, 1)
+    lines = start_of_pair + positions[:, None] * rate_of_pair
+    largest_error = np.abs(logarithms - lines).max()
+    largest_growth = np.abs(rate_of_pair).max() * np.ptp(positions)
+    is_steady = largest_error < 1e-2 * largest_growth
+    is_visible = largest_growth > 0.1
     if not (is_steady and is_visible):
         return ""
     if (rate_of_pair > 0).all():

@@ -105,18 +105,27 @@ def name_partner(gaps: Features, width: int) -> Partner:
 def explain_missing_pairs(first: Features, spec: RopeSpec) -> Fault:
     """Name the pairs that do not rotate, or another number of features that do."""
     width = 2 * len(first)
-    one_feature, other_feature = expect_pairs(spec)
-    expected_first = np.minimum(one_feature, other_feature)
-    still = np.setdiff1d(expected_first, first)
+    moving = list_moving_pairs(spec)
+    still = np.setdiff1d(moving, first)
     if not len(still):
-        answer = f"{width} features rotate instead of {spec.rotary_dim}"
-        return answer, f"rotate {spec.rotary_dim} features"
+        answer = f"{width} features rotate instead of {2 * len(moving)}"
+        return answer, f"rotate {2 * len(moving)} features"
 
-    total = len(still) + len(first)
     answer = (
-        f"{len(still)} of {total} pairs do not rotate, the first at feature {still[0]}"
+        f"{len(still)} of {len(moving)} pairs do not rotate, the first at feature"
+        f" {still[0]}"
     )
-    return answer, "rotate all pairs"
+    fix = "rotate all pairs"
+    if len(moving) < spec.rotary_dim // 2:
+        fix = f"rotate the first {len(moving)} pairs of {spec.rotary_dim // 2}"
+    return answer, fix
+
+
+def list_moving_pairs(spec: RopeSpec) -> Features:
+    """Return the lower features of the pairs whose frequency is not 0."""
+    one_feature, other_feature = expect_pairs(spec)
+    lower = np.minimum(one_feature, other_feature)
+    return lower[spec.inv_freq(spec.length) != 0]
 
 
 def explain_start(

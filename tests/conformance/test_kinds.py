@@ -133,9 +133,29 @@ def of_keys(rotate_keys: Any, rotate_queries: Any = None) -> Any:
     return apply
 
 
-def xpos(sign: int) -> Any:
+def xpos(sign: int, start: int = 0) -> Any:
     share = (np.arange(0, 64, 2) + 0.4 * 64) / (1.4 * 64)
-    return rotating(ladder(), gain=lambda p: share ** (sign * p[:, None] / 512))
+    step = 2048 if start else 512
+    return rotating(
+        ladder(), gain=lambda p: share ** (sign * (p[:, None] - start) / step)
+    )
+
+
+def two_terms(angles: np.ndarray) -> Any:
+    """A float32 sine: two numbers of 24 bits are taken off, one after the other."""
+    first = np.float32(math.tau)
+    second = np.float32(math.tau - float(first))
+    stored = angles.astype(np.float32)
+    periods = np.rint(stored * np.float32(1 / math.tau))
+    left = (stored - periods * first) - periods * second
+    return np.cos(left).astype(np.float64), np.sin(left).astype(np.float64)
+
+
+def one_term(angles: np.ndarray) -> Any:
+    period = np.float32(math.tau)
+    stored = angles.astype(np.float32)
+    left = stored - np.rint(stored / period) * period
+    return np.cos(left).astype(np.float64), np.sin(left).astype(np.float64)
 
 
 def summed() -> Any:
@@ -243,6 +263,11 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
     ),
     "xpos": (PLAIN, xpos(1), "fall with the position, as xPos makes them"),
     "xpos of keys": (PLAIN, xpos(-1), "grow with the position, as xPos makes them"),
+    "xpos from the middle": (
+        PLAIN,
+        xpos(1, start=65536),
+        "fall with the position, as xPos makes them",
+    ),
     "summed": (PLAIN, summed(), "angles are summed in float32 from token to token"),
     "e4m3": (
         PLAIN,
@@ -286,6 +311,11 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         GEMMA4,
         rotating(ladder(1e6, 32), QUARTER),
         "the exponent divides by 32 instead of 128",
+    ),
+    "gemma, the width of a local head": (
+        GEMMA4,
+        rotating(ladder(1e6, 16, 64), (np.arange(8), np.arange(64, 72))),
+        "8 of 16 pairs do not rotate, the first at feature 8",
     ),
     "gemma, all pairs": (
         GEMMA4,
@@ -411,6 +441,20 @@ def whole_table() -> Any:
 def float32_million(positions: np.ndarray) -> Any:
     angles = positions.astype(np.float32)[:, None] * ladder().astype(np.float32)
     return np.cos(angles), np.sin(angles)
+
+
+def test_a_sine_that_loses_angles_only_now_and_then_is_named() -> None:
+    code = rotating(ladder(), tables=two_terms)
+    done = checked(MILLION, code)
+    assert done.wrong
+    assert "2 pi in two terms of 24 bits" in done.answer
+
+
+def test_a_sine_that_loses_less_than_the_tolerance_is_named_and_right() -> None:
+    done = checked(PLAIN, rotating(ladder(), tables=one_term))
+    assert not done.wrong
+    assert "sin and cos of large arguments lose" in done.answer
+    assert "2 pi in one term" in done.answer
 
 
 LAST = np.arange(64, 128, 2), np.arange(65, 128, 2)

@@ -65,6 +65,10 @@ REDUCTIONS = {
     2: Reduction(split_period(2)),
     3: Reduction(split_period(3)),
 }
+# Two numbers of 24 bits each. A product with the first is rounded at nearly every
+# period, unless it is fused with the difference.
+FULL_PERIOD = float(np.float32(math.tau))
+FULL_TERMS = Reduction((FULL_PERIOD, float(np.float32(math.tau - FULL_PERIOD))))
 
 
 def halve_period(reduction: Reduction) -> Reduction:
@@ -114,6 +118,15 @@ def reduction_errors(angles: Angles, reduction: Reduction) -> Angles:
     # Pi is the float64 number and what that leaves over.
     exact = (stored - halves * HIGH) - halves * MIDDLE - halves * LOW
     return left - exact
+
+
+def find_worst_angles(angles: Angles) -> list[int]:
+    """Return where the usual reductions lose most, as indices of the angles."""
+    indices = set()
+    for reduction in (*REDUCTIONS.values(), FULL_TERMS):
+        lost = np.abs(reduction_errors(angles, reduction))
+        indices.add(int(lost.argmax()))
+    return sorted(indices)
 
 
 def _half_turns(reduction: Reduction) -> int:
