@@ -247,6 +247,7 @@ def list_commonest(
     # The angles that came before: the right ones, and those of all mistakes so far.
     known_angles = [axes.angles(positions, inv_freq)]
     known_sentences = set()
+
     for kind, (most, movements) in kinds.items():
         count = 0
         for movement in movements:

@@ -179,6 +179,7 @@ def list_numbered(
     # The last two axes are rows and columns; a time may come before them.
     height, width = positions[-2:].max(axis=1) + 1
     rows, columns = positions[-2:].astype(np.float64)
+
     numbers_by_order = {
         "row by row": rows * width + columns,
         "column by column": columns * height + rows,
@@ -204,6 +205,7 @@ def list_reordered(
         "column by column": by_columns,
         "in blocks of 2 x 2": order_in_blocks(positions, BLOCK),
     }
+
     for order, changed in orders.items():
         answer = f"the patches of an image come {order} instead of row by row"
         coordinates = axes.coordinates(changed)

@@ -106,6 +106,7 @@ def judge_images(
     assert axes is not None
     names = " and ".join(axes.names)
     right = f"{names} move their pairs at {positions.shape[1]} patches"
+
     checks = {}
     for part, observed in parts.items():
         fault = observed.fault

@@ -216,6 +216,7 @@ def list_other_exponents(expected: Expected) -> Iterator[Explanation]:
     moving = 2 * np.count_nonzero(right)
     if moving < width:
         divisors.append(moving)
+
     for divisor in divisors:
         power = width / divisor
         if isinstance(spec.scaling, scaling.DynamicNtk):
@@ -263,6 +264,7 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
         if tokens > spec.trained_len and tokens != length:
             answer = f"dynamic scaling has these frequencies at {tokens} tokens"
             yield answer, spec.inv_freq(tokens)
+
     if length > spec.trained_len:
         base = scaling.ntk_base(geometry, dynamic.factor * length / spec.trained_len)
         unscaled = replace(spec, base=base, scaling=scaling.Unscaled())

@@ -66,6 +66,7 @@ def ask_in_process(
         # The file is not there, or the process ended while it was written.
         except Exception:
             raise InputError(f"{target} {problem}") from None
+
     if isinstance(answer, RopelabError):
         raise answer
     return answer

@@ -61,6 +61,7 @@ def explain_logits(
             else:
                 others.append(guess)
         guesses = like_measured + others
+
     for start in range(0, len(guesses), ROWS):
         batch = guesses[start : start + ROWS]
         logits = compute_guesses(case, batch)

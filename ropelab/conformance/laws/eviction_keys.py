@@ -48,6 +48,7 @@ def measure_moves(case: Case, trace: EvictionTrace) -> tuple[int, int] | None:
         kept_keys = before[turn.part][:, :, trace.keep]
         moved_keys = after[turn.part]
         in_front, behind = list_sides(trace)
+
         distance_in_front = maps.find_distance(
             kept_keys[:, :, in_front], moved_keys[:, :, in_front]
         )
