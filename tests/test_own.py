@@ -158,7 +158,7 @@ def test_times_of_a_changed_encoding_are_measured_anew(mymodule, corpus) -> None
 
 RECALIBRATED = """
 from dataclasses import dataclass
-from ropelab.models.encoding.rope import Dropped
+from ropelab.models.encoding.extended import Dropped
 from ropelab.models.methods.method import FixedMethod
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,8 @@ from ropelab.runs.errors import InputError
 # not.
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
-    from ropelab.models.encoding.rope import Remapped, Rope
+    from ropelab.models.encoding.extended import Remapped
+    from ropelab.models.encoding.rope import Rope
 
 # The features of a head that form a pair; trained weights belong to one of the two
 # layouts.
@@ -168,7 +169,7 @@ class SharpenedByLogN(FixedMethod):
         return self.inner.recalibration
 
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import LogN
+        from ropelab.models.encoding.extended import LogN
 
         return LogN(self.inner.encoding(geometry, length), geometry.trained_len)
 
@@ -202,7 +203,7 @@ class Rectified(Remapping):
     window: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import ReRope
+        from ropelab.models.encoding.extended import ReRope
 
         return ReRope
 
@@ -222,7 +223,7 @@ class Grouped(Remapping):
     group: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import SelfExtend
+        from ropelab.models.encoding.extended import SelfExtend
 
         return SelfExtend
 
@@ -240,7 +241,7 @@ class Chunked(Remapping):
     chunk: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import DualChunk
+        from ropelab.models.encoding.extended import DualChunk
 
         return DualChunk
 
@@ -265,7 +266,7 @@ class ShiftedDown(Remapping):
     window: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import Shifted
+        from ropelab.models.encoding.extended import Shifted
 
         return Shifted
 
@@ -301,7 +302,7 @@ class Unrotated(FixedMethod):
         return self.steps
 
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import Dropped
+        from ropelab.models.encoding.extended import Dropped
 
         stretch = max(1.0, length / geometry.trained_len)
         return Dropped(1 + self.sharpen * math.log(stretch))

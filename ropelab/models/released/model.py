@@ -15,7 +15,8 @@ from torch import Tensor
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
+from ropelab.models.encoding.extended import LogN, SelfExtend
+from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading, positions
 from ropelab.models.released.facts import facts_of, layer_windows

@@ -26,7 +26,8 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import LogN, Remapped, Rope, cos_sin
+from ropelab.models.encoding.extended import LogN, Remapped
+from ropelab.models.encoding.rope import Rope, cos_sin
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
@@ -427,10 +428,12 @@ class PatchedAttention:
         if self.sharper is not None:
             # The factor follows the tokens that a query sees, no more than its window
             # has.
-            at_q = torch.arange(self.first, self.first + q.shape[2], device=q.device)
+            q_positions = torch.arange(
+                self.first, self.first + q.shape[2], device=q.device
+            )
             if window:
-                at_q = at_q.clamp(max=window - 1)
-            q = self.sharper.query(q, at_q)
+                q_positions = q_positions.clamp(max=window - 1)
+            q = self.sharper.query(q, q_positions)
 
         keeps_rotation = self.by_layer_type and _layer_type_of(module, window) != FULL
         if self.rotation is None or keeps_rotation:
@@ -442,9 +445,9 @@ class PatchedAttention:
         queries = q.shape[2]
         before = k.shape[2] - queries
         first_key = self.first - before
-        at_k = torch.arange(first_key, self.first + queries, device=q.device)
-        q = self.rotation.query(q, at_k[before:])
-        k = self.rotation.key(k, at_k)
+        k_positions = torch.arange(first_key, self.first + queries, device=q.device)
+        q = self.rotation.query(q, k_positions[before:])
+        k = self.rotation.key(k, k_positions)
         if self.rotation.fused:
             return original(module, q, k, v, mask, **more)
 
@@ -524,16 +527,18 @@ class _MaskedScores(Encoding):
         self,
         q: Tensor,
         k: Tensor,
-        at_q: Tensor,
-        at_k: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor,
     ) -> Tensor:
-        scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first)
+        scores = self.encoding.scores(
+            q, k, q_positions + self.first, k_positions + self.first
+        )
         scores = scores.float()
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if self.mask is None:
             return scores
-        mask = self.mask[:, :, at_q - self.before, : len(at_k)]
+        mask = self.mask[:, :, q_positions - self.before, : len(k_positions)]
         if mask.dtype == torch.bool:
             return scores.masked_fill(~mask, -math.inf)
         return scores + mask

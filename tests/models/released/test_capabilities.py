@@ -5,7 +5,7 @@ rounding hides.
 import pytest
 import torch
 
-from ropelab.models.encoding.rope import ReRope
+from ropelab.models.encoding.extended import ReRope
 from ropelab.models.released import forward
 from ropelab.models.released.forward import ModelShape, upcast
 from ropelab.models.released.model import AS_NEAR, PROBE, ReleasedModel, distance
