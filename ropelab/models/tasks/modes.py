@@ -56,7 +56,7 @@ class Mode(ABC):
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         """Return True where a scored token is the most probable one, [rows, scored]."""
-        return evaluation.correct(model, batch)
+        return evaluation.find_correct(model, batch)
 
     def visible(self, tokens: Tensor) -> Tensor:
         """Return the part of rows from which their last tokens are predicted."""
@@ -225,7 +225,7 @@ class SlidingWindow(Mode):
         return losses[:, -last:]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
-        return evaluation.correct(model, batch, self.window, self.window // 2)
+        return evaluation.find_correct(model, batch, self.window, self.window // 2)
 
     def visible(self, tokens: Tensor) -> Tensor:
         return tokens[:, -self.window - 1 :]

@@ -20,11 +20,11 @@ from ropelab.models.lm.source import (
     Batch,
     Mixture,
     Stretches,
+    draw_distances,
     draw_stretches,
     log_uniform,
     mixed_batch,
     periodic_batch,
-    quantiles_of_distance,
     training_batch,
 )
 
@@ -167,7 +167,7 @@ def test_log_uniform_reaches_both_ends_and_favours_neither_octave(
 
 def test_far_distances_are_uniform() -> None:
     share = (np.arange(1000) + 0.5) / 1000
-    drawn = quantiles_of_distance(Mixture(far=1.0), share, share, 11, np.full(1000, 30))
+    drawn = draw_distances(Mixture(far=1.0), share, share, 11, np.full(1000, 30))
     assert np.bincount(drawn).tolist() == [0] * 11 + [50] * 20
 
 
