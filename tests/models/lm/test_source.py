@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, from_documents
+from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, split_documents
 from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
@@ -59,7 +59,7 @@ def learned() -> Corpus:
     texts = [
         generator(n).integers(128, 256, 3000, np.uint8).tobytes() for n in range(20)
     ]
-    return from_documents("test", map(TextDocument, texts))
+    return split_documents("test", map(TextDocument, texts))
 
 
 def test_without_other_kinds_it_is_text() -> None:
