@@ -113,7 +113,7 @@ def _losses_at(table: pd.DataFrame, length: int) -> pd.Series:
     """Return the loss of each label in the bucket that ends at a length."""
     table = table[table["arm"] != ROUNDED]
     table = table[table["bucket_end_tokens"] == length]
-    return common.by_label(table, common.NLL)
+    return common.average_by_label(table, common.NLL)
 
 
 def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
@@ -123,7 +123,7 @@ def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
     table = table[table["context_tokens"] == length]
     if task not in common.KEYS:
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
-    return common.by_label(table, "accuracy")
+    return common.average_by_label(table, "accuracy")
 
 
 def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:

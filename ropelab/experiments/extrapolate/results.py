@@ -28,7 +28,7 @@ from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.divergence import (
     divergence_tables,
     make_divergence,
-    pair_method_plans,
+    pair_roundings_of_methods,
 )
 from ropelab.models.tasks.modes import SlidingWindow
 from ropelab.models.tasks.partial import summarize_finished
@@ -74,7 +74,7 @@ def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
     geometry = config.geometry()
     compared = []
     for model in trainings(config, geometry):
-        for pair in pair_method_plans(config, geometry):
+        for pair in pair_roundings_of_methods(config, geometry):
             cell = Evaluation(
                 subject=model,
                 task=make_divergence(config, pair),
@@ -135,7 +135,7 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     matched = _tables_by_task(evaluated, "matched")
     if matched:
         by = ["task", "n_gram_tokens", *common.PLACE]
-        tables["ngram_baseline"] = common.accuracies(pd.concat(matched), by)
+        tables["ngram_baseline"] = common.average_shares(pd.concat(matched), by)
 
     methods = config.parsed_methods()
     tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])

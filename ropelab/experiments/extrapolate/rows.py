@@ -17,7 +17,7 @@ from ropelab.models.methods.method import PAIRING, UNSCALED, FixedMethod, Method
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import mixture_of
-from ropelab.models.tasks.rounded import rounded_rows
+from ropelab.models.tasks.rounded import round_rows
 from ropelab.runs import labels
 from ropelab.runs.own import sources
 
@@ -107,7 +107,7 @@ def _method_rows(
     for method in methods:
         if isinstance(method, Scaled):
             mode = WithMethod(method, geometry)
-            rounded = rounded_rows(config, method.label, mode, geometry)
+            rounded = round_rows(config, method.label, mode, geometry)
             for label, rounded_mode in rounded:
                 yield (label, method.factor, labels.ROUNDED), rounded_mode, base
 

@@ -33,7 +33,7 @@ from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
+from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, list_units
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import roughly
@@ -105,7 +105,7 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     units = _list_units(config, values)
     learned = pd.DataFrame(
         [
-            (*place, *over_seeds(group))
+            (*place, *average_over_seeds(group))
             for place, group in units.groupby(ROW, sort=False)
         ],
         columns=[*ROW, "seeds", "n", "value", *INTERVAL],
@@ -135,11 +135,11 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
     parts = []
     for task, metric in (("copy", COPY), ("most_recent", MOST_RECENT)):
         if task in answers:
-            parts.append(per_unit(answers[task]["trials"]).assign(metric=metric))
+            parts.append(list_units(answers[task]["trials"]).assign(metric=metric))
     if "text" in answers:
         # The place of a text loss is its context alone: the loss is always that of the
         # same last tokens. The distance 0 stands for none, as groups need a value.
-        text = per_unit(answers["text"]["last_window"])
+        text = list_units(answers["text"]["last_window"])
         parts.append(text.assign(metric=TEXT, distance_tokens=0))
     columns = [*ROW, "seed", "unit", "trials", "value"]
     return pd.concat([part[columns] for part in parts], ignore_index=True)

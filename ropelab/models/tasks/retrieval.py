@@ -319,7 +319,7 @@ class Retrieval(EvaluationTask):
         for context in self.contexts:
             for _ in mode.passes(model, [context]):
                 trials = self.trials(0, context, self.sequences)
-                hits = mode.correct(model, trials.batch)
+                hits = mode.find_correct(model, trials.batch)
                 tables.append(_count_hits(hits, trials, context))
             advance(self.sequences)
         return {"trials": pd.concat(tables, ignore_index=True)}
