@@ -25,7 +25,7 @@ from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import from_source, own
 from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
@@ -631,7 +631,7 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(
     mymodule(MODULE + start + MORE.replace(right, wrong))
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = beyond_training(config, "mymodule:my_task")
+    task = task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(
         InputError, match="mymodule:my_task must return 2 rows of 64 symbols"
@@ -971,7 +971,7 @@ def my_task(seed, distances, context, rows, background):
     mymodule(f"{MODULE}\n{MORE}\n{easier}")
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = beyond_training(config, "mymodule:my_task")
+    task = task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(InputError, match="each of the distances"):
         task.trials(0, 64, 2)

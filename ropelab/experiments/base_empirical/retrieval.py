@@ -17,7 +17,7 @@ from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
-from ropelab.models.tasks.plans import inside_training, training_of
+from ropelab.models.tasks.plans import task_inside_training, training_of
 from ropelab.models.tasks.tables import (
     BUCKET,
     NLL,
@@ -57,7 +57,7 @@ COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     """Return every task under every base, for every training seed."""
-    tasks = [inside_training(config, task) for task in config.tasks]
+    tasks = [task_inside_training(config, task) for task in config.tasks]
     cells = []
     for task, seed, base in product(tasks, config.seeds, config.bases):
         model = training_of(

@@ -36,7 +36,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collect
-from ropelab.models.tasks.plans import beyond_training, training_of
+from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
 from ropelab.runs.own import find, sources
@@ -74,7 +74,7 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def _ask(config: EncodingsConfig, rows: Sequence[Row]) -> list[Evaluation]:
-    tasks = [beyond_training(config, task) for task in config.tasks]
+    tasks = [task_beyond_training(config, task) for task in config.tasks]
     evaluations = []
     for task, row, seed in product(tasks, rows, config.seeds):
         evaluation = Evaluation(

@@ -30,7 +30,7 @@ from ropelab.models.tasks.cells import (
     Checked,
     Evaluation,
     collect,
-    is_found,
+    is_decidable,
 )
 from ropelab.models.tasks.divergence import (
     divergence_tables,
@@ -41,7 +41,7 @@ from ropelab.models.tasks.divergence import (
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.rounded import casts_table, round_rows
 from ropelab.models.tasks.task import Texts
@@ -76,7 +76,7 @@ def check(config: EvaluateConfig) -> None:
     """
     config.reference().check_memory(config.limit_memory, config.context)
     for task in config.tasks:
-        beyond_training(config, task, config.depths).check()
+        task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: EvaluateConfig) -> list[Evaluation]:
@@ -128,7 +128,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     the model does unmodified inside the trained length, each starts from this probe, too.
     """
     rows = list_rows(config)
-    task = beyond_training(config, name, config.depths)
+    task = task_beyond_training(config, name, config.depths)
     checked = check_model(config, [row.mode for row in rows])
     evaluate = partial(Evaluation, subject=config.reference(), checked=checked)
 
@@ -205,7 +205,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
 
         if probe is None:
             decided += task_cells
-        elif is_found(values[probe]):
+        elif is_decidable(values[probe]):
             status[probe.task.name] = common.OK
             decided += task_cells
         else:

@@ -32,7 +32,7 @@ from ropelab.models.tasks.divergence import (
 )
 from ropelab.models.tasks.modes import SlidingWindow
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table
 from ropelab.runs import labels
@@ -61,7 +61,7 @@ def check(config: ExtrapolateConfig) -> None:
             model.check_stored()
 
     for task in config.tasks:
-        beyond_training(config, task, config.depths).check()
+        task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
@@ -92,7 +92,7 @@ def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """
     geometry = config.geometry()
     methods = config.parsed_methods()
-    tasks = [beyond_training(config, task, config.depths) for task in config.tasks]
+    tasks = [task_beyond_training(config, task, config.depths) for task in config.tasks]
     all_rows: list[Row] = []
     for base in trainings(config, geometry):
         all_rows.extend(list_rows(config, base, geometry, methods))

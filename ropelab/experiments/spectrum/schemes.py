@@ -32,7 +32,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import WithMethod
-from ropelab.models.tasks.plans import beyond_training, training_of
+from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, list_units
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
@@ -66,7 +66,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
         rows.append((first, band, Without(band=band, inner=first)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
-    tasks = [beyond_training(config, task) for task in config.tasks]
+    tasks = [task_beyond_training(config, task) for task in config.tasks]
     cells = []
     for seed, task, (scheme, removed, rest) in product(config.seeds, tasks, rows):
         cell = Evaluation(
