@@ -559,12 +559,12 @@ def test_a_method_that_the_model_does_not_take_is_refused_before_anything_is_mea
     asked = config(methods="pi", tasks="text", documents=2)
     (checked,) = results.cells(asked)[0].starts
     model = asked.reference().model()
-    closed, model.closed = model.closed, "it says so"
+    closed, model.objection_to_plans = model.objection_to_plans, "it says so"
     try:
         with pytest.raises(InputError, match="cannot be put in, because it says so"):
             checked.tables(Context())
     finally:
-        model.closed = closed
+        model.objection_to_plans = closed
 
 
 @pytest.mark.parametrize(
