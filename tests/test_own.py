@@ -424,9 +424,9 @@ def test_a_stale_compiled_copy_is_not_what_runs(mymodule, monkeypatch) -> None:
     importlib.invalidate_caches()
     # 1 + 4 / 2 by the new text, 1 + 4 - 1 by the old one.
     assert largest_divisor("mymodule:MyRoPE(factor=4)") == 3
-    right = own.source(own.find("methods", "mymodule:MyRoPE"))
+    right = own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
     mymodule(HALVED)
-    assert own.source(own.find("methods", "mymodule:MyRoPE")) == right
+    assert own.fingerprint_source(own.find("methods", "mymodule:MyRoPE")) == right
 
 
 def test_neither_is_one_of_what_it_imports_from_its_folder(
@@ -469,7 +469,7 @@ def test_so_is_a_changed_file_where_python_writes_no_copies(
 
     assert largest_divisor(mine.MyRoPE(factor=4)) == 4
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
-    vars(own)["_sources"].pop(mine.MyRoPE)
+    vars(own)["_fingerprints"].pop(mine.MyRoPE)
     with pytest.raises(InputError, match="has changed since it was imported"):
         ropelab.freqs(method=mine.MyRoPE(factor=4))
 
@@ -523,7 +523,7 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     monkeypatch.syspath_prepend(Path.cwd())
     name = "mymodule:MyRoPE"
     first = ropelab.freqs(method=f"{name}(factor=4)", results="kept")
-    before = own.source(own.find("methods", name))
+    before = own.fingerprint_source(own.find("methods", name))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     # What is imported has not changed.
     assert ropelab.freqs(method=f"{name}(factor=4)", results="kept").reused
@@ -533,12 +533,12 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     assert not second.tables["pairs"].equals(first.tables["pairs"])
     # As IPython's autoreload does: the same object, with other code.
     kept: Any = own.find("methods", name)
-    found = own.source(kept)
+    found = own.fingerprint_source(kept)
     Path("mymodule.py").write_text(MODULE + MORE)
     importlib.reload(sys.modules["mymodule"])
     vars(sys.modules["mymodule"])["MyRoPE"] = kept
     assert own.find("methods", name) is kept
-    assert own.source(kept) == before != found
+    assert own.fingerprint_source(kept) == before != found
 
 
 EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inputs={})
@@ -549,7 +549,7 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     mymodule, tmp_path
 ) -> None:
     own.find("methods", "mymodule:MyRoPE")
-    own.source(own.find("methods", "mymodule:MyRoPE"))
+    own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     engine = Workers(1)
     try:
@@ -681,7 +681,7 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     assert found == ["MyRoPE", "MyEncoding"] * 2
     # Both are in the key, since a text tells no kind.
     (both,) = own.find_sources(["mine"]).values()
-    assert all(own.source(own.find(kind, "mine")) in both for kind in kinds)
+    assert all(own.fingerprint_source(own.find(kind, "mine")) in both for kind in kinds)
     sys.modules.pop("othermodule")
 
 

@@ -4,6 +4,9 @@
 
 The hash is that of experiment and config. A run whose manifest does not fit any more
 (another version of the experiment, another corpus, a damaged table) is made again.
+
+A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
+`find_finished`.
 """
 
 import errno
@@ -110,7 +113,7 @@ FIGURES = "figures"
 
 
 class Made(NamedTuple):
-    """A run to be stored."""
+    """A run that was computed and is to be stored."""
 
     tables: Tables
     # The content of each figure by the name of its file; None if they are drawn later.
@@ -370,37 +373,54 @@ def read_png(path: Path) -> bytes:
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy
-    @4096`.
+    """Flatten the short table into numbers by name, as experiment trackers take them.
 
-    A row is named by its texts before its first number, or by its first column if that
-    is a number. If two rows would have the same name, all are named by more columns.
-    Missing and infinite values have no entry.
+    A name such as `yarn ×4/copy @4096` is that of the row and that of the column. The
+    name of a row has its texts before its first number, or its first column if that is a
+    number. If two rows would have the same name, all names have more columns. Missing
+    and infinite values are left out.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
-    # Equal rows are one.
+    # A row is a tuple of (column, value). Equal rows are one.
     rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
     most_columns = max(map(len, rows), default=1)
+    # The columns of each row that are not in its name, by the name.
     rest_by_name: dict[str, Any] = {}
     for columns in range(1, most_columns + 1):
         rest_by_name = {}
         for row in rows:
-            texts = list(takewhile(lambda item: isinstance(item[1], str), row))
-            head = row[: max(columns, len(texts))]
-            words = [v if isinstance(v, str) else f"{key}={v}" for key, v in head]
-            rest_by_name["/".join(words)] = row[len(head) :]
-        if len(rest_by_name) == len(rows):
+            texts = list(takewhile(_has_text, row))
+            columns_of_name = max(columns, len(texts))
+            head = row[:columns_of_name]
+            name = "/".join(map(_write_item, head))
+            rest_by_name[name] = row[columns_of_name:]
+        names_differ = len(rest_by_name) == len(rows)
+        if names_differ:
             break
 
     metrics = {}
     for name, rest in rest_by_name.items():
-        for key, value in rest:
+        for column, value in rest:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and math.isfinite(value):
-                metrics[f"{name}/{key}"] = value
+                metrics[f"{name}/{column}"] = value
     return metrics
+
+
+def _has_text(item: tuple[str, Any]) -> bool:
+    """Return True for a column and its value if the value is a text."""
+    _, value = item
+    return isinstance(value, str)
+
+
+def _write_item(item: tuple[str, Any]) -> str:
+    """Write a column and its value as a part of a name; a text stands for itself."""
+    column, value = item
+    if isinstance(value, str):
+        return value
+    return f"{column}={value}"
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
@@ -517,10 +537,9 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     for folder, manifest in _finished_in(results / experiment):
         if manifest["experiment"] == experiment:
             finished_runs.append((folder, manifest))
-    latest = max(
-        (m["version"] for _, m in finished_runs if m["version"] <= version),
-        default=version,
-    )
+    versions = [manifest["version"] for _, manifest in finished_runs]
+    known_versions = [each for each in versions if each <= version]
+    latest = max(known_versions, default=version)
     if latest < version:
         say_once(
             f"{results / experiment}: runs of version {latest} of {experiment} are"
@@ -549,13 +568,16 @@ def surroundings() -> dict[str, Any]:
     """Return entries of the manifest about everything else that numbers may depend on:
     versions, machine, threads, the commit of the code.
     """
-    # The entry `threads` is null if torch was not used.
+    # There is no number of threads if torch was not used.
+    threads = None
     torch = sys.modules.get("torch")
+    if torch is not None:
+        threads = torch.get_num_threads()
     return {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch and torch.get_num_threads(),
+        "threads": threads,
         **_commit(),
     }
 
@@ -577,16 +599,20 @@ def _commit() -> dict[str, Any]:
     # if it tracks this file. Variables such as GIT_DIR may name another repository, so
     # git does not get them.
     here = Path(__file__)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    package = here.parents[1]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
     ask = partial(
         subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True
     )
 
+    # OSError: git is not installed.
     with suppress(OSError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
-        changes = ask(["git", "status", "--porcelain", "--", str(here.parents[1])])
-        if not (tracked.returncode or commit.returncode):
+        changes = ask(["git", "status", "--porcelain", "--", str(package)])
+        if tracked.returncode == 0 and commit.returncode == 0:
             return {
                 "commit": commit.stdout.strip(),
                 "dirty": bool(changes.stdout.strip()),

@@ -39,7 +39,7 @@ from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
-from ropelab.runs.own import find, sources
+from ropelab.runs.own import find, key_of_sources
 from ropelab.runs.sentences import join_names, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
@@ -107,7 +107,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
         "name": encoding,
         "trained_len": config.train_len,
         "version": LEARNING_VERSION,
-        **sources(*own),
+        **key_of_sources(*own),
     }
 
     cast_labels = {}

@@ -19,7 +19,7 @@ from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMetho
 from ropelab.models.tasks.plans import mixture_of
 from ropelab.models.tasks.rounded import round_rows
 from ropelab.runs import labels
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 
 # The name of the model that is trained at the tested length from the start.
 LONGER = "trained_at_test_len"
@@ -166,7 +166,7 @@ def adapt(
         )
 
     model = base
-    own = sources(method)
+    own = key_of_sources(method)
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
         key = {"name": name, **own}

@@ -37,7 +37,7 @@ from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, lis
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import roughly
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 from ropelab.runs.tables import Tables
 
 # The version of the trained models. It is raised when a scheme starts or learns
@@ -87,7 +87,7 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "trained_len": geometry.trained_len,
         "pairing": PAIRING,
         "version": LEARNING_VERSION,
-        **sources(scheme),
+        **key_of_sources(scheme),
     }
     encoding = partial(encoding_of, scheme, geometry)
     return training_of(

@@ -28,7 +28,7 @@ from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import PAIRING, FixedMethod, Method, Scaled
 from ropelab.runs.labels import AS_SHIPPED
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 
 # The longest context of an n-gram cache, in tokens.
 ORDER = 8
@@ -144,7 +144,7 @@ class WithMethod(Mode):
             "method": self.method.label,
             "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
-            **sources(self.method),
+            **key_of_sources(self.method),
         }
         if self.pairing != PAIRING:
             key["pairing"] = self.pairing

@@ -21,7 +21,7 @@ from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
-from ropelab.runs.own import find, reference_of, source
+from ropelab.runs.own import find, fingerprint_source, reference_of
 
 # The share of training rows with a list, if a task asks for lists.
 LIST_ROWS = 0.5
@@ -73,7 +73,7 @@ def task_beyond_training(
     # The reference of a function is `module:name`. The name becomes the task's.
     reference = reference_of(function_of_user)
     _, _, name = reference.partition(":")
-    own = (reference, source(function_of_user))
+    own = (reference, fingerprint_source(function_of_user))
     return replace(retrieval, name=name.replace(".", "_"), own=own)
 
 
