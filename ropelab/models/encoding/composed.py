@@ -238,6 +238,7 @@ def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
     # round these, and it can round to few formats.
     formats = {rounding.cast.rotation.name, rounding.cast.score.name}
     is_trainable = formats <= {EXACT.name, *NATIVE}
+
     # The base is computed below from the second pair, which therefore must rotate.
     rotates = type(inner) is Rope and inner.plan.inv_freq[1:].any()
     if not (rotates and is_trainable):
@@ -247,6 +248,7 @@ def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
         )
     assert isinstance(inner, Rope)
     inv_freq = inner.plan.inv_freq
+
     # The frequency of the second of n pairs is base^(-1/n).
     base = inv_freq[1] ** -inv_freq.size
     return RoundedRope(inner, rounding, base)

@@ -118,6 +118,7 @@ class Rope(Encoding):
         self.pairing = pairing
         self.softmax_factor = softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
+
         # Cos and sin of the positions 0, 1, ..., computed when they are first needed.
         # Both are in one attribute, so that threads which learn from parts of a batch
         # never see the new cos with the old sin.

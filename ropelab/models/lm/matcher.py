@@ -121,6 +121,7 @@ def _predict(
     """Return the probability of a token, and the length of the longest known context."""
     probability = 1 / vocabulary
     longest = 0
+
     # Each longer context corrects the probability of the shorter one.
     for length in range(min(order, place) + 1):
         context = row[place - length : place]

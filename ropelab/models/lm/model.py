@@ -251,6 +251,7 @@ class Attention(nn.Module):
             output = fused_attention(q, k, v)
         else:
             output = blocked_attention(encoding, q, k, v)
+
         # From [batch, heads, last, head_dim] to [batch, last, heads * head_dim].
         joined_heads = output.transpose(1, 2).flatten(2)
         return self.out(joined_heads)
@@ -317,6 +318,7 @@ class LanguageModel(nn.Module):
         # The weights are drawn on the CPU, so that they are the same on every device.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
+
         # All logits are 0 at the start, so that the first loss is ln(vocabulary).
         self.head.weight.zero_()
         for matrices in self.matrices_by_layer():

@@ -237,9 +237,11 @@ def list_biases(model: LanguageModel) -> list[nn.Parameter]:
     # embedding. At the lower rate a bias of T5 hardly moves in a short training. At the
     # higher rate DeBERTa, which has linear layers and a table, fails to copy.
     in_layers: set[int] = set()
+
     for module in model.encoding.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             in_layers |= {id(parameter) for parameter in module.parameters()}
+
     return [
         parameter
         for parameter in model.encoding.parameters()

@@ -173,8 +173,10 @@ def layer_windows(text: Any) -> list[int]:
         "sliding_attention": getattr(text, "sliding_window", None),
         "chunked_attention": getattr(text, "attention_chunk_size", None),
     }
+
     if getattr(text, "use_sliding_window", True) is False:
         sizes["sliding_attention"] = None
+
     types = getattr(text, "layer_types", None)
     if types is None:
         # If there is a window and no layer types, all layers have the window.

@@ -184,6 +184,7 @@ class ReleasedModel:
         path = locate(path)
         self.path = path
         self.facts = facts_of(str(path))
+
         # Evaluation needs only the vocabulary of a model's size.
         self.size = self.facts
         self.lm = load(path, device, dtype, device_map)

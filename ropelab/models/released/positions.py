@@ -352,6 +352,7 @@ class Positions:
             return (
                 "none of its layers rotates by frequencies that serve the whole context"
             )
+
         if module.rope_type == "proportional":
             return "it rotates a selection of pairs of its own (proportional)"
         if pairs != geometry.pairs:
@@ -570,6 +571,7 @@ class _MaskedScores(Encoding):
         self.mask = mask
         # The scores are kept between -softcap and softcap; None: no such limit.
         self.softcap = softcap
+
         # The number of keys before the first query.
         self.earlier_keys = earlier_keys
         self.first_key = first_key
@@ -589,6 +591,7 @@ class _MaskedScores(Encoding):
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if self.mask is None:
             return scores
+
         # The rows of the mask are the queries.
         rows = q_positions - self.earlier_keys
         mask = self.mask[:, :, rows, : len(k_positions)]

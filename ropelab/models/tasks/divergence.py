@@ -290,6 +290,7 @@ def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     mean_difference = "mean_difference_nats_per_token"
     largest_difference = "largest_difference_nats_per_token"
     records = []
+
     for key, rows in values.groupby(columns, sort=False):
         record = dict(zip(columns, key, strict=True))
         record["seeds"] = rows["seed"].nunique()
@@ -307,6 +308,7 @@ def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
         record[mean_difference] = rows[mean_difference].mean()
         record[largest_difference] = rows[largest_difference].max()
         records.append(record)
+
     return pd.DataFrame(records)
 
 

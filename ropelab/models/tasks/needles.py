@@ -148,6 +148,7 @@ class Needles(EvaluationTask):
     ) -> dict[str, pd.DataFrame]:
         """Return `answers`: for each answer 1 if it was found, and its log-probability."""
         records: list[dict[str, Any]] = []
+
         for context in self.contexts:
             for number in range(self.rows):
                 needle = self.needle(context, number)
@@ -158,6 +159,7 @@ class Needles(EvaluationTask):
                     for result in _measure_answers(model, mode, needle):
                         records.append({**row, **result})
                 advance(1)
+
         columns = [
             "context_tokens",
             "sequence",
@@ -276,6 +278,7 @@ def _measure_answers(
     first = needle.answers[0].start
     last = needle.tokens.shape[1] - first
     losses, is_right = evaluate_last(model, mode.visible(needle.tokens), last)
+
     # The only row.
     (losses_of_row,) = losses
     (is_right_in_row,) = is_right

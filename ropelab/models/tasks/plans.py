@@ -80,6 +80,7 @@ def task_beyond_training(
 def task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     """Return a task at lengths that were all trained."""
     length = config.train_len
+
     if task == "text":
         return Texts(
             corpus=config.text,

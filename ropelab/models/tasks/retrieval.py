@@ -134,9 +134,11 @@ def most_recent_trials(
     # that is too short for this, it is in the middle between the nearer key and the
     # beginning.
     sources = []
+
     for distance in distances:
         further_distance = min(2 * distance, distance + (length - distance) // 2)
         sources.append((distance, further_distance))
+
     return _record_trials(seed, MOST_RECENT, sources, length, rows, background)
 
 

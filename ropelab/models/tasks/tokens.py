@@ -195,6 +195,7 @@ def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     name, documents = read_documents(path)
     by_hash = sources.drop_near_duplicates(documents)
     content = list(by_hash)
+
     # Kinds, which follow from the names of files, decide in which order documents are
     # used. So they are hashed, too. Files of the standard library have the same names
     # wherever they have the same content.
