@@ -94,7 +94,7 @@ def test_parts_are_taken_where_they_are_as_near_to_float32(
 ):
     saved(tmp_path, model_type, **ARCHITECTURES[model_type])
     model = ReleasedModel(tmp_path, dtype="bfloat16")
-    monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
+    monkeypatch.setattr(model.capabilities, "_is_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
     model.capabilities.allow_parts()
     assert model.in_parts == works
