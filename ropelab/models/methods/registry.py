@@ -40,8 +40,7 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
     named = None
     if canonical_name not in methods.FREQUENCIES:
         named = find("methods", name)
-    is_method_on_models = isinstance(named, type) and issubclass(named, Method)
-    if not is_method_on_models:
+    if not (isinstance(named, type) and issubclass(named, Method)):
         # It is a method on frequencies, of ropelab or of the user, or an error.
         return methods.scaling_class(name, METHODS)
     # A reference may also name a class of ropelab that is only a part of methods.
