@@ -39,6 +39,7 @@ from ropelab.runs.errors import (
     InputError,
     MachineError,
     RopelabError,
+    cut_text,
     known,
     require,
     say,
@@ -177,7 +178,8 @@ def ask_factory(
     except BaseException as error:
         kind = type(error).__name__
         place = describe_place(error)
-        raise InputError(f"{name} raised {kind}: {error}{place}") from None
+        text = cut_text(str(error))
+        raise InputError(f"{name} raised {kind}: {text}{place}") from None
 
 
 def load_factory(module: str, factory: str) -> Any:

@@ -3,6 +3,7 @@
 import math
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
 LARGEST_POSITION = 2**53
 # Rows of a table, of which each is compared with each cast.
 LONG_TABLE = 4096
+# The last parts of names of arrays that are tables, or belong to them.
+TABLE_NAMES = {"cos", "sin", "cos_sin_cache", "freqs_cis", "inv_freq", "positions"}
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -55,6 +58,7 @@ def read_arrays(path: Path) -> Arrays:
 def read_archive(path: Path) -> Arrays:
     with zipfile.ZipFile(path) as parts:
         shapes = {}
+        refuse_repeated([name.removesuffix(".npy") for name in parts.namelist()])
         for part in parts.infolist():
             shapes[part.filename] = read_declared_shape(parts, part)
         check_shapes(shapes)
@@ -97,6 +101,13 @@ def read_declared_shape(
             f" {part.file_size} bytes are too few"
         )
     return shape
+
+
+def refuse_repeated(names: Sequence[str]) -> None:
+    """Refuse two arrays of one name, of which only the last would be read."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"it has {count} arrays with the name {name}")
 
 
 def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
@@ -190,7 +201,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     inv_freq alone, which says nothing about tables.
     """
     spec = expected.spec
-    by_name = {name.rsplit(".", 1)[-1]: array for name, array in arrays.items()}
+    by_name = name_shortly(path, arrays)
     note = ""
     if {"cos", "sin"} <= by_name.keys():
         cos = by_name["cos"]
@@ -215,6 +226,25 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
         raise InputError(f"{path} has no row for position 1")
     observed = observe_tables(positions, cos, sin, spec)
     return replace(thin(observed, expected), note=note or observed.note)
+
+
+def name_shortly(path: Path, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Return arrays by the last part of their names, `cos` for `layers.0.rotary.cos`.
+
+    InputError: arrays that differ would have one name, and one alone would be judged.
+    """
+    by_name: dict[str, np.ndarray] = {}
+    full_names: dict[str, str] = {}
+    for full_name, array in arrays.items():
+        name = full_name.rsplit(".", 1)[-1]
+        first = full_names.setdefault(name, full_name)
+        known = by_name.setdefault(name, array)
+        is_read = name in TABLE_NAMES
+        if is_read and not np.array_equal(known, array, equal_nan=True):
+            raise InputError(
+                f"{path}: {first} and {full_name} differ; give a file with one of them"
+            )
+    return by_name
 
 
 def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
