@@ -21,7 +21,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
@@ -50,6 +50,7 @@ from ropelab.runs.folders import (
     lock_folder,
     put_back,
     replace_folder,
+    try_to_write,
 )
 from ropelab.runs.spelling import plain
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
@@ -110,6 +111,15 @@ RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
 # the user.
 WRITTEN = (RUN.file, RUN.inside, "config.toml", "metrics.json")
 FIGURES = "figures"
+# The ends of the names of a figure's files: those of a screen, and those of a paper.
+FIGURE_ENDINGS = (
+    *(".png", ".pdf", ".svg"),
+    *("-paper.png", "-paper.pdf", "-paper.svg"),
+)
+# A commit as git writes it, by either of its hashes.
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# Seconds after which git, which may be any program of that name, is waited for no more.
+GIT_SECONDS = 60.0
 
 
 class Made(NamedTuple):
@@ -250,7 +260,7 @@ class RunFolder:
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **surroundings(), "files": hashes}
 
-        with replace_folder(self.path, (*WRITTEN, FIGURES)) as fresh:
+        with replace_folder(self.path, _list_ours(self.path)) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
             about["figures"] = None
@@ -276,14 +286,20 @@ class RunFolder:
             say(f"figures are not drawn: {error}")
             return
 
-        ours = (*WRITTEN, FIGURES)
-        with lock_folder(self.path, waiting), replace_folder(self.path, ours) as fresh:
+        with ExitStack() as held:
+            held.enter_context(lock_folder(self.path, waiting))
+            ours = _list_ours(self.path)
+            fresh = held.enter_context(replace_folder(self.path, ours))
             manifest = RUN.description(self.path)
             if manifest is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
             for path in files_below(self.path):
                 place = path.relative_to(self.path)
-                if path.is_file() and place.parts[0] in WRITTEN:
+                top = place.parts[0]
+                is_ours = top in WRITTEN and (
+                    path.parent == self.path or path.name in ours[top]
+                )
+                if path.is_file() and is_ours:
                     copy = fresh / place
                     copy.parent.mkdir(exist_ok=True, parents=True)
                     shutil.copyfile(path, copy)
@@ -292,6 +308,27 @@ class RunFolder:
             RUN.describe(fresh / RUN.file, {**manifest, "figures": figures})
             # Reading verifies what was written before it replaces the old folder.
             RUN.read(fresh)
+
+
+def _list_ours(folder: Path) -> dict[str, set[str]]:
+    """Return the names of what ropelab wrote into a run's folder, and of what it wrote
+    into the folders there.
+    """
+    ours: dict[str, set[str]] = {name: set() for name in (*WRITTEN, FIGURES)}
+    manifest = None
+    # A damaged manifest names nothing. Files that are written anew replace those of
+    # their names, and others are kept.
+    with suppress(DamagedError):
+        manifest = RUN.description(folder)
+    if manifest is None:
+        return ours
+
+    for table in manifest["tables"]:
+        ours[RUN.inside].add(f"{table}.csv")
+    for figure in manifest["figures"] or ():
+        stem = Path(figure).stem
+        ours[FIGURES].update(f"{stem}{ending}" for ending in FIGURE_ENDINGS)
+    return ours
 
 
 def _keep_readable(text: str, longest: int = 48) -> str:
@@ -306,14 +343,8 @@ def _keep_readable(text: str, longest: int = 48) -> str:
 
 def check_writable(folder: Path, name: str = "results") -> None:
     """Raise InputError if a folder cannot be written; `name` is that of its flag."""
-    # All processes use one name, so that a file which a killed process leaves is
-    # removed by the next one.
-    probe = folder / ".writable"
-
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink(missing_ok=True)
+        try_to_write(folder)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
@@ -604,15 +635,22 @@ def _commit() -> dict[str, Any]:
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     }
     ask = partial(
-        subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True
+        subprocess.run,
+        cwd=here.parent,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=GIT_SECONDS,
     )
 
-    # OSError: git is not installed.
-    with suppress(OSError):
+    # OSError: git is not installed. SubprocessError: it gave no answer in time.
+    with suppress(OSError, subprocess.SubprocessError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
         changes = ask(["git", "status", "--porcelain", "--", str(package)])
-        if tracked.returncode == 0 and commit.returncode == 0:
+        is_tracked = tracked.returncode == 0 and commit.returncode == 0
+        if is_tracked and COMMIT.fullmatch(commit.stdout.strip()):
             return {
                 "commit": commit.stdout.strip(),
                 "dirty": bool(changes.stdout.strip()),
