@@ -920,7 +920,7 @@ def test_any_program_may_be_called_git(monkeypatch, answer):
         text = answer.decode(options["encoding"], options["errors"])
         return subprocess.CompletedProcess(command, 0, text, "")
 
-    monkeypatch.setattr(store.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     store._commit.cache_clear()
     found = store._commit()
     store._commit.cache_clear()

@@ -22,7 +22,7 @@ from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import short
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows, group_pairs
 from ropelab.runs.sentences import join_names, shorten_numbers, write_number
 from ropelab.runs.spelling import split_list
@@ -48,6 +48,23 @@ class FileAudit(AuditCase, Result):
             if level in levels:
                 return level
         return ""
+
+
+# Tokens of the longest context that is looked at.
+LONGEST_CONTEXT = 2**40
+
+
+def read_context(value: Any) -> int:
+    """Return the context of a server's flag; InputError for no whole number of tokens.
+
+    0 stands for the length of the model.
+    """
+    if not isinstance(value, int) or not (value == 0 or 2 <= value <= LONGEST_CONTEXT):
+        raise InputError(
+            f"--ctx-size must be 0 or a whole number of tokens from 2 to 2^40, got"
+            f" {cut_text(str(value))}"
+        )
+    return value
 
 
 def audit(
@@ -79,7 +96,7 @@ def audit(
     asked = length or settings.settings.get("length")
     asking = ""
     if asked is None and "ctx_size" in settings.settings:
-        asked = settings.settings["ctx_size"]
+        asked = read_context(settings.settings["ctx_size"])
         asking = "llama.cpp"
     compared = asked or reference.layers[reference.label].length
     case = AuditCase(document, readings, reference, compared, asked, asking)
