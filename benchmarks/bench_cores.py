@@ -21,7 +21,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch
-from ropelab.models.lm.training import Recipe, make_optimizers, one_step
+from ropelab.models.lm.training import Recipe, make_optimizers, make_step
 
 SIZE = ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64)
 """That of the preset `small`."""
@@ -89,7 +89,7 @@ class Way:
         optimizers = make_optimizers(self.model, recipe, "float32")
         self.parts, self.threads = parts, threads
         self._step: Callable[[], float] = partial(
-            one_step, self.model, optimizers, random_batch, recipe, 50, "float32", pool
+            make_step, self.model, optimizers, random_batch, recipe, 50, "float32", pool
         )
 
     def step(self) -> float:

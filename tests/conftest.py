@@ -113,7 +113,7 @@ def _own_place(
 
     # Code of one's own that another test named would be imported by every worker.
     monkeypatch.setattr("ropelab.runs.own._objects", {})
-    monkeypatch.setattr("ropelab.runs.own._sources", {})
+    monkeypatch.setattr("ropelab.runs.own._fingerprints", {})
 
     # Workers are processes, which only tests that say so start: elsewhere there is one
     # core, and its cells are computed in this process.

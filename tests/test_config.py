@@ -324,6 +324,8 @@ def test_toml_gives_experiment_and_values(tmp_path):
             f'experiment = "run"\nseeds = [1, 0x{"f" * 400}]',
             "too large for any setting",
         ),
+        ("[" + ".".join("a" * 3000) + "]", "nested too deeply"),
+        ("experiment = 'freqs'\nx = " + "[" * 80 + "]" * 80, "nested too deeply"),
     ],
 )
 def test_bad_toml_is_one_line(tmp_path, text, sentence):

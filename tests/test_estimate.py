@@ -2,6 +2,7 @@
 refused.
 """
 
+import math
 import signal
 import threading
 import time
@@ -309,3 +310,17 @@ def test_quick_keeps_a_length_in_either_spelling(monkeypatch, corpus):
     monkeypatch.setattr(Lab, "run", lambda self, plan: plan.config)
     named: Any = {"original_max_position_embeddings": 96, "corpus": corpus}
     assert ropelab.run("extrapolate", quick=True, **named).train_len == 96
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("minutes", [1e300, math.inf])
+def test_minutes_beyond_every_clock_are_waited_for(minutes, capsys):
+    with interrupt_after(minutes):
+        (timer,) = [
+            thread
+            for thread in threading.enumerate()
+            if isinstance(thread, threading.Timer)
+        ]
+        timer.join(0.05)
+        assert timer.is_alive()
+    assert capsys.readouterr().err == ""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from ropelab.runs.folders import (
     make_lock,
     replace_file,
     replace_folder,
+    try_to_write,
 )
 from tests.processes import started
 
@@ -68,7 +70,10 @@ def test_what_is_not_ours_stays_in_the_folder(tmp_path: Path) -> None:
     (target / "ours").write_text("old")
     (target / "gone").write_text("old")
     for text in ("first", "second"):
-        with lock_folder(target), replace_folder(target, ("ours", "gone")) as fresh:
+        with (
+            lock_folder(target),
+            replace_folder(target, {"ours": (), "gone": ()}) as fresh,
+        ):
             (fresh / "ours").write_text(text)
     assert contents(target) == ["link", "mine.md", "notes", "ours", "pipe"]
     assert (target / "ours").read_text() == "second"
@@ -88,9 +93,56 @@ def test_what_is_not_ours_is_copied_where_files_have_one_name(
     target = tmp_path / "run"
     (target / "notes").mkdir(parents=True)
     (target / "notes/a.txt").write_text("mine")
-    with lock_folder(target), replace_folder(target, ("ours",)) as fresh:
+    with lock_folder(target), replace_folder(target, {"ours": ()}) as fresh:
         (fresh / "ours").write_text("new")
     assert (target / "notes/a.txt").read_text() == "mine"
+
+
+def test_what_is_not_ours_stays_in_folders_of_ours(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    (target / "tables").mkdir(parents=True)
+    (target / "tables/mine.csv").write_text("mine")
+    (target / "tables/ours.csv").write_text("old")
+    (target / "tables/.0a-1b.new").write_text("half")
+    ours = {"tables": {"ours.csv"}}
+    with lock_folder(target), replace_folder(target, ours) as fresh:
+        (fresh / "new").touch()
+    assert contents(target / "tables") == ["mine.csv"]
+    assert (target / "tables/mine.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_what_cannot_be_kept_stops_the_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    """A copy of a device would be all that it has, which may have no end."""
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "ours").write_text("old")
+    os.mknod(target / "mine", 0o600 | kind)
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with (
+        pytest.raises(OSError, match="Cannot be kept") as caught,
+        lock_folder(target),
+        replace_folder(target, {"ours": ()}) as fresh,
+    ):
+        (fresh / "ours").write_text("new")
+    assert caught.value.errno == errno.EACCES
+    assert (target / "ours").read_text() == "old"
+    assert contents(tmp_path) == ["run"]
+
+
+def test_trying_to_write_replaces_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".writable").write_text("mine")
+    try_to_write(tmp_path)
+    assert contents(tmp_path) == [".writable"]
+    assert (tmp_path / ".writable").read_text() == "mine"
+    with pytest.raises(OSError, match="Not a directory"):
+        try_to_write(tmp_path / ".writable" / "inside")
 
 
 @pytest.mark.parametrize("moment", ["writing", "between the renames"])

@@ -884,3 +884,44 @@ def test_a_run_that_is_found_only_after_the_work_has_figures(
     run = lab.run(plan())
     assert run.reused
     assert read_png(folder / "figures/toy.png")
+
+
+@pytest.mark.parametrize("asked", [{"force": True}, {"redraw": True}])
+def test_files_of_the_user_stay_beside_tables_and_figures(lab, asked):
+    folder = lab.run(plan()).folder
+    written = {path.relative_to(folder) for path in folder.rglob("*")}
+    for name in ("tables", "figures"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "mine.csv").write_text("mine")
+    replace(lab, **asked).run(plan())
+    for name in ("tables", "figures"):
+        assert (folder / name / "mine.csv").read_text() == "mine"
+    left = {path.relative_to(folder) for path in folder.rglob("*")} - written
+    assert {path.name for path in left} <= {"mine.csv", "figures"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff\n",
+        b"\x1b[2J\n",
+        b"a" * 2**20,
+        b"",
+        subprocess.TimeoutExpired("git", 1),
+        PermissionError(13, "Permission denied"),
+    ],
+)
+def test_any_program_may_be_called_git(monkeypatch, answer):
+    """Bytes are what it prints; an error is what running it raises."""
+
+    def run(command, **options):
+        if isinstance(answer, Exception):
+            raise answer
+        text = answer.decode(options["encoding"], options["errors"])
+        return subprocess.CompletedProcess(command, 0, text, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    store._commit.cache_clear()
+    found = store._commit()
+    store._commit.cache_clear()
+    assert found == {"commit": None, "dirty": None}

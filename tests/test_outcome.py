@@ -326,3 +326,22 @@ def test_a_document_holds_nothing_that_steers_a_terminal(letter, capsys):
     assert letter not in out
     assert "größer" in out
     assert json.loads(out) == document
+
+
+def test_a_system_without_devices_runs_commands(monkeypatch, capsys) -> None:
+    """A sandbox may have an empty /dev."""
+    monkeypatch.setattr(os, "devnull", "/nowhere/null")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert outcome.status_of(lambda: 0) == 0
+    assert sys.stdin.read() == ""
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [KeyError("COMP_WORDS"), ValueError("int")])
+def test_a_shell_that_gives_no_words_is_no_defect(monkeypatch, capsys, error) -> None:
+    def complete() -> None:
+        raise error
+
+    monkeypatch.setenv(outcome.COMPLETION, "complete_bash")
+    assert outcome.status_of(complete) == 2
+    assert mentions(capsys.readouterr().err, "ropelab:", "COMP_WORDS")

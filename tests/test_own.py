@@ -25,7 +25,7 @@ from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import from_source, own
 from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
@@ -158,7 +158,7 @@ def test_times_of_a_changed_encoding_are_measured_anew(mymodule, corpus) -> None
 
 RECALIBRATED = """
 from dataclasses import dataclass
-from ropelab.models.encoding.rope import Dropped
+from ropelab.models.encoding.extended import Dropped
 from ropelab.models.methods.method import FixedMethod
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,9 +424,9 @@ def test_a_stale_compiled_copy_is_not_what_runs(mymodule, monkeypatch) -> None:
     importlib.invalidate_caches()
     # 1 + 4 / 2 by the new text, 1 + 4 - 1 by the old one.
     assert largest_divisor("mymodule:MyRoPE(factor=4)") == 3
-    right = own.source(own.find("methods", "mymodule:MyRoPE"))
+    right = own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
     mymodule(HALVED)
-    assert own.source(own.find("methods", "mymodule:MyRoPE")) == right
+    assert own.fingerprint_source(own.find("methods", "mymodule:MyRoPE")) == right
 
 
 def test_neither_is_one_of_what_it_imports_from_its_folder(
@@ -469,7 +469,7 @@ def test_so_is_a_changed_file_where_python_writes_no_copies(
 
     assert largest_divisor(mine.MyRoPE(factor=4)) == 4
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.1"))
-    vars(own)["_sources"].pop(mine.MyRoPE)
+    vars(own)["_fingerprints"].pop(mine.MyRoPE)
     with pytest.raises(InputError, match="has changed since it was imported"):
         ropelab.freqs(method=mine.MyRoPE(factor=4))
 
@@ -523,7 +523,7 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     monkeypatch.syspath_prepend(Path.cwd())
     name = "mymodule:MyRoPE"
     first = ropelab.freqs(method=f"{name}(factor=4)", results="kept")
-    before = own.source(own.find("methods", name))
+    before = own.fingerprint_source(own.find("methods", name))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     # What is imported has not changed.
     assert ropelab.freqs(method=f"{name}(factor=4)", results="kept").reused
@@ -533,12 +533,12 @@ def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> Non
     assert not second.tables["pairs"].equals(first.tables["pairs"])
     # As IPython's autoreload does: the same object, with other code.
     kept: Any = own.find("methods", name)
-    found = own.source(kept)
+    found = own.fingerprint_source(kept)
     Path("mymodule.py").write_text(MODULE + MORE)
     importlib.reload(sys.modules["mymodule"])
     vars(sys.modules["mymodule"])["MyRoPE"] = kept
     assert own.find("methods", name) is kept
-    assert own.source(kept) == before != found
+    assert own.fingerprint_source(kept) == before != found
 
 
 EMPTY = Computation(kind="empty", version=1, title="nothing", function=dict, inputs={})
@@ -549,7 +549,7 @@ def test_a_worker_refuses_a_module_that_changed_since_the_run_began(
     mymodule, tmp_path
 ) -> None:
     own.find("methods", "mymodule:MyRoPE")
-    own.source(own.find("methods", "mymodule:MyRoPE"))
+    own.fingerprint_source(own.find("methods", "mymodule:MyRoPE"))
     Path("mymodule.py").write_text(MODULE.replace("6.283", "3.14"))
     engine = Workers(1)
     try:
@@ -631,7 +631,7 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(
     mymodule(MODULE + start + MORE.replace(right, wrong))
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = beyond_training(config, "mymodule:my_task")
+    task = task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(
         InputError, match="mymodule:my_task must return 2 rows of 64 symbols"
@@ -681,7 +681,7 @@ def test_a_name_means_one_thing_of_each_kind(mymodule, monkeypatch) -> None:
     assert found == ["MyRoPE", "MyEncoding"] * 2
     # Both are in the key, since a text tells no kind.
     (both,) = own.find_sources(["mine"]).values()
-    assert all(own.source(own.find(kind, "mine")) in both for kind in kinds)
+    assert all(own.fingerprint_source(own.find(kind, "mine")) in both for kind in kinds)
     sys.modules.pop("othermodule")
 
 
@@ -971,7 +971,7 @@ def my_task(seed, distances, context, rows, background):
     mymodule(f"{MODULE}\n{MORE}\n{easier}")
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = beyond_training(config, "mymodule:my_task")
+    task = task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(InputError, match="each of the distances"):
         task.trials(0, 64, 2)

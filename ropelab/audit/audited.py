@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ropelab.audit.answer import write_answer
 from ropelab.audit.aspects import list_aspects
@@ -26,7 +26,7 @@ from ropelab.readers.document import Document
 from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_list
 
@@ -50,6 +50,23 @@ class FileAudit(AuditCase, Result):
             if level in levels:
                 return level
         return ""
+
+
+# The most tokens of a context that is looked at.
+LONGEST_CONTEXT = 2**40
+
+
+def read_context(value: Any) -> int:
+    """Return the context of a server's flag; InputError for no whole number of tokens.
+
+    0 stands for the length of the model.
+    """
+    if not isinstance(value, int) or not (value == 0 or 2 <= value <= LONGEST_CONTEXT):
+        raise InputError(
+            f"--ctx-size must be 0 or a whole number of tokens from 2 to 2^40, got"
+            f" {cut_text(str(value))}"
+        )
+    return value
 
 
 def audit(
@@ -82,7 +99,7 @@ def audit(
     # The runtime whose own flag gives the length; empty: all are asked for it.
     asking = ""
     if asked is None and "ctx_size" in settings.settings:
-        asked = settings.settings["ctx_size"]
+        asked = read_context(settings.settings["ctx_size"])
         asking = "llama.cpp"
     compared = asked or reference.layers[reference.label].length
     case = AuditCase(document, readings, reference, compared, asked, asking)

@@ -17,7 +17,14 @@ from typing import Any, TextIO
 import typer
 
 from ropelab.runs import exits, interrupts
-from ropelab.runs.errors import InputError, RopelabError, defect, printable, unseen_in
+from ropelab.runs.errors import (
+    InputError,
+    RopelabError,
+    cut_text,
+    defect,
+    printable,
+    unseen_in,
+)
 
 # The variable by which a shell asks what completes a word.
 COMPLETION = "_ROPELAB_COMPLETE"
@@ -57,6 +64,9 @@ def status_of(command: Callable[[], Any]) -> int:
         place = _place_in_own_code(error)
         if place:
             return _fail_in_own_code(place, error)
+        if COMPLETION in os.environ and isinstance(error, LookupError | ValueError):
+            text = "the shell gave no words to complete (COMP_WORDS, COMP_CWORD)"
+            return _fail(text, InputError.exit_status)
         if isinstance(error, SystemExit):
             if COMPLETION in os.environ:
                 # click ends the process once it has printed what completes a word.
@@ -89,7 +99,7 @@ def _place_in_own_code(error: BaseException) -> str:
 
 
 def _fail_in_own_code(place: str, error: BaseException) -> int:
-    text = f"{place}: {type(error).__name__}: {error}"
+    text = f"{place}: {type(error).__name__}: {cut_text(str(error))}"
     return _fail(text, InputError.exit_status)
 
 
@@ -108,16 +118,22 @@ def complete_streams() -> None:
     """
     # A file that is opened gets the lowest free number. Without this the first file of
     # the command would get that of a closed stream (0, 1 or 2).
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
+    # A sandbox may have no such device, and then nothing can be opened in their place.
+    with suppress(OSError):
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(descriptor)
 
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         stream = getattr(sys, name)
         # A program without a terminal has none (pythonw); one that calls this one may
         # have closed them.
         if stream is None or stream.closed:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
+            try:
+                stream = Path(os.devnull).open(mode)  # noqa: SIM115
+            except OSError:
+                stream = io.StringIO()
+            setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

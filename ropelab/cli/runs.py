@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from threading import Timer, main_thread
+from threading import TIMEOUT_MAX, Timer, main_thread
 from typing import TYPE_CHECKING, Any
 
 from ropelab.cli.flags import Options
@@ -296,7 +296,8 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
         else:
             signal.raise_signal(signal.SIGINT)
 
-    timer = Timer(60 * minutes, end)
+    # A clock of the system counts no more seconds than TIMEOUT_MAX, which are centuries.
+    timer = Timer(min(60 * minutes, TIMEOUT_MAX), end)
     # A late signal interrupts one step of the ending, not the others.
     with ExitStack() as ending:
         # Behind `&` in a script the signal was ignored.

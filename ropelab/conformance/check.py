@@ -80,9 +80,10 @@ def check(
 
 
 def check_tolerance(tolerance: float) -> None:
-    if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):
+    # No phase is off by more than pi: with a larger tolerance all code would be right.
+    if not (isinstance(tolerance, Real) and 0 < tolerance < math.pi):
         raise InputError(
-            f"tolerance must be a positive number of radians, not {tolerance!r}"
+            f"tolerance must be a positive number of radians below pi, not {tolerance!r}"
         )
 
 

@@ -6,6 +6,7 @@ Files may be damaged or hostile, so that shapes are read and checked before any 
 import math
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,8 @@ LARGEST_POSITION = 2**53
 # Of longer tables a few rows are compared with every way of rounding, and the others with
 # the right numbers alone.
 LONG_TABLE = 4096
+# The last parts of the names of arrays that are read as tables, or as their positions.
+TABLE_NAMES = {"cos", "sin", "cos_sin_cache", "freqs_cis", "inv_freq", "positions"}
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -60,6 +63,7 @@ def read_archive(path: Path) -> Arrays:
     """Return the arrays of an .npz file."""
     with zipfile.ZipFile(path) as parts:
         shapes = {}
+        refuse_repeated([name.removesuffix(".npy") for name in parts.namelist()])
         for part in parts.infolist():
             shapes[part.filename] = read_declared_shape(parts, part)
         check_shapes(shapes)
@@ -102,6 +106,13 @@ def read_declared_shape(
             f" {part.file_size} bytes are too few"
         )
     return shape
+
+
+def refuse_repeated(names: Sequence[str]) -> None:
+    """Refuse two arrays of one name, of which only the last would be read."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"it has {count} arrays with the name {name}")
 
 
 def check_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
@@ -203,7 +214,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     or as `freqs_cis`, cos + i sin. From `inv_freq` alone they are computed.
     """
     spec = expected.spec
-    by_name = {name.rsplit(".", 1)[-1]: array for name, array in arrays.items()}
+    by_name = name_shortly(path, arrays)
     note = ""
     if {"cos", "sin"} <= by_name.keys():
         cos = by_name["cos"]
@@ -228,6 +239,25 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
         raise InputError(f"{path} has no row for position 1")
     observed = observe_tables(positions, cos, sin, spec)
     return replace(thin_out(observed, expected), note=note or observed.note)
+
+
+def name_shortly(path: Path, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Return arrays by the last part of their names, `cos` for `layers.0.rotary.cos`.
+
+    InputError: arrays that differ would have one name, and one alone would be judged.
+    """
+    by_name: dict[str, np.ndarray] = {}
+    full_names: dict[str, str] = {}
+    for full_name, array in arrays.items():
+        name = full_name.rsplit(".", 1)[-1]
+        first = full_names.setdefault(name, full_name)
+        known = by_name.setdefault(name, array)
+        is_read = name in TABLE_NAMES
+        if is_read and not np.array_equal(known, array, equal_nan=True):
+            raise InputError(
+                f"{path}: {first} and {full_name} differ; give a file with one of them"
+            )
+    return by_name
 
 
 def split_cache(path: Path, cache: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

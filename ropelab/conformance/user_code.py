@@ -27,7 +27,7 @@ from ropelab.conformance.calls import ask_function
 from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.parameters import list_parameters, list_required
 from ropelab.readers.spec import RopeSpec
-from ropelab.runs.errors import InputError, MachineError, RopelabError, say
+from ropelab.runs.errors import InputError, MachineError, RopelabError, cut_text, say
 from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
@@ -144,7 +144,8 @@ def ask_factory(
     except BaseException as error:
         kind = type(error).__name__
         where = describe_place(error)
-        raise InputError(f"{name} raised {kind}: {error}{where}") from None
+        text = cut_text(str(error))
+        raise InputError(f"{name} raised {kind}: {text}{where}") from None
 
 
 def load_factory(module: str, factory: str) -> Any:

@@ -207,6 +207,7 @@ def select_pair(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     The differences in the result are a - b.
     """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
+    # A difference b - a has the other sign, and the ends of its interval change places.
     turned = rows.assign(
         difference=-rows["difference"], ci_low=-rows["ci_high"], ci_high=-rows["ci_low"]
     )
@@ -254,8 +255,11 @@ def significance(table: pd.DataFrame) -> str:
     if table.empty:
         return "There is nothing to compare."
 
-    name_a, name_b = (name for name in map(str, table) if name.endswith(("_a", "_b")))
-    place = [name for name in table if name not in (*MEASURES, name_a, name_b)]
+    # The two columns with the names of the compared rows, such as `method_a` and
+    # `method_b`. The other columns that are no MEASURES say what is compared.
+    columns = list(map(str, table))
+    name_a, name_b = (column for column in columns if column.endswith(("_a", "_b")))
+    place = [column for column in columns if column not in (*MEASURES, name_a, name_b)]
     a = pd.MultiIndex.from_frame(table[[*place, name_a]])
     b = pd.MultiIndex.from_frame(table[[*place, name_b]])
     # Of several rows with the same values only the first counts. The others are the

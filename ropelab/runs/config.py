@@ -32,6 +32,7 @@ from ropelab.runs.errors import InputError, cut_text, unknown_name
 from ropelab.runs.files import (
     check_name,
     explain_content,
+    is_deep,
     read_regular,
     table_beside,
 )
@@ -410,6 +411,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None
 
+    if is_deep(values):
+        raise InputError(f"{path} is nested too deeply for a config")
     if _holds_huge_integer(values):
         raise InputError(f"{path} holds an integer that is too large for any setting")
 

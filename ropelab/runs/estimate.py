@@ -47,12 +47,12 @@ class Estimate:
 
     def __add__(self, other: "Estimate") -> "Estimate":
         return Estimate(
-            self.seconds + other.seconds,
-            max(self.bytes, other.bytes),
-            max(self.longest, other.longest),
-            self.parts + other.parts,
-            self.cores + other.cores,
-            self.alone + other.alone,
+            seconds=self.seconds + other.seconds,
+            bytes=max(self.bytes, other.bytes),
+            longest=max(self.longest, other.longest),
+            parts=self.parts + other.parts,
+            cores=self.cores + other.cores,
+            alone=self.alone + other.alone,
         )
 
     def seconds_on(self, workers: int) -> float:
@@ -143,7 +143,9 @@ def duration(seconds: float) -> str:
         ("day", DAY, 2 * YEAR),
         ("year", YEAR, math.inf),
     )
-    unit, length, _ = next(row for row in units if seconds < row[2])
+    unit, length = next(
+        (unit, length) for unit, length, border in units if seconds < border
+    )
     count = seconds / length
     digits = 0
     if unit in ("hour", "day") and count < 10:

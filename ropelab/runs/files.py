@@ -100,12 +100,12 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
         raise InputError(
             f"{name} must hold a JSON object, not a {type(value).__name__}"
         )
-    if _is_deep(value):
+    if is_deep(value):
         raise InputError(f"{name} is nested too deeply")
     return value
 
 
-def _is_deep(value: dict[str, Any]) -> bool:
+def is_deep(value: dict[str, Any]) -> bool:
     """Return True if more than DEEPEST dicts and lists are inside each other."""
     # A recursion would itself end in a RecursionError, so this goes level by level.
     level: list[Any] = [value]

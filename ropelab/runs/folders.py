@@ -30,12 +30,25 @@ SECONDS_BETWEEN_NAMES = 1.0
 RECORD = ".ropelab.json"
 LARGEST_RECORD = 2**24
 
+# A folder of ours: the names in it that are ours. A file of ours has none.
+Names = Mapping[str, Collection[str]]
 # A function that is called with a folder while another process holds it.
 Waiting = Callable[[Path], None]
 
 
 def quietly(folder: Path) -> None:
     """Say nothing while another process holds a folder."""
+
+
+def try_to_write(folder: Path) -> None:
+    """Make a folder unless it is there, and a file in it; OSError if either fails.
+
+    The file has no name where the system can do that, so that it replaces none of the
+    user's and a killed process leaves none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder, prefix=".writable-"):
+        pass
 
 
 def digest(value: Mapping[str, Any]) -> str:
@@ -116,7 +129,7 @@ def _hold_lock(
 
 
 @contextmanager
-def replace_folder(folder: Path, ours: Collection[str] | None = None) -> Iterator[Path]:
+def replace_folder(folder: Path, ours: Names | None = None) -> Iterator[Path]:
     """Yield an empty sibling folder that takes the place of `folder` when the block
     succeeds.
 
@@ -125,8 +138,9 @@ def replace_folder(folder: Path, ours: Collection[str] | None = None) -> Iterato
 
     Args:
         folder: the folder to replace, which need not exist.
-        ours: the names of what ropelab writes into the folder. Anything with another
-            name in the old folder belongs to the user and is kept. None keeps nothing.
+        ours: the names of what ropelab writes into the folder, and into its folders.
+            Anything with another name in the old folder belongs to the user and is
+            kept. None keeps nothing.
     """
     # If the process is killed between the two renames, `_recover` puts the old folder
     # back.
@@ -148,7 +162,7 @@ def replace_folder(folder: Path, ours: Collection[str] | None = None) -> Iterato
     remove(old)
 
 
-def _link_others(folder: Path, fresh: Path, ours: Collection[str]) -> None:
+def _link_others(folder: Path, fresh: Path, ours: Names) -> None:
     """Put a link to each file of the user into the folder that replaces the old one.
 
     Both folders then have the file, so that it is not lost if the process ends.
@@ -156,17 +170,33 @@ def _link_others(folder: Path, fresh: Path, ours: Collection[str]) -> None:
     if not folder.is_dir():
         return
     for other in folder.iterdir():
-        copy = fresh / other.name
-        if other.name in ours or os.path.lexists(copy):
-            continue
-        if other.is_dir() and not other.is_symlink():
-            try:
-                shutil.copytree(other, copy, symlinks=True, copy_function=_link)
-            except shutil.Error as error:
-                text = "Cannot be kept beside what is made again; move it away"
-                raise OSError(errno.EACCES, text, str(other)) from error
+        if other.name not in ours:
+            _keep(other, fresh / other.name)
+        elif _is_folder(other):
+            for inner in other.iterdir():
+                is_unfinished = inner.match(".*.new") or inner.match(".*.lock")
+                if inner.name not in ours[other.name] and not is_unfinished:
+                    _keep(inner, fresh / other.name / inner.name)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _keep(other: Path, copy: Path) -> None:
+    """Put what belongs to the user into a place where nothing is yet."""
+    if os.path.lexists(copy):
+        return
+    copy.parent.mkdir(exist_ok=True)
+    try:
+        if _is_folder(other):
+            shutil.copytree(other, copy, symlinks=True, copy_function=_link)
         else:
             _link(other, copy)
+    # The errors of copying a folder, and that of a pipe, have no number of the system.
+    except (shutil.Error, shutil.SpecialFileError) as error:
+        text = "Cannot be kept beside what is made again; move it away"
+        raise OSError(errno.EACCES, text, str(other)) from error
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -174,6 +204,10 @@ def _link(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
+        kind = os.lstat(source).st_mode
+        # A copy of a device would be its content, which may have no end.
+        if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+            raise shutil.SpecialFileError(f"{source} is not a plain file") from None
         shutil.copy2(source, target, follow_symlinks=False)
 
 

@@ -91,8 +91,9 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def _watch(read_end: socket.socket) -> None:
     """End the process at a second signal; return when the other end is closed."""
     first: float | None = None
+    # No bytes come when the other end is closed.
     while received_bytes := read_end.recv(1):
-        number = received_bytes[0]
+        (number,) = received_bytes
         if number not in HANDLED:
             continue
         now = time.monotonic()

@@ -1,17 +1,22 @@
-"""Names of the rows of tables in sentences, legends and comparisons."""
+"""Names of the rows of tables in sentences, legends and comparisons.
+
+A row is a method with its factor, on a model of one seed. Its arm says how the model was
+made or the method was set: `zero_shot` (as trained), `finetuned`, or one of the arms
+below.
+"""
 
 import pandas as pd
 
-# The baseline that reads no more than the trained length. In the arm `finetuned` its
-# model has been trained further at that length, for as many tokens as the models that
-# it is compared with.
+# The baseline that reads no more tokens at once than the trained length. In the arm
+# `finetuned` its model has been trained further at that length, for as many tokens as the
+# models with which it is compared.
 WINDOW = "sliding_window"
-# The predictions of that baseline, mixed with counts of n-grams. The first counts all
-# earlier text, the second the part inside the window, the third the part before it.
+# The predictions of that baseline, mixed with counts of n-grams in all earlier text.
 WINDOW_CACHE = f"{WINDOW} + cache"
+# The same with counts in the part of the text inside the window, or before the window.
 NEAR_CACHE = f"{WINDOW} + near cache"
 FAR_CACHE = f"{WINDOW} + far cache"
-# The arm of these three.
+# The arm of the three rows with counts of n-grams.
 CACHE = "cache"
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"

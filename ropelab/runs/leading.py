@@ -90,16 +90,24 @@ def find_lead(
 
     # The comparisons of the first row that answer the question.
     pairs = with_methods(comparisons)
-    of_first = pairs[(pairs[["method_a", "method_b"]] == first).any(axis=1)]
+    has_first = (pairs[["method_a", "method_b"]] == first).any(axis=1)
+    pairs_of_first = pairs[has_first]
     for column, wanted in about.items():
-        of_first = of_first[of_first[column] == wanted]
+        pairs_of_first = pairs_of_first[pairs_of_first[column] == wanted]
 
     others = set(map(str, values.index)) - {first}
-    compared = (set(of_first["method_a"]) | set(of_first["method_b"])) & others
-    tied = tuple(name for name in rivals_of(first, of_first, {}) if name in others)
-    won = of_first[of_first["verdict"] == first]
-    beaten = (set(won["method_a"]) | set(won["method_b"])) & others
-    return Lead(first, value, tied, len(beaten), len(others - compared))
+    compared = _names_in(pairs_of_first) & others
+    rivals = rivals_of(first, pairs_of_first, {})
+    tied = tuple(name for name in rivals if name in others)
+    won = pairs_of_first[pairs_of_first["verdict"] == first]
+    beaten = _names_in(won) & others
+    uncompared = others - compared
+    return Lead(first, value, tied, len(beaten), len(uncompared))
+
+
+def _names_in(pairs: pd.DataFrame) -> set[str]:
+    """Return the names of all rows that are compared in some pairs."""
+    return set(pairs["method_a"]) | set(pairs["method_b"])
 
 
 def with_methods(comparisons: pd.DataFrame) -> pd.DataFrame:

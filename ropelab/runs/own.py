@@ -1,9 +1,14 @@
 """Methods, encodings, tasks and cast plans of the user, from outside of this package.
 
-The user names one in one of three ways: `module:Name`, of a module in the working
-folder or an installed one; the name of an entry point of an installed package, in the
-group `ropelab.methods`, `.encodings`, `.tasks` or `.casts`; or, from Python, the object
-itself. The source of the object is a part of the key of every cell that depends on it.
+The user names such an object in one of three ways:
+
+- a reference `module:Name`, where the module is in the working folder or installed;
+- the name of an entry point of an installed package, in the group `ropelab.methods`,
+  `ropelab.encodings`, `ropelab.tasks` or `ropelab.casts`;
+- from Python, the object itself.
+
+`find` returns the object of a name. A fingerprint of its source code is a part of the
+key of every cell that depends on it, so that changed code has new results.
 """
 
 import hashlib
@@ -29,12 +34,13 @@ from ropelab.runs.from_source import importing, read_source
 Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 PACKAGE = __name__.partition(".")[0]
-# The objects that were named so far, by kind and name, and the fingerprints of their
-# sources. The kind is empty for a reference (`module:Name`). Each entry has the import
-# of its module, too: a reload may put new code into the same object, and the entry does
-# not hold after it.
+# The objects that were named so far, by kind and name. The kind is empty for a reference.
+# The second value of an entry stands for the import of the object's module (`_import_of`).
+# A reload of the module may put new code into the same object; the entry is not used any
+# more then.
 _objects: dict[tuple[str, str], tuple[Any, object]] = {}
-_sources: dict[Any, tuple[str, object]] = {}
+# The fingerprints of the sources of objects, likewise.
+_fingerprints: dict[Any, tuple[str, object]] = {}
 
 
 def find(kind: Kind, name: str) -> Any | None:
@@ -49,11 +55,13 @@ def find(kind: Kind, name: str) -> Any | None:
     if value is not None and import_before is _import_of(value):
         return value
 
-    point = list_entry_points(kind).get(name)
-    if not is_reference and not point:
+    entry_point = list_entry_points(kind).get(name)
+    if entry_point:
+        value = _import(entry_point.value)
+    elif is_reference:
+        value = _import(name)
+    else:
         return None
-
-    value = _import(point.value if point else name)
     # A cast plan is a value that says everything in its text, wherever it is defined.
     if kind != "casts":
         _check_place(name, value)
@@ -62,7 +70,7 @@ def find(kind: Kind, name: str) -> Any | None:
 
 
 def _import_of(value: Any) -> object:
-    """Return the spec of a value's module, of which each import makes a new one."""
+    """Return the spec of a value's module. Each import of the module makes a new spec."""
     return getattr(sys.modules.get(_module_of(value)), "__spec__", None)
 
 
@@ -124,15 +132,15 @@ def _remember(value: Any) -> str:
 
 
 def _check_place(name: str, value: Any) -> None:
-    """Raise InputError for an object that is not at the place that its own name says.
+    """Raise InputError for an object that its module does not have under its own name.
 
     A function inside another one is such an object: it may depend on values that its
     source does not show.
     """
-    named: Any = sys.modules.get(_module_of(value))
+    at_place: Any = sys.modules.get(_module_of(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
-        named = getattr(named, part, None)
-    if named is not value:
+        at_place = getattr(at_place, part, None)
+    if at_place is not value:
         raise InputError(f"{name}: define it at the top level of a module or notebook")
 
 
@@ -141,14 +149,16 @@ def is_own(value: Any) -> bool:
     return value.__module__.partition(".")[0] != PACKAGE
 
 
-def sources(*values: Any) -> dict[str, Any]:
-    """Return the entry `own` of a key: fingerprints of the user's classes and functions
-    in some values. It is left out if there are none.
+def key_of_sources(*values: Any) -> dict[str, Any]:
+    """Return the entry `own` of a key: the fingerprints of the user's classes and
+    functions in some values. The result is empty if there are none.
 
-    Code that comes with ropelab has no entry, since it is identified by versions.
+    Code that comes with ropelab is not in it, since versions identify that code.
     """
-    own = [each for each in _parts(values) if is_own(each)]
-    by_reference = {reference_of(each): source(each) for each in own}
+    by_reference = {}
+    for part in _parts(values):
+        if is_own(part):
+            by_reference[reference_of(part)] = fingerprint_source(part)
     if not by_reference:
         return {}
     return {"own": dict(sorted(by_reference.items()))}
@@ -160,27 +170,29 @@ def find_sources(values: Any) -> dict[str, str]:
     by_name: dict[str, str] = {}
     for (_, name), (value, _) in sorted(_objects.items(), key=lambda item: item[0]):
         if name in text:
-            # A name may have one meaning of each kind.
-            by_name[name] = by_name.get(name, "") + source(value)
+            # One name may be that of a method and that of a task, for example. Their
+            # fingerprints are joined.
+            by_name[name] = by_name.get(name, "") + fingerprint_source(value)
     return by_name
 
 
-def source(value: Any) -> str:
+def fingerprint_source(value: Any) -> str:
     """Return a fingerprint of the file that defines an object; in a notebook, of the
     source of the object.
     """
-    if value in _sources:
-        code, import_before = _sources[value]
+    if value in _fingerprints:
+        fingerprint, import_before = _fingerprints[value]
         if import_before is _import_of(value):
-            return code
+            return fingerprint
 
     # A value such as a cast plan says everything in its text.
     is_code = hasattr(value, "__qualname__")
     content = _read_source(value) if is_code else repr(value).encode()
     # A file may have other line ends on another system.
     lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    _sources[value] = hashlib.sha256(lines).hexdigest()[:16], _import_of(value)
-    return _sources[value][0]
+    fingerprint = hashlib.sha256(lines).hexdigest()[:16]
+    _fingerprints[value] = fingerprint, _import_of(value)
+    return fingerprint
 
 
 def _read_source(value: Any) -> bytes:
@@ -205,7 +217,7 @@ def known_sources() -> dict[str, str]:
         is_code = hasattr(value, "__qualname__")
         # Another process cannot import what was defined in the main script.
         if is_code and value.__module__ != "__main__":
-            by_reference[reference_of(value)] = source(value)
+            by_reference[reference_of(value)] = fingerprint_source(value)
     return by_reference
 
 
@@ -215,7 +227,7 @@ def check_sources(known: Mapping[str, str]) -> None:
     """
     for name, before in known.items():
         # Every name here is a reference, which `find` imports whatever the kind.
-        if source(find("methods", name)) != before:
+        if fingerprint_source(find("methods", name)) != before:
             raise MachineError(f"{name} has changed since this run began; start again")
 
 

@@ -21,6 +21,7 @@ FORMAT_NAMES = {
     "fp64": "float64",
     "double": "float64",
 }
+# `2^20`; the group is the exponent.
 POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
 # The suffixes in powers of 1024, as they are read here.
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -28,6 +29,8 @@ SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 DECIMAL_SUFFIXES = {"k": 1000, "m": 1000**2, "g": 1000**3}
 # `32,768`: either one number with commas between its thousands, or a list of two.
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
+# A number, with an exponent or a suffix such as `k`; the groups are the number and the
+# suffix.
 NUMBER = re.compile(
     r"(?i)\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
 )
@@ -46,7 +49,8 @@ def read_number(value: object) -> object:
         return value
     power = POWER_OF_TWO.fullmatch(value)
     if power:
-        return 2 ** int(power[1])
+        (exponent,) = power.groups()
+        return 2 ** int(exponent)
     if THOUSANDS.fullmatch(value):
         joined = value.replace(",", "").strip()
         raise ValueError(f"must be a number without commas; type {joined}")
@@ -54,8 +58,9 @@ def read_number(value: object) -> object:
     if match is None:
         raise ValueError("must be a number such as 4096, 1e6 or 128k")
 
-    text = match[1].replace("_", "")
-    suffix = match[2].lower()
+    number_text, suffix_text = match.groups()
+    text = number_text.replace("_", "")
+    suffix = suffix_text.lower()
     if suffix and "e" in text.lower():
         raise ValueError(f"must have either an exponent or '{suffix}', not both")
     unit = SUFFIXES[suffix]
@@ -81,11 +86,14 @@ def read_plain_number(value: object) -> object:
     # `read_number` comes first, as it has its own words for text that is no number.
     number = read_number(value)
     match = NUMBER.fullmatch(value) if isinstance(value, str) else None
-    if match is None or not match[2]:
+    if match is None:
+        return number
+    number_text, suffix_text = match.groups()
+    suffix = suffix_text.lower()
+    if not suffix:
         return number
 
-    suffix = match[2].lower()
-    meant = float(match[1].replace("_", "")) * DECIMAL_SUFFIXES[suffix]
+    meant = float(number_text.replace("_", "")) * DECIMAL_SUFFIXES[suffix]
     raise ValueError(
         f"must be a number without '{suffix}', which is {SUFFIXES[suffix]} and for"
         f" lengths alone; type {meant:.15g}"

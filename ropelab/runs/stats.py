@@ -9,10 +9,12 @@ mean is
     V  = max(Vs + Vd - Vr, Vs, Vd),
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
-Vr is subtracted because Vs and Vd both contain it (two-way random effects; Cameron,
-Gelbach and Miller 2011). V is never below Vs or Vd, since Vr is only an estimate.
-docs/methods.md has the coverage. With one seed only documents vary, and the interval is
-about that one model; with one document it is about that document.
+Vs is the part of the variance from seeds, Vd that from documents, and Vr that of the
+residuals, which neither explains. Vr is subtracted because Vs and Vd both contain it
+(two-way random effects; Cameron, Gelbach and Miller 2011). V is never below Vs or Vd,
+since Vr is only an estimate. docs/methods.md has the coverage. With one seed only
+documents vary, and the interval is about that one model; with one document it is about
+that document.
 
 If all values are the same share of successes, V is 1 / (trials + 1)^2, the variance if
 one more trial had another outcome: equal counts do not prove that the next count will
@@ -35,8 +37,9 @@ from ropelab.runs.arrays import Float
 CONFIDENCE = 0.95
 # The share of false ones among the differences that are called significant.
 FALSE_DISCOVERIES = 0.05
-# Smaller p-values are written as this one. They would depend on three or five numbers
-# being normal that far out. No family is so large that this changes a verdict.
+# A smaller p-value is replaced by this one. It would hold only if three or five numbers
+# had a normal distribution even in its far tail. No family of comparisons is so large that
+# the replacement changes a verdict.
 SMALLEST_P = 1e-4
 # Fewer seeds, or fewer documents, tell nothing about their variance: two numbers that
 # happen to be equal would make any difference significant.
@@ -137,6 +140,7 @@ def crossed_mean(
 
 
 def _variance_of_mean(samples: NDArray[np.float64]) -> float:
+    """Return the variance of the mean of independent samples; NaN below two samples."""
     if samples.size < 2:
         return math.nan
     return float(samples.var(ddof=1)) / samples.size
@@ -149,12 +153,13 @@ def crossed_proportion(
     trials.
     """
     # This is Wilson's interval (1927) with the quantile of Student's t, for m (1 - m) / V
-    # effective trials, m the mean (Korn and Graubard 1998). If nothing varies, each
-    # trial counts, and the quantile is the normal one. So it is if V is NaN, which
-    # compares as not above 0.
+    # effective trials, where m is the mean and V its variance (Korn and Graubard 1998).
+    # If nothing varies, or V is NaN because there is a single value, all trials count, and
+    # the quantile is the normal one.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
     quantile = None
+    # NaN fails this comparison.
     if mean.variance > 0:
         effective = mean.value * (1 - mean.value) / mean.variance
         n = max(min(n, effective), 1.0)

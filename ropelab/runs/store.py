@@ -4,6 +4,9 @@
 
 The hash is that of experiment and config. A run whose manifest does not fit any more
 (another version of the experiment, another corpus, a damaged table) is made again.
+
+A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
+`find_finished`.
 """
 
 import errno
@@ -18,7 +21,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
@@ -47,6 +50,7 @@ from ropelab.runs.folders import (
     lock_folder,
     put_back,
     replace_folder,
+    try_to_write,
 )
 from ropelab.runs.spelling import plain
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
@@ -107,10 +111,19 @@ RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
 # the user.
 WRITTEN = (RUN.file, RUN.inside, "config.toml", "metrics.json")
 FIGURES = "figures"
+# The ends of the names of a figure's files: those of a screen, and those of a paper.
+FIGURE_ENDINGS = (
+    *(".png", ".pdf", ".svg"),
+    *("-paper.png", "-paper.pdf", "-paper.svg"),
+)
+# A commit as git writes it, by either of its hashes.
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# Seconds after which git, which may be any program of that name, is waited for no more.
+GIT_SECONDS = 60.0
 
 
 class Made(NamedTuple):
-    """A run to be stored."""
+    """A run that was computed and is to be stored."""
 
     tables: Tables
     # The content of each figure by the name of its file; None if they are drawn later.
@@ -247,7 +260,7 @@ class RunFolder:
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **surroundings(), "files": hashes}
 
-        with replace_folder(self.path, (*WRITTEN, FIGURES)) as fresh:
+        with replace_folder(self.path, _list_ours(self.path)) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
             about["figures"] = None
@@ -273,14 +286,20 @@ class RunFolder:
             say(f"figures are not drawn: {error}")
             return
 
-        ours = (*WRITTEN, FIGURES)
-        with lock_folder(self.path, waiting), replace_folder(self.path, ours) as fresh:
+        with ExitStack() as held:
+            held.enter_context(lock_folder(self.path, waiting))
+            ours = _list_ours(self.path)
+            fresh = held.enter_context(replace_folder(self.path, ours))
             manifest = RUN.description(self.path)
             if manifest is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
             for path in files_below(self.path):
                 place = path.relative_to(self.path)
-                if path.is_file() and place.parts[0] in WRITTEN:
+                top = place.parts[0]
+                is_ours = top in WRITTEN and (
+                    path.parent == self.path or path.name in ours[top]
+                )
+                if path.is_file() and is_ours:
                     copy = fresh / place
                     copy.parent.mkdir(exist_ok=True, parents=True)
                     shutil.copyfile(path, copy)
@@ -289,6 +308,27 @@ class RunFolder:
             RUN.describe(fresh / RUN.file, {**manifest, "figures": figures})
             # Reading verifies what was written before it replaces the old folder.
             RUN.read(fresh)
+
+
+def _list_ours(folder: Path) -> dict[str, set[str]]:
+    """Return the names of what ropelab wrote into a run's folder, and of what it wrote
+    into the folders there.
+    """
+    ours: dict[str, set[str]] = {name: set() for name in (*WRITTEN, FIGURES)}
+    manifest = None
+    # A damaged manifest names nothing. Files that are written anew replace those of
+    # their names, and others are kept.
+    with suppress(DamagedError):
+        manifest = RUN.description(folder)
+    if manifest is None:
+        return ours
+
+    for table in manifest["tables"]:
+        ours[RUN.inside].add(f"{table}.csv")
+    for figure in manifest["figures"] or ():
+        stem = Path(figure).stem
+        ours[FIGURES].update(f"{stem}{ending}" for ending in FIGURE_ENDINGS)
+    return ours
 
 
 def _keep_readable(text: str, longest: int = 48) -> str:
@@ -303,14 +343,8 @@ def _keep_readable(text: str, longest: int = 48) -> str:
 
 def check_writable(folder: Path, name: str = "results") -> None:
     """Raise InputError if a folder cannot be written; `name` is that of its flag."""
-    # All processes use one name, so that a file which a killed process leaves is
-    # removed by the next one.
-    probe = folder / ".writable"
-
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink(missing_ok=True)
+        try_to_write(folder)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
@@ -370,37 +404,54 @@ def read_png(path: Path) -> bytes:
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy
-    @4096`.
+    """Flatten the short table into numbers by name, as experiment trackers take them.
 
-    A row is named by its texts before its first number, or by its first column if that
-    is a number. If two rows would have the same name, all are named by more columns.
-    Missing and infinite values have no entry.
+    A name such as `yarn ×4/copy @4096` is that of the row and that of the column. The
+    name of a row has its texts before its first number, or its first column if that is a
+    number. If two rows would have the same name, all names have more columns. Missing
+    and infinite values are left out.
 
     >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
-    # Equal rows are one.
+    # A row is a tuple of (column, value). Equal rows are one.
     rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
     most_columns = max(map(len, rows), default=1)
+    # The columns of each row that are not in its name, by the name.
     rest_by_name: dict[str, Any] = {}
     for columns in range(1, most_columns + 1):
         rest_by_name = {}
         for row in rows:
-            texts = list(takewhile(lambda item: isinstance(item[1], str), row))
-            head = row[: max(columns, len(texts))]
-            words = [v if isinstance(v, str) else f"{key}={v}" for key, v in head]
-            rest_by_name["/".join(words)] = row[len(head) :]
-        if len(rest_by_name) == len(rows):
+            texts = list(takewhile(_has_text, row))
+            columns_of_name = max(columns, len(texts))
+            head = row[:columns_of_name]
+            name = "/".join(map(_write_item, head))
+            rest_by_name[name] = row[columns_of_name:]
+        names_differ = len(rest_by_name) == len(rows)
+        if names_differ:
             break
 
     metrics = {}
     for name, rest in rest_by_name.items():
-        for key, value in rest:
+        for column, value in rest:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and math.isfinite(value):
-                metrics[f"{name}/{key}"] = value
+                metrics[f"{name}/{column}"] = value
     return metrics
+
+
+def _has_text(item: tuple[str, Any]) -> bool:
+    """Return True for a column and its value if the value is a text."""
+    _, value = item
+    return isinstance(value, str)
+
+
+def _write_item(item: tuple[str, Any]) -> str:
+    """Write a column and its value as a part of a name; a text stands for itself."""
+    column, value = item
+    if isinstance(value, str):
+        return value
+    return f"{column}={value}"
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
@@ -517,10 +568,9 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     for folder, manifest in _finished_in(results / experiment):
         if manifest["experiment"] == experiment:
             finished_runs.append((folder, manifest))
-    latest = max(
-        (m["version"] for _, m in finished_runs if m["version"] <= version),
-        default=version,
-    )
+    versions = [manifest["version"] for _, manifest in finished_runs]
+    known_versions = [each for each in versions if each <= version]
+    latest = max(known_versions, default=version)
     if latest < version:
         say_once(
             f"{results / experiment}: runs of version {latest} of {experiment} are"
@@ -549,13 +599,16 @@ def surroundings() -> dict[str, Any]:
     """Return entries of the manifest about everything else that numbers may depend on:
     versions, machine, threads, the commit of the code.
     """
-    # The entry `threads` is null if torch was not used.
+    # There is no number of threads if torch was not used.
+    threads = None
     torch = sys.modules.get("torch")
+    if torch is not None:
+        threads = torch.get_num_threads()
     return {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch and torch.get_num_threads(),
+        "threads": threads,
         **_commit(),
     }
 
@@ -577,16 +630,27 @@ def _commit() -> dict[str, Any]:
     # if it tracks this file. Variables such as GIT_DIR may name another repository, so
     # git does not get them.
     here = Path(__file__)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    package = here.parents[1]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
     ask = partial(
-        subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True
+        subprocess.run,
+        cwd=here.parent,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=GIT_SECONDS,
     )
 
-    with suppress(OSError):
+    # OSError: git is not installed. SubprocessError: it gave no answer in time.
+    with suppress(OSError, subprocess.SubprocessError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
-        changes = ask(["git", "status", "--porcelain", "--", str(here.parents[1])])
-        if not (tracked.returncode or commit.returncode):
+        changes = ask(["git", "status", "--porcelain", "--", str(package)])
+        is_tracked = tracked.returncode == 0 and commit.returncode == 0
+        if is_tracked and COMMIT.fullmatch(commit.stdout.strip()):
             return {
                 "commit": commit.stdout.strip(),
                 "dirty": bool(changes.stdout.strip()),

@@ -1,7 +1,7 @@
 """Every number that a verdict depends on, in one place."""
 
-# Values computed in float64 that differ by less are equal. Angles up to 1e4 rad are
-# known to 2e-12, and a score sums hundreds of them.
+# Values computed in float64 that differ by less are equal. Angles up to 1e4 rad have an
+# error of 2e-12, and a score is a sum over hundreds of angles.
 EXACT = 1e-10
 # Ratios of frequencies that differ by less are equal.
 SAME = 1e-9
@@ -71,5 +71,6 @@ NOTICED = 0.025
 # nats: a ratio of 1 %, which reinforcement learning already sees in its weights.
 DIVERGED = 0.01
 
-# A code is broken if a shift of all positions changes a score by more than this share.
+# An implementation of RoPE is broken if a shift of all positions changes a score by more
+# than this share.
 BROKEN = 0.1

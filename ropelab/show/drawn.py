@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, known
-from ropelab.runs.folders import check_own, record_files, replace_file
+from ropelab.runs.folders import check_own, record_files, replace_file, try_to_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,11 +156,8 @@ def check_place(path: Path, mark: str = "") -> None:
     check_own(path, mark)
     if path.is_dir():
         raise InputError(f"cannot write {path}: Is a directory")
-    probe = path.parent / ".writable"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink(missing_ok=True)
+        try_to_write(path.parent)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"cannot write {path}: {reason}") from None

@@ -115,8 +115,9 @@ def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     InputError: the run has no table of a name.
     """
     tables: dict[str, pd.DataFrame] = {}
-    records = run.manifest.get("summary")
-    if records:
+    records = run.manifest.get("summary") or ()
+    # Rows without an entry are no table.
+    if any(records):
         tables[SUMMARY] = _make_summary(run, records)
     tables |= run.tables
     if not names:

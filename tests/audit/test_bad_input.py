@@ -413,3 +413,12 @@ def test_more_keys_than_any_model_has_are_refused() -> None:
             from_json(
                 "x", json.dumps({**config, "max_position_embeddings": 1}).encode()
             )
+
+
+@pytest.mark.parametrize("value", ["-5", "1", "1.5", "1e300", "2^41"])
+def test_a_context_of_a_server_is_a_number_of_tokens(tmp_path, value):
+    path = tmp_path / "config.json"
+    model = {"num_attention_heads": 4, "hidden_size": 256, "rope_theta": 1e4}
+    path.write_text(json.dumps({**model, "max_position_embeddings": 4096}))
+    with pytest.raises(InputError, match="--ctx-size"):
+        audit(str(path), flags=f"--ctx-size {value}")

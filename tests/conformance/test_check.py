@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import ropelab
 from ropelab.conformance.check import check
+from ropelab.conformance.diagnosis import Check
 from ropelab.conformance.frequencies import recover_frequencies
 from ropelab.conformance.rotations import observe_rotation
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -304,7 +306,7 @@ def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
     assert mentions(done.answer, "pair 5", "position 0", "2 times")
 
 
-@pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0])
+@pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0, math.pi, 1e308])
 def test_a_tolerance_is_a_positive_number(tolerance: float) -> None:
     with pytest.raises(InputError, match="tolerance must be a positive number"):
         ropelab.check("x.npz", config="config.json", tolerance=tolerance)
@@ -330,3 +332,48 @@ def test_casts_are_a_table_in_python(tmp_path):
     )
     assert done.tables["casts"].cast[0] == "float32"
     assert "nearest to float32" in done.answer
+
+
+def judge_two_tables(tmp_path: Path, first: str, second: str) -> Check:
+    """Check a file that has right tables under `second`, and others under `first`."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    angles = POSITIONS[:, None] * ladder()
+    wrong = POSITIONS[:, None] * ladder(1e4)
+    arrays = {
+        "positions": POSITIONS,
+        "sin": np.sin(angles),
+        first: np.cos(wrong),
+        second: np.cos(angles),
+    }
+    np.savez(tmp_path / "tables.npz", **arrays)
+    config = str(tmp_path / "config.json")
+    return check(str(tmp_path / "tables.npz"), config=config)
+
+
+def test_of_two_tables_with_one_name_none_is_judged_alone(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.cos and b\.cos differ"):
+        judge_two_tables(tmp_path, "a.cos", "b.cos")
+    with pytest.raises(InputError, match=r"b\.cos and a\.cos differ"):
+        judge_two_tables(tmp_path, "b.cos", "a.cos")
+
+
+def test_equal_tables_of_several_layers_are_one(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    arrays = {f"layers.{layer}.rotary.inv_freq": ladder() for layer in range(3)}
+    np.savez(tmp_path / "tables.npz", **arrays)
+    config = str(tmp_path / "config.json")
+    assert not check(str(tmp_path / "tables.npz"), config=config).wrong
+
+
+def test_two_arrays_of_one_name_in_an_archive_are_refused(tmp_path: Path) -> None:
+    checked(tmp_path, ladder())
+    path = tmp_path / "tables.npz"
+    with zipfile.ZipFile(path) as parts:
+        content = parts.read("cos.npy")
+    with (
+        zipfile.ZipFile(path, "a") as parts,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
+        parts.writestr("cos.npy", content)
+    with pytest.raises(InputError, match="2 arrays with the name cos"):
+        check(str(path), config=str(tmp_path / "config.json"))

@@ -24,7 +24,7 @@ from ropelab.lab import Lab, Plan
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
 from ropelab.models.tasks import cells, grid
-from ropelab.models.tasks.tables import BUCKET, NLL, comparisons, losses
+from ropelab.models.tasks.tables import BUCKET, NLL, average_losses, comparisons
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
@@ -383,8 +383,10 @@ def advised(
     last = measured.rename(columns={"bucket_end_tokens": "context_tokens"})
     text = {"text": {"buckets": measured, "last_window": last}}
     tables = {
-        "text_nll": losses(measured, ["method", "factor", "seed", "arm", *BUCKET]),
-        "last_window": losses(
+        "text_nll": average_losses(
+            measured, ["method", "factor", "seed", "arm", *BUCKET]
+        ),
+        "last_window": average_losses(
             last, ["method", "factor", "seed", "arm", "context_tokens"]
         ),
         "comparisons": comparisons(text, [64], 256),
@@ -557,12 +559,12 @@ def test_a_method_that_the_model_does_not_take_is_refused_before_anything_is_mea
     asked = config(methods="pi", tasks="text", documents=2)
     (checked,) = results.cells(asked)[0].starts
     model = asked.reference().model()
-    closed, model.closed = model.closed, "it says so"
+    closed, model.objection_to_plans = model.objection_to_plans, "it says so"
     try:
         with pytest.raises(InputError, match="cannot be put in, because it says so"):
             checked.tables(Context())
     finally:
-        model.closed = closed
+        model.objection_to_plans = closed
 
 
 @pytest.mark.parametrize(

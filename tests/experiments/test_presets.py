@@ -12,7 +12,7 @@ from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.rows import trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
-from ropelab.models.lm.training import make_optimizers, one_step
+from ropelab.models.lm.training import make_optimizers, make_step
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 
@@ -55,5 +55,7 @@ def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
         described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1
     )
     optimizers = make_optimizers(model, recipe, "float32")
-    losses = [one_step(model, optimizers, described.batch, recipe, 0) for _ in range(3)]
+    losses = [
+        make_step(model, optimizers, described.batch, recipe, 0) for _ in range(3)
+    ]
     assert losses[2] < losses[0]

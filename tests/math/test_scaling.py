@@ -4,6 +4,8 @@ inputs.
 
 import math
 from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from ropelab.math.scaling import (
     SCALINGS,
     NtkAware,
     RopePlan,
+    Scaling,
     Yarn,
     kept_weights,
     ntk_base,
@@ -461,3 +464,65 @@ def test_ntk_needs_a_second_pair():
 def test_every_name_has_its_class_and_every_class_its_name():
     assert set(SCALINGS) == set(FREQUENCIES)
     assert all(SCALINGS[name].name == name for name in FREQUENCIES)
+
+
+class ReadOnce:
+    """Frequencies that are no numbers any more when they are read again."""
+
+    reads = 0
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self.reads += 1
+        value = 0.5 if self.reads == 1 else math.nan
+        return np.full(4, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Scaling):
+    """Answers with what it is given."""
+
+    numbers: Any
+    attention: Any = 1.0
+
+    @property
+    def label(self) -> str:
+        return "given"
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(self.numbers, self.attention)
+
+
+def test_frequencies_beyond_float64_are_no_plan():
+    """A longer format has finite numbers that are infinite in float64."""
+    geometry = Geometry(8, 1e4, 64)
+    longer = np.full(4, np.longdouble("1e4000"))
+    if not np.isfinite(longer).all():
+        pytest.skip("this machine has no format longer than float64")
+    with pytest.raises(InputError, match="plan"):
+        Given(numbers=longer).plan(geometry, 64)
+
+
+@pytest.mark.parametrize("attention", [10**400, 1e200, math.inf, np.float64(1e101)])
+def test_a_factor_whose_square_is_infinite_is_no_plan(attention):
+    geometry = Geometry(8, 1e4, 64)
+    with pytest.raises(InputError, match="plan"):
+        Given(numbers=np.ones(4), attention=attention).plan(geometry, 64)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError])
+def test_what_cannot_be_an_array_is_no_plan(error):
+    """A tensor of torch refuses to be one where it has gradients or no memory."""
+
+    class Tensor:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            raise error
+
+    geometry = Geometry(8, 1e4, 64)
+    with pytest.raises(InputError, match="plan"):
+        Given(numbers=Tensor()).plan(geometry, 64)
+
+
+def test_frequencies_are_read_once():
+    geometry = Geometry(8, 1e4, 64)
+    plan = Given(numbers=ReadOnce()).plan(geometry, 64)
+    assert plan.inv_freq.tolist() == [0.5] * 4

@@ -18,7 +18,7 @@ from ropelab.conformance.laws.subject import (
 from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
 from ropelab.models.released.folder import WEIGHTS, list_files, locate
-from ropelab.models.released.model import weight_count
+from ropelab.models.released.model import count_weights
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
 from ropelab.runs.files import table_beside
@@ -90,7 +90,7 @@ def ask_for_subject(target: str) -> Subject:
 
 def check_memory(folder: Path) -> None:
     """Raise InputError for weights that do not fit into memory in float64."""
-    needed = 8 * weight_count(folder)
+    needed = 8 * count_weights(folder)
     free = available_memory()
     if needed > free:
         raise InputError(

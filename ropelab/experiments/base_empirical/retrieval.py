@@ -17,8 +17,14 @@ from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
-from ropelab.models.tasks.plans import inside_training, training_of
-from ropelab.models.tasks.tables import BUCKET, NLL, PLACE, accuracies, losses
+from ropelab.models.tasks.plans import task_inside_training, training_of
+from ropelab.models.tasks.tables import (
+    BUCKET,
+    NLL,
+    PLACE,
+    average_losses,
+    average_shares,
+)
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import difference
 from ropelab.runs.files import table_beside
@@ -51,7 +57,7 @@ COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     """Return every task under every base, for every training seed."""
-    tasks = [inside_training(config, task) for task in config.tasks]
+    tasks = [task_inside_training(config, task) for task in config.tasks]
     cells = []
     for task, seed, base in product(tasks, config.seeds, config.bases):
         model = training_of(
@@ -90,7 +96,7 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
 
     tables = {f"{task}_accuracy": table for task, table in by_task.items()}
     if buckets is not None:
-        tables["text_nll"] = losses(buckets, ["base", "seed", *BUCKET])
+        tables["text_nll"] = average_losses(buckets, ["base", "seed", *BUCKET])
     tables["predictions"] = predictions(config, trials, by_task, buckets)
     return tables
 
@@ -99,7 +105,7 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     """Return accuracy by base, seed, distance and context, with the bound's
     prediction.
     """
-    table = accuracies(trials, ["base", "seed", *PLACE])
+    table = average_shares(trials, ["base", "seed", *PLACE])
     similarity = Similarity.of_head(config.head_dim)
     # Failure is predicted from the first position on at which the sum of cosines is
     # negative for the base of the row.

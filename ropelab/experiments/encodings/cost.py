@@ -25,7 +25,7 @@ from ropelab.models.encoding.composed import compose
 from ropelab.models.encoding.registry import Shape
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import Batch, periodic_batch
-from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
+from ropelab.models.lm.training import batch_loss, make_optimizers, make_step
 from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Resources
@@ -281,7 +281,7 @@ def training_step(config: EncodingsConfig, name: str) -> Work:
     def data(step: int, window: int, rows: int) -> Batch:
         return periodic_batch(np.random.default_rng(step), window, rows)
 
-    return lambda: one_step(
+    return lambda: make_step(
         model, optimizers, data, recipe, recipe.steps - 1, config.dtype
     )
 

@@ -36,10 +36,10 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collect
-from ropelab.models.tasks.plans import beyond_training, training_of
+from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare, significance
-from ropelab.runs.own import find, sources
+from ropelab.runs.own import find, key_of_sources
 from ropelab.runs.sentences import join_names, sentences_of
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
@@ -74,7 +74,7 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def _ask(config: EncodingsConfig, rows: Sequence[Row]) -> list[Evaluation]:
-    tasks = [beyond_training(config, task) for task in config.tasks]
+    tasks = [task_beyond_training(config, task) for task in config.tasks]
     evaluations = []
     for task, row, seed in product(tasks, rows, config.seeds):
         evaluation = Evaluation(
@@ -107,7 +107,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
         "name": encoding,
         "trained_len": config.train_len,
         "version": LEARNING_VERSION,
-        **sources(*own),
+        **key_of_sources(*own),
     }
 
     cast_labels = {}
@@ -134,12 +134,14 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     if text:
         buckets = grid.buckets(trained_len, test_len)
         places = pd.DataFrame(buckets, columns=common.BUCKET)
-        by_bucket = common.losses(text["buckets"], [*ROW, *common.BUCKET])
+        by_bucket = common.average_losses(text["buckets"], [*ROW, *common.BUCKET])
         tables["text_nll"] = _everywhere(by_bucket, places, config, common.NLL)
 
         contexts = grid.contexts(trained_len, test_len)
         places = pd.DataFrame({"context_tokens": contexts})
-        by_context = common.losses(text["last_window"], [*ROW, "context_tokens"])
+        by_context = common.average_losses(
+            text["last_window"], [*ROW, "context_tokens"]
+        )
         tables["last_window"] = _everywhere(by_context, places, config, common.NLL)
 
     copied = answers.get("copy")
@@ -147,7 +149,7 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
         distances = grid.distances(trained_len, test_len)
         contexts = grid.retrieval_contexts(trained_len, test_len)
         places = pd.DataFrame(grid.places(distances, contexts), columns=common.PLACE)
-        by_place = common.accuracies(copied["trials"], [*ROW, *common.PLACE])
+        by_place = common.average_shares(copied["trials"], [*ROW, *common.PLACE])
         tables["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
 
     rows = _rows(answers, config)
@@ -212,13 +214,13 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
     text = answers.get("text")
     if text:
         places = wanted.assign(context_tokens=contexts)
-        by_metric[TEXT] = common.per_unit(text["last_window"].merge(places))
+        by_metric[TEXT] = common.list_units(text["last_window"].merge(places))
 
     copied = answers.get("copy")
     if copied:
         # Copying at a multiple is copying from half of that context back, in all of it.
         places = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        by_metric[COPY] = common.per_unit(copied["trials"].merge(places))
+        by_metric[COPY] = common.list_units(copied["trials"].merge(places))
 
     rows_by_place: Rows = {}
     for metric, table in by_metric.items():
@@ -240,7 +242,7 @@ def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
             # The worst seed shows if every model has learned.
             by_seed = rows[place].groupby("seed")["value"].mean()
             worst = by_seed.max() if place[0] == TEXT else by_seed.min()
-            mean = (*common.over_seeds(rows[place]), worst, "ok")
+            mean = (*common.average_over_seeds(rows[place]), worst, "ok")
         records.append((*place, *mean))
 
     columns = [

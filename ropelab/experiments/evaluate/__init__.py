@@ -73,7 +73,7 @@ class EvaluateConfig(Config):
             "begin with the beginning-of-sequence token; auto: as the tokenizer does"
         ),
     )
-    device: config.On = "auto"
+    device: config.DeviceField = "auto"
     dtype: OfModel[Annotated[Format, BeforeValidator(read_format)]] = Field(
         "auto", description="of weights; auto: as stored; angles are in float32"
     )
@@ -122,7 +122,7 @@ class EvaluateConfig(Config):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
-        config.roundings(self)
+        config.list_roundings(self)
         config.check_against(self, self.against)
         least = config.SHORTEST
         if self.train_len < least:
@@ -150,7 +150,7 @@ class EvaluateConfig(Config):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return config.question(self.train_len, self.context)
+        return config.ask_what_happens(self.train_len, self.context)
 
     @property
     def scope(self) -> str:
@@ -188,7 +188,7 @@ class EvaluateConfig(Config):
         if self.context >= self.train_len:
             return self.train_len
         # Casts are compared at the end of that context, not beyond its half.
-        return self.context if config.roundings(self) else self.context // 2
+        return self.context if config.list_roundings(self) else self.context // 2
 
     @property
     def longest(self) -> int:

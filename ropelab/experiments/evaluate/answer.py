@@ -48,7 +48,7 @@ def answer(tables: Tables) -> str:
             f"{model['windowed_layers']} of its {model['layers']} layers read a window"
             f" of {model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
-    return common.sentences(findings, comparisons, more)
+    return common.write_sentences(findings, comparisons, more)
 
 
 def _read_advice(tables: Tables) -> list[pd.Series]:
@@ -146,12 +146,14 @@ def summary(tables: Tables) -> pd.DataFrame:
             in_context = losses[losses["context_tokens"] == length]
             # Texts may be shorter than the trained length.
             if len(in_context):
-                columns[f"nll @{length}"] = common.by_label(in_context, common.NLL)
+                columns[f"nll @{length}"] = common.average_by_label(
+                    in_context, common.NLL
+                )
 
     for task in common.retrieval_of(tables):
         shares = in_longest_context(tables[f"{task}_accuracy"])
         length = shares["context_tokens"].iloc[0]
-        columns[f"{task} @{length}"] = common.by_label(shares, "accuracy")
+        columns[f"{task} @{length}"] = common.average_by_label(shares, "accuracy")
 
     # Rows keep the order in which the columns have them.
     labels: list[object] = []

@@ -9,7 +9,7 @@ from ropelab.math.scaling.plan import as_typed
 from ropelab.models.methods.method import Scaled
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
 from ropelab.runs.leading import UNIFORM
@@ -46,7 +46,7 @@ def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
     """Return the table `recommendation`, a row per task."""
     rows = []
     for name in config.tasks:
-        task = beyond_training(config, name, config.depths).name
+        task = task_beyond_training(config, name, config.depths).name
         rows.append(_advise(task, config, tables))
     return pd.DataFrame(rows, columns=ADVICE)
 
@@ -113,7 +113,7 @@ def _losses_at(table: pd.DataFrame, length: int) -> pd.Series:
     """Return the loss of each label in the bucket that ends at a length."""
     table = table[table["arm"] != ROUNDED]
     table = table[table["bucket_end_tokens"] == length]
-    return common.by_label(table, common.NLL)
+    return common.average_by_label(table, common.NLL)
 
 
 def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
@@ -123,7 +123,7 @@ def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
     table = table[table["context_tokens"] == length]
     if task not in common.KEYS:
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
-    return common.by_label(table, "accuracy")
+    return common.average_by_label(table, "accuracy")
 
 
 def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:

@@ -30,20 +30,20 @@ from ropelab.models.tasks.cells import (
     Checked,
     Evaluation,
     collect,
-    is_found,
+    is_decidable,
 )
 from ropelab.models.tasks.divergence import (
     divergence_tables,
     make_divergence,
-    pair_method_plans,
-    pair_plans,
+    pair_roundings,
+    pair_roundings_of_methods,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.rounded import casts_table, rounded_rows
+from ropelab.models.tasks.rounded import casts_table, round_rows
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW
@@ -76,7 +76,7 @@ def check(config: EvaluateConfig) -> None:
     """
     config.reference().check_memory(config.limit_memory, config.context)
     for task in config.tasks:
-        beyond_training(config, task, config.depths).check()
+        task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: EvaluateConfig) -> list[Evaluation]:
@@ -91,8 +91,8 @@ def divergences(config: EvaluateConfig) -> list[Evaluation]:
     """Return a cell per document and cast, beside the cast of the comparison."""
     geometry = config.facts.geometry()
     pairs = [
-        *pair_plans(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
-        *pair_method_plans(config, geometry),
+        *pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
+        *pair_roundings_of_methods(config, geometry),
     ]
     modes = [mode for pair in pairs for mode in (pair.mode, pair.other)]
     checked = check_model(config, modes)
@@ -128,7 +128,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     the model does unmodified inside the trained length, each starts from this probe, too.
     """
     rows = list_rows(config)
-    task = beyond_training(config, name, config.depths)
+    task = task_beyond_training(config, name, config.depths)
     checked = check_model(config, [row.mode for row in rows])
     evaluate = partial(Evaluation, subject=config.reference(), checked=checked)
 
@@ -164,7 +164,7 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
     unmodified = Unmodified()
     rows = [EvaluatedRow(AS_SHIPPED, 1.0, unmodified)]
     rounded = []
-    for label, mode in rounded_rows(config, AS_SHIPPED, unmodified, geometry):
+    for label, mode in round_rows(config, AS_SHIPPED, unmodified, geometry):
         rounded.append(EvaluatedRow(label, 1.0, mode, ROUNDED))
 
     scales_nothing = config.facts.rope_type == "default"
@@ -177,7 +177,7 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
         changed = WithMethod(method, geometry)
         rows.append(EvaluatedRow(method.label, method.factor, changed))
         if isinstance(method, Scaled):
-            for label, mode in rounded_rows(config, method.label, changed, geometry):
+            for label, mode in round_rows(config, method.label, changed, geometry):
                 rounded.append(EvaluatedRow(label, method.factor, mode, ROUNDED))
 
     rows += rounded
@@ -205,7 +205,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
 
         if probe is None:
             decided += task_cells
-        elif is_found(values[probe]):
+        elif is_decidable(values[probe]):
             status[probe.task.name] = common.OK
             decided += task_cells
         else:

@@ -126,8 +126,8 @@ class ExtrapolateConfig(config.TaskConfig):
     )
     depths: config.Depths = (0, 25, 50, 75, 100)
     corpus: config.CorpusPath = ""
-    device: config.On = "auto"
-    dtype: config.In = "auto"
+    device: config.DeviceField = "auto"
+    dtype: config.DtypeField = "auto"
 
     @model_validator(mode="before")
     @classmethod
@@ -141,7 +141,7 @@ class ExtrapolateConfig(config.TaskConfig):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
-        config.roundings(self, self.head_dim)
+        config.list_roundings(self, self.head_dim)
         config.check_against(self, self.against, self.head_dim)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
@@ -193,7 +193,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of this config."""
-        return config.question(self.train_len, self.test_len)
+        return config.ask_what_happens(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         from ropelab.models.methods.registry import parse_methods

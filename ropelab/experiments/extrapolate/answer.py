@@ -33,7 +33,7 @@ def answer(tables: Tables) -> str:
     findings += [_retrieval(exact, task) for task in common.retrieval_of(tables)]
     if "text_nll" in tables:
         findings.append(_text(exact))
-    return common.sentences(findings, tables["comparisons"])
+    return common.write_sentences(findings, tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in common.KEYS:
             context = table["context_tokens"].iloc[0]
-            columns[f"{task} @{context}"] = common.by_label(table, "accuracy")
+            columns[f"{task} @{context}"] = common.average_by_label(table, "accuracy")
             continue
 
         accuracy = _wide(table, "distance_tokens", "accuracy")
@@ -106,7 +106,7 @@ def _retrieval(tables: Tables, task: str) -> str:
         where = f"from {distance} tokens back, {times}, in {context} tokens"
 
     is_searched = longest["arm"] == labels.SEARCHED
-    published = common.by_label(longest[~is_searched], "accuracy")
+    published = common.average_by_label(longest[~is_searched], "accuracy")
     published = published.sort_values(ascending=False, kind="stable")
     compared = {
         "at_tokens": distance,
@@ -129,7 +129,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     if "unscaled" in published.index and lead.first != "unscaled":
         finding += f"; unscaled {published['unscaled']:.2f}"
     if is_searched.any():
-        searched = common.by_label(longest[is_searched], "accuracy")
+        searched = common.average_by_label(longest[is_searched], "accuracy")
         finding += f", {searched.idxmax()} on this model {searched.max():.2f}"
     return finding
 

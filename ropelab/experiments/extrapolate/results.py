@@ -28,11 +28,11 @@ from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.divergence import (
     divergence_tables,
     make_divergence,
-    pair_method_plans,
+    pair_roundings_of_methods,
 )
 from ropelab.models.tasks.modes import SlidingWindow
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.rounded import casts_table
 from ropelab.runs import labels
@@ -61,7 +61,7 @@ def check(config: ExtrapolateConfig) -> None:
             model.check_stored()
 
     for task in config.tasks:
-        beyond_training(config, task, config.depths).check()
+        task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
@@ -74,7 +74,7 @@ def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
     geometry = config.geometry()
     compared = []
     for model in trainings(config, geometry):
-        for pair in pair_method_plans(config, geometry):
+        for pair in pair_roundings_of_methods(config, geometry):
             cell = Evaluation(
                 subject=model,
                 task=make_divergence(config, pair),
@@ -92,7 +92,7 @@ def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """
     geometry = config.geometry()
     methods = config.parsed_methods()
-    tasks = [beyond_training(config, task, config.depths) for task in config.tasks]
+    tasks = [task_beyond_training(config, task, config.depths) for task in config.tasks]
     all_rows: list[Row] = []
     for base in trainings(config, geometry):
         all_rows.extend(list_rows(config, base, geometry, methods))
@@ -135,7 +135,7 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     matched = _tables_by_task(evaluated, "matched")
     if matched:
         by = ["task", "n_gram_tokens", *common.PLACE]
-        tables["ngram_baseline"] = common.accuracies(pd.concat(matched), by)
+        tables["ngram_baseline"] = common.average_shares(pd.concat(matched), by)
 
     methods = config.parsed_methods()
     tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])

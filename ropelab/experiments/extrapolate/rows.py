@@ -17,9 +17,9 @@ from ropelab.models.methods.method import PAIRING, UNSCALED, FixedMethod, Method
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import mixture_of
-from ropelab.models.tasks.rounded import rounded_rows
+from ropelab.models.tasks.rounded import round_rows
 from ropelab.runs import labels
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 
 # The name of the model that is trained at the tested length from the start.
 LONGER = "trained_at_test_len"
@@ -107,7 +107,7 @@ def _method_rows(
     for method in methods:
         if isinstance(method, Scaled):
             mode = WithMethod(method, geometry)
-            rounded = rounded_rows(config, method.label, mode, geometry)
+            rounded = round_rows(config, method.label, mode, geometry)
             for label, rounded_mode in rounded:
                 yield (label, method.factor, labels.ROUNDED), rounded_mode, base
 
@@ -166,7 +166,7 @@ def adapt(
         )
 
     model = base
-    own = sources(method)
+    own = key_of_sources(method)
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
         key = {"name": name, **own}

@@ -32,12 +32,12 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import WithMethod
-from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
+from ropelab.models.tasks.plans import task_beyond_training, training_of
+from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, list_units
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import roughly
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 from ropelab.runs.tables import Tables
 
 # The version of the trained models. It is raised when a scheme starts or learns
@@ -66,7 +66,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
         rows.append((first, band, Without(band=band, inner=first)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
-    tasks = [beyond_training(config, task) for task in config.tasks]
+    tasks = [task_beyond_training(config, task) for task in config.tasks]
     cells = []
     for seed, task, (scheme, removed, rest) in product(config.seeds, tasks, rows):
         cell = Evaluation(
@@ -87,7 +87,7 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "trained_len": geometry.trained_len,
         "pairing": PAIRING,
         "version": LEARNING_VERSION,
-        **sources(scheme),
+        **key_of_sources(scheme),
     }
     encoding = partial(encoding_of, scheme, geometry)
     return training_of(
@@ -105,7 +105,7 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     units = _list_units(config, values)
     learned = pd.DataFrame(
         [
-            (*place, *over_seeds(group))
+            (*place, *average_over_seeds(group))
             for place, group in units.groupby(ROW, sort=False)
         ],
         columns=[*ROW, "seeds", "n", "value", *INTERVAL],
@@ -135,11 +135,11 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
     parts = []
     for task, metric in (("copy", COPY), ("most_recent", MOST_RECENT)):
         if task in answers:
-            parts.append(per_unit(answers[task]["trials"]).assign(metric=metric))
+            parts.append(list_units(answers[task]["trials"]).assign(metric=metric))
     if "text" in answers:
         # The place of a text loss is its context alone: the loss is always that of the
         # same last tokens. The distance 0 stands for none, as groups need a value.
-        text = per_unit(answers["text"]["last_window"])
+        text = list_units(answers["text"]["last_window"])
         parts.append(text.assign(metric=TEXT, distance_tokens=0))
     columns = [*ROW, "seed", "unit", "trials", "value"]
     return pd.concat([part[columns] for part in parts], ignore_index=True)

@@ -8,6 +8,7 @@ attention_factor^2 times softmax_factor.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -24,6 +25,7 @@ from ropelab.runs.spelling import split_list
 # The square of an attention factor multiplies every logit. It has to be finite in
 # float64, too.
 LARGEST_ATTENTION_FACTOR = 1e100
+LARGEST_FLOAT = sys.float_info.max
 # Weights are quotients of float64 numbers. Differences below this are due to rounding.
 ROUNDING = 1e-11
 T = TypeVar("T", bound="Typed")
@@ -185,37 +187,62 @@ def _check_plan(scaling: Scaling, geometry: Geometry, made: object) -> RopePlan:
             f" {type(made).__name__}"
         )
 
-    factors = (made.attention_factor, made.stretch)
-    if not (
-        _are_frequencies(made.inv_freq, geometry.pairs)
-        and all(_is_positive(factor) for factor in factors)
+    # Each is read once: the attributes of a class of one's own may change.
+    attention_factor = made.attention_factor
+    stretch = made.stretch
+    frequencies = _read_frequencies(made.inv_freq, geometry.pairs)
+    if (
+        frequencies is None
+        or not _is_positive(attention_factor, LARGEST_ATTENTION_FACTOR)
+        or not _is_positive(stretch, LARGEST_FLOAT)
     ):
         raise InputError(
             f"{scaling.label}: plan() must return frequencies of {geometry.pairs}"
             " pairs, at least 0, and positive factors"
         )
-    # A copy, since a plan() of one's own may fill one array again and again.
-    return replace(made, inv_freq=np.array(made.inv_freq, dtype=np.float64))
+    return replace(
+        made,
+        inv_freq=frequencies,
+        attention_factor=attention_factor,
+        stretch=stretch,
+    )
 
 
-def _are_frequencies(numbers: object, pairs: int) -> bool:
+def _read_frequencies(
+    numbers: object, pairs: int
+) -> Float[np.ndarray, " pairs"] | None:
+    """Return a copy of frequencies in float64; None if they are not as many finite
+    numbers of at least 0.
+    """
     # An array with a mask would lose it: a masked pair is no frequency.
     if isinstance(numbers, np.ma.MaskedArray):
-        return False
-    array = np.asarray(numbers)
+        return None
+    try:
+        array = np.asarray(numbers)
+    # A tensor with gradients, or one without memory, is no array.
+    except (TypeError, ValueError, RuntimeError):
+        return None
     is_real = array.dtype.kind in "fiu"
     if not is_real or array.shape != (pairs,):
-        return False
-    return bool(np.isfinite(array).all() and (array >= 0).all())
+        return None
+
+    # A number of a longer format may be beyond every float64. The copy is what the
+    # checks are about, since a plan() of one's own may fill one array again and again.
+    with np.errstate(over="ignore"):
+        frequencies = np.array(array, dtype=np.float64)
+    if not (np.isfinite(frequencies).all() and (frequencies >= 0).all()):
+        return None
+    return frequencies
 
 
-def _is_positive(factor: object) -> bool:
-    """Return whether this is one finite number above 0, and no truth value."""
+def _is_positive(factor: object, largest: float) -> bool:
+    """Return True for one number above 0 and up to `largest`, and no truth value."""
     if isinstance(factor, bool):
         return False
     if not isinstance(factor, float | int | np.floating | np.integer):
         return False
-    return 0 < float(factor) < math.inf
+    # An integer may be beyond every float, and is compared as it is.
+    return bool(0 < factor <= largest)
 
 
 @dataclass(frozen=True, kw_only=True)

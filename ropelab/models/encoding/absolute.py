@@ -1,4 +1,8 @@
-"""Absolute positions joined to the embeddings: added, multiplied, or concatenated."""
+"""Encodings of absolute positions, which act on the token embeddings x alone.
+
+A vector of the position, PE, is added to the embedding, multiplied with it, or
+concatenated to it.
+"""
 
 import torch
 from jaxtyping import Float, Shaped
@@ -15,19 +19,24 @@ def sinusoid(
 ) -> Float[Tensor, "tokens width"]:
     """Return PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same.
 
-    In float64 (arXiv:1706.03762, section 3.5). Negative positions are allowed; `width`
-    must be even.
+    The result is float64 (arXiv:1706.03762, section 3.5). Negative positions are
+    allowed; `width` must be even.
     """
+    # The numbers 2i of the formula.
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     frequencies = BASE ** -(even / width)
     angles = positions.double()[:, None] * frequencies
+    # [tokens, width / 2, 2], whose last two dimensions become sin, cos, sin, cos, ...
     pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)
     return pairs.flatten(-2)
 
 
 @encoding("sinusoidal", "multiplied")
 class Sinusoidal(Encoding):
-    """x + PE (Vaswani et al. 2017, arXiv:1706.03762), or x * PE, feature by feature."""
+    """x + PE (Vaswani et al. 2017, arXiv:1706.03762).
+
+    With `times`, x * PE instead, feature by feature.
+    """
 
     def __init__(self, times: bool = False) -> None:
         super().__init__()
@@ -36,18 +45,21 @@ class Sinusoidal(Encoding):
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         width = x.shape[-1]
         encoded = sinusoid(positions, width).to(x.dtype)
-        # The paper's factor sqrt(width) is not needed: embeddings have unit variance.
-        if not self.times:
-            return x + encoded
-        # A feature is lost where its sine is 0: at position 0 all even features.
-        return x * encoded
+        if self.times:
+            # A feature is lost where its sine is 0. At position 0 these are all even
+            # features.
+            return x * encoded
+        # The paper multiplies embeddings by sqrt(width) before. Here they have unit
+        # variance without that.
+        return x + encoded
 
 
 @encoding("learned")
 class Learned(Encoding):
-    """x + P[position], with a row of P for each trained position; beyond: IndexError.
+    """x + P[position], with a learned row of P for each trained position.
 
-    Gehring et al. 2017, arXiv:1705.03122; BERT, GPT-2.
+    Gehring et al. 2017, arXiv:1705.03122; BERT, GPT-2. IndexError: a position from
+    `trained_len` on.
     """
 
     def __init__(self, trained_len: int, width: int) -> None:
@@ -63,15 +75,15 @@ class Learned(Encoding):
 
 @encoding("concatenated")
 class Concatenated(Encoding):
-    """W (x, PE): the encoding beside the embedding, projected to the model's width."""
+    """W (x, PE): embedding and encoding concatenated, projected to the model's width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.project = nn.Linear(2 * width, width, bias=False)
         bound = (3 / width) ** 0.5
         with torch.no_grad():
-            # W starts as the identity for the embedding, and uniform of variance
-            # 1/width for the encoding.
+            # The part of W for x starts as the identity. The part for PE is drawn
+            # uniformly, with variance 1/width.
             self.project.weight.uniform_(-bound, bound)
             self.project.weight[:, :width] = torch.eye(width)
 

@@ -1,8 +1,8 @@
 """The interface of every position encoding, which a transformer calls at three places.
 
-Positions can enter at the embeddings, at the queries and keys, and at the scores. The
-base class acts nowhere: NoPE, a causal transformer without positions
-(arXiv:2305.19466).
+Positions can enter at the embeddings (`embed`), at the queries and keys (`query`,
+`key`, `extend_key`), and at the scores (`scores`, `mix`). The base class acts at none
+of them: it is NoPE, a causal transformer without positions (arXiv:2305.19466).
 """
 
 from collections.abc import Callable, Iterable
@@ -17,13 +17,16 @@ Embeddings = Float[Tensor, "batch tokens width"]
 Heads = Float[Tensor, "batch heads tokens head_dim"]
 Scores = Float[Tensor, "batch heads queries keys"]
 
-# The classes that `@encoding` names, by the names of their records in encodings.toml.
+# The classes under `@encoding(name)`, by the names of their records in encodings.toml.
 CLASSES: "dict[str, type[Encoding]]" = {}
 EncodingClass = TypeVar("EncodingClass", bound="type[Encoding]")
 
 
 def encoding(*names: str) -> Callable[[EncodingClass], EncodingClass]:
-    """Say of which records in encodings.toml a class is; they differ in its options."""
+    """Register a class for its records in encodings.toml.
+
+    Records that share a class differ in their options for it.
+    """
 
     def register(encoding_class: EncodingClass) -> EncodingClass:
         for name in names:
@@ -39,21 +42,25 @@ class Encoding(nn.Module):
     """No position encoding; the base of all the others.
 
     One object serves the whole model unless `for_layer` returns others. Positions are
-    whole numbers from 0, counted from the start of the context, also with a key-value
-    cache: keys are cached after `key()`. `fused` promises that softmax(q k^T /
-    sqrt(head_dim)) is the whole attention after `query()` and `key()`. Otherwise the
-    model calls `scores()` and `mix()` for a block of queries at a time; in one call
-    positions are consecutive, of queries and of keys.
+    whole numbers from 0, counted from the start of the context. The same holds with a
+    key-value cache: a key is cached after `key` and `extend_key` have acted on it.
     """
 
     # The largest position that the encoding defines; None if it defines every position.
     # Callers compare their positions with it; the encoding does not.
     max_position: int | None = None
+    # True promises that attention is softmax(q k^T / sqrt(head_dim)) v of what `query`
+    # and `key` return, so that the model may use torch's fused kernel. If it is False,
+    # the model calls `scores` and `mix` for a block of queries at a time.
     fused: bool = True
 
     @classmethod
     def constructor(cls) -> Callable[..., "Encoding"]:
-        """Return what builds the encoding from fields of `Shape` and its options."""
+        """Return the function that builds the encoding.
+
+        It takes options of the encoding, and sizes of the model by the names that
+        `Shape` in registry.py has for them.
+        """
         return cls
 
     @property
@@ -69,6 +76,7 @@ class Encoding(nn.Module):
         return x
 
     def query(self, q: Heads, positions: Positions) -> Heads:
+        """Act on the queries of one layer."""
         return q
 
     def key(self, k: Heads, positions: Positions) -> Heads:
@@ -80,21 +88,22 @@ class Encoding(nn.Module):
 
         Only an encoding that is not fused may do so; its `scores` removes them.
         """
-        # A cache keeps these features, too, so that what an encoding computes from the
-        # text is computed once per token.
+        # A cache keeps the appended features, too. What an encoding computes from the
+        # text is therefore computed once per token.
         return k
 
     def scores(
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        """Return the unmasked scores, over sqrt(head_dim).
+        """Return the scores divided by sqrt(head_dim), without a mask.
 
-        `q` comes from `query` and `k` from `extend_key`. At later keys any finite value
-        will do.
+        `q` comes from `query` and `k` from `extend_key`. The positions of the queries
+        are consecutive, and so are those of the keys. The score of a key behind the
+        query may be any finite number, since the caller masks it.
         """
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
@@ -102,15 +111,18 @@ class Encoding(nn.Module):
         self,
         weights: Scores,
         v: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Heads:
-        """Return the sum of the values under the weights, which are 0 at later keys."""
+        """Return the sum of the values under the weights.
+
+        The weights are 0 at keys behind the query.
+        """
         return weights @ v
 
 
 class Around(Encoding):
-    """Another encoding, which a subclass changes at one of the three places."""
+    """Another encoding, `inner`, of which a subclass changes some of the hooks."""
 
     def __init__(self, inner: Encoding) -> None:
         super().__init__()
@@ -134,23 +146,23 @@ class Around(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        return self.inner.scores(q, k, at_q, at_k)
+        return self.inner.scores(q, k, q_positions, k_positions)
 
     def mix(
         self,
         weights: Scores,
         v: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Heads:
-        return self.inner.mix(weights, v, at_q, at_k)
+        return self.inner.mix(weights, v, q_positions, k_positions)
 
 
 class PerLayer(Encoding):
-    """An encoding of its own for every layer; none may act on the embeddings."""
+    """A separate encoding for every layer; none may act on the embeddings."""
 
     def __init__(self, layers: Iterable[Encoding]) -> None:
         super().__init__()
@@ -166,14 +178,16 @@ class PerLayer(Encoding):
 
     def for_layer(self, layer: int) -> Encoding:
         encoding = self.layers[layer]
+        # A type checker knows only that a ModuleList holds modules.
         assert isinstance(encoding, Encoding)
         return encoding
 
 
 def disable_fused_kernel(encoding: Encoding) -> Encoding:
-    """Make an encoding ask for attention in separate products, and return it."""
-    # torch's fused kernel for CPUs takes two to ten times as long as these for narrow
-    # heads (32 features) at windows below 256 tokens, forward and backward in bfloat16.
+    """Make an encoding refuse torch's fused kernel, and return it."""
+    # For narrow heads (32 features), windows below 256 tokens, and forward and backward
+    # passes in bfloat16, the fused kernel for CPUs takes two to ten times as long as
+    # separate products.
     for part in list_parts(encoding):
         part.fused = False
     return encoding

@@ -1,4 +1,8 @@
-"""Encodings that add a number to each score and change nothing else."""
+"""Encodings that add a number to each score and change nothing else.
+
+The number, the bias, depends on the head and on the positions of query and key; for
+most of these encodings on the distance alone (query position minus key position).
+"""
 
 import math
 
@@ -11,13 +15,13 @@ from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores, enc
 from ropelab.models.encoding.relative import distances
 
 Bias = Float[Tensor, "heads queries keys"]
-# Query minus key, at least 0, and the bias at each distance.
+# Distances of at least 0, and the bias of each head at each distance.
 Distances = Int[Tensor, "distances"]
-ByDistance = Float[Tensor, "heads distances"]
+BiasOfDistances = Float[Tensor, "heads distances"]
 
 
 class AdditiveBias(Encoding):
-    """scores = q k^T / sqrt(head_dim) + bias, which depends on head and positions."""
+    """scores = q k^T / sqrt(head_dim) + bias."""
 
     fused: bool = False
 
@@ -25,38 +29,44 @@ class AdditiveBias(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
         scaled_q = q * q.shape[-1] ** -0.5
         scores = scaled_q @ k.mT
 
         # Distances do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(q.device.type, enabled=False):
-            bias = self.bias(at_q, at_k)
+            bias = self.bias(q_positions, k_positions)
         return scores + bias.to(scores.dtype)
 
-    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        """Return the numbers to add; anything finite at later keys."""
+    def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
+        """Return the numbers to add.
+
+        At a key behind the query, which is masked, any finite number will do.
+        """
         raise NotImplementedError
 
 
 class DistanceBias(AdditiveBias):
     """A bias that depends on the distance alone, computed once per distance."""
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
+        """Return the bias of each head at each distance."""
         raise NotImplementedError
 
-    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        falling = distances(at_q, at_k)
-        # Every distance but the last, which is not used. Later keys get the bias of
-        # distance 0: they are masked, but must be finite.
-        used = falling[:-1].clamp(min=0)
-        by_distance = self.by_distance(used)
+    def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
+        # The distances fall from the largest one. The last of them does not occur. Those
+        # below 0 belong to masked keys, for which the bias of distance 0 will do.
+        falling = distances(q_positions, k_positions)
+        occurring = falling[:-1].clamp(min=0)
+        by_distance = self.by_distance(occurring)
 
-        # Row i of queries and keys starts at column queries - 1 - i.
-        queries = len(at_q)
-        keys = len(used) - queries + 1
+        # The last query has the bias of the first distances. Each query before it begins
+        # one distance further on. `unfold` makes all these overlapping rows as views,
+        # that of the last query first, and `flip` puts them in the order of the queries.
+        queries = len(q_positions)
+        keys = len(occurring) - queries + 1
         rows = by_distance.unfold(-1, keys, 1)
         return rows.flip(-2)
 
@@ -64,9 +74,9 @@ class DistanceBias(AdditiveBias):
 def slopes(heads: int) -> Float[Tensor, " heads"]:
     """Return ALiBi's penalty per token of each head, in float64.
 
-    It is 2^(-8 h / heads) for h = 1..heads. Where `heads` is not a power of two: the
-    slopes of the next lower power p, then every second one of those of 2 p, as in the
-    authors' code (the paper gives powers of two only).
+    It is 2^(-8 h / heads) for h = 1..heads if `heads` is a power of two. The paper
+    gives no others. For other numbers the authors' code takes the slopes of the next
+    lower power p, then every second slope of 2 p heads.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
@@ -77,9 +87,10 @@ def slopes(heads: int) -> Float[Tensor, " heads"]:
         exponents = -8 * numbers / count
         return 2.0**exponents
 
-    lower = 1 << (heads.bit_length() - 1)
-    first = slopes_of_power(lower)
-    every_second = slopes_of_power(2 * lower)[::2]
+    # The largest power of two that is not above `heads`.
+    lower_power = 1 << (heads.bit_length() - 1)
+    first = slopes_of_power(lower_power)
+    every_second = slopes_of_power(2 * lower_power)[::2]
     return torch.cat((first, every_second))[:heads]
 
 
@@ -92,22 +103,24 @@ class Alibi(DistanceBias):
         self.slopes: Tensor
         self.register_buffer("slopes", slopes(heads).float(), persistent=False)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         return -self.slopes[:, None] * distance
 
 
 @encoding("t5")
 class T5(DistanceBias):
-    """bias[head, bucket(distance)] from one table for all layers.
+    """bias = table[head, bucket(distance)], with one table for all layers.
 
-    Raffel et al. 2019, arXiv:1910.10683. T5 starts its query weights smaller by
-    sqrt(head_dim) instead of dividing by it. Here all encodings share the initial
-    weights: undivided, a softmax over random keys is nearly one-hot and learns nothing.
+    Raffel et al. 2019, arXiv:1910.10683. T5 does not divide scores by sqrt(head_dim),
+    and draws smaller query weights instead. Here all encodings start with the same
+    weights, and scores are divided. Without the division a softmax over random keys
+    would be nearly one-hot and learn nothing.
     """
 
     BUCKETS = 32
-    # The distance at which the formula ends. The last bucket begins at 113, since buckets
-    # are rounded down, and holds all distances beyond.
+    # The distance at which the formula of the buckets reaches BUCKETS. Numbers of buckets
+    # are rounded down, so that the last bucket begins at 113. It holds all distances from
+    # there on.
     FARTHEST = 128
 
     def __init__(self, heads: int, width: int) -> None:
@@ -115,21 +128,23 @@ class T5(DistanceBias):
         # N(0, 1 / width), as in the authors' code.
         self.table = nn.Parameter(torch.randn(heads, self.BUCKETS) * width**-0.5)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         return self.table[:, self.bucket(distance)]
 
     @classmethod
     def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
-        """Return the bucket of each distance: below 16 the distance itself.
+        """Return the number of the bucket of each distance.
 
-        From there 16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
+        It is the distance itself below 16, and from there on
+        16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
         """
         exact = cls.BUCKETS // 2
         wider = cls.BUCKETS - exact
 
-        # float64, or a power on the border of two buckets falls into the lower one.
-        beyond = distance.clamp(min=exact).double()
-        growth = torch.log(beyond / exact)
+        # The logarithm is computed in float64. In float32 a distance on the border of two
+        # buckets would fall into the lower one.
+        far_distance = distance.clamp(min=exact).double()
+        growth = torch.log(far_distance / exact)
         share = growth / math.log(cls.FARTHEST / exact)
         bucket = exact + (share * wider).long()
 
@@ -137,14 +152,15 @@ class T5(DistanceBias):
         return torch.where(distance < exact, distance, bucket)
 
 
-# Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as
-# logarithms, the bounded one as a logit. They start uniformly, and none below this, as
-# in the authors' code.
+# The two Kerple encodings (Chi et al. 2022, arXiv:2205.09921) have positive parameters
+# for each head. They are kept as logarithms, and the one with an upper bound as a logit,
+# so that training cannot leave their range. They are drawn uniformly, but not below this
+# number, as in the authors' code.
 SMALLEST = 1e-2
 
 
 def draw_logarithms(heads: int, largest: float) -> nn.Parameter:
-    """Return the logarithms of numbers that are uniform in (0, largest)."""
+    """Return logarithms of numbers drawn uniformly between 0 and `largest`."""
     numbers = largest * torch.rand(heads)
     return nn.Parameter(numbers.clamp(min=SMALLEST).log())
 
@@ -158,7 +174,7 @@ class KerpleLog(DistanceBias):
         self.log_r1 = draw_logarithms(heads, 2)
         self.log_r2 = draw_logarithms(heads, 1)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         r1 = self.log_r1.exp()[:, None]
         r2 = self.log_r2.exp()[:, None]
         return -r1 * torch.log1p(r2 * distance)
@@ -174,12 +190,12 @@ class KerplePower(DistanceBias):
         halves_of_r2 = torch.rand(heads)
         self.logit_r2 = nn.Parameter(torch.logit(halves_of_r2, eps=SMALLEST))
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         r1 = self.log_r1.exp()[:, None]
         r2 = 2 * self.logit_r2.sigmoid()[:, None]
 
-        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0, which is nan. So the power
-        # of distance 1 is computed there, and replaced by 0.
+        # 0 ** r2 is 0, but autograd computes its derivative by r2 as 0 * ln 0, which is
+        # nan. So at distance 0 the power of 1 is computed, and then replaced by 0.
         power = distance.clamp(min=1) ** r2
         power = torch.where(distance > 0, power, 0)
         return -r1 * power
@@ -187,20 +203,22 @@ class KerplePower(DistanceBias):
 
 @encoding("fire")
 class Fire(AdditiveBias):
-    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), f a network of 1-32-heads.
+    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), with psi(x) = ln(c x + 1).
 
-    psi(x) = ln(c x + 1). Beyond L distances are a share of the tokens before the query:
-    f sees no new argument at any length. c, L and f are learned. Li et al. 2023,
-    arXiv:2310.04418.
+    f is a network with one input, 32 hidden features and an output for each head. For
+    queries from position L on the argument of f is a share between 0 and 1, so that f
+    sees no new argument at any length. c, L and f are learned (Li et al. 2023,
+    arXiv:2310.04418).
     """
 
     HIDDEN = 32
-    # Numbers of the hidden layer that are computed at once: 16 MiB in float32.
+    # The most numbers of the hidden layer that are computed at once (16 MiB in float32).
     HIDDEN_PER_CHUNK = 2**22
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
-        # The paper starts L at 512 when it trains on 2048 tokens: a quarter.
+        # L is `start` times the learned `stretch`. The paper starts L at 512 for 2048
+        # trained tokens, a quarter of them.
         self.start: float = max(1, trained_len // 4)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.stretch = nn.Parameter(torch.tensor(1.0))
@@ -210,24 +228,26 @@ class Fire(AdditiveBias):
             nn.Linear(self.HIDDEN, heads),
         )
 
-    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        distance = at_q[:, None] - at_k[None, :]
-        # Later keys are masked; without this their logarithm would be nan.
+    def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
+        distance = q_positions[:, None] - k_positions[None, :]
+        # Keys behind the query are masked. Without this their logarithm would be nan.
         distance = distance.clamp(min=0)
         threshold = (self.stretch * self.start).abs()
-        largest = torch.maximum(at_q, threshold)
+        largest = torch.maximum(q_positions, threshold)
+        # [queries, keys]
         share = self.psi(distance) / self.psi(largest)[:, None]
 
-        hidden_per_query = self.HIDDEN * len(at_k)
+        hidden_per_query = self.HIDDEN * len(k_positions)
         queries_per_chunk = max(1, self.HIDDEN_PER_CHUNK // hidden_per_query)
         parts = []
         for chunk in share.split(queries_per_chunk):
             parts.append(self.network(chunk[..., None]))
+        # From [queries, keys, heads] to [heads, queries, keys].
         bias = torch.cat(parts)
         return bias.permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
-        """Return ln(c x + 1), which spreads small distances and compresses large ones."""
+        """Return ln(c x + 1), which tells small distances apart better than large ones."""
         return torch.log1p(self.c.abs() * x)
 
 
@@ -235,9 +255,10 @@ class Fire(AdditiveBias):
 class Tupe(AdditiveBias):
     """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket].
 
-    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with
-    projections shared by all layers, and T5's bias b; no token [CLS] to free. An
-    `IndexError` past the table.
+    TUPE-R (Ke et al. 2020, arXiv:2006.15595). p is a learned vector of each position;
+    its projections U_q and U_k are shared by all layers, and b is T5's bias. There is no
+    token [CLS] here, for which the paper has a rule of its own. IndexError: a position
+    from `trained_len` on.
     """
 
     def __init__(
@@ -262,17 +283,17 @@ class Tupe(AdditiveBias):
         self.max_position = trained_len - 1
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        # Scores are a sum of two products here. Each gets half of the variance that the
-        # single product of plain attention has.
+        # The scores are a sum of two products. Each gets half of the variance that the
+        # product q_i k_j has in plain attention.
         return q * 2**-0.5
 
-    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
-        q = self._project(self.to_query, at_q)
-        k = self._project(self.to_key, at_k)
+    def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
+        q = self._project(self.to_query, q_positions)
+        k = self._project(self.to_key, k_positions)
         head_dim = q.shape[-1]
         scale = (2 * head_dim) ** -0.5
         absolute = (q * scale) @ k.mT
-        return absolute + self.relative.bias(at_q, at_k)
+        return absolute + self.relative.bias(q_positions, k_positions)
 
     def _project(
         self,
@@ -284,15 +305,15 @@ class Tupe(AdditiveBias):
         return heads.transpose(0, 1)
 
 
-# The classes below are functions of the distance that tutorials list as ways to make
-# R_(q-k), with learned weights for each head.
+# The classes below are plain functions of the distance r with learned weights for each
+# head. Tutorials list them as possible relative encodings.
 
 
 @encoding("polynomial")
 class Polynomial(DistanceBias):
     """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len.
 
-    It grows without bound beyond r = 1.
+    Beyond r = 1, which was not trained, the bias grows without bound.
     """
 
     DEGREE = 3
@@ -303,23 +324,24 @@ class Polynomial(DistanceBias):
         terms = self.DEGREE + 1
         self.weights = nn.Parameter(torch.randn(heads, terms))
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         r = distance.to(self.weights.dtype) / self.trained_len
         terms = self.DEGREE + 1
+        # [heads, terms] @ [terms, distances]
         powers = [r**exponent for exponent in range(terms)]
         return self.weights @ torch.stack(powers)
 
 
 @encoding("sines")
 class Sines(DistanceBias):
-    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r), w_i as in `sinusoid`."""
+    """bias = sum_i (a_i sin(w_i r) + b_i cos(w_i r)); w_i are those of `sinusoid`."""
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
         amplitudes = torch.randn(heads, head_dim) * head_dim**-0.5
         self.amplitudes = nn.Parameter(amplitudes)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         head_dim = self.amplitudes.shape[-1]
         waves = sinusoid(distance, head_dim)
         waves = waves.to(self.amplitudes.dtype)
@@ -336,7 +358,7 @@ class Exponential(DistanceBias):
         self.height = nn.Parameter(torch.randn(heads))
         self.log_scale = nn.Parameter(torch.rand(heads) * largest)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         height = self.height[:, None]
         scale = self.log_scale.exp()[:, None]
         return height * torch.exp(-distance / scale)
@@ -353,7 +375,7 @@ class Gaussian(DistanceBias):
         self.log_centre = nn.Parameter(torch.rand(heads) * largest)
         self.log_scale = nn.Parameter(torch.rand(heads) * largest)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         height = self.height[:, None]
         centre = self.log_centre.exp()[:, None]
         scale = self.log_scale.exp()[:, None]
@@ -364,7 +386,7 @@ class Gaussian(DistanceBias):
 
 @encoding("learned_distance")
 class LearnedDistance(DistanceBias):
-    """bias = table[head, r] for each trained distance; an `IndexError` past them."""
+    """bias = table[head, r] for each trained distance. IndexError: a longer one."""
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -372,7 +394,7 @@ class LearnedDistance(DistanceBias):
         self.table = nn.Parameter(table)
         self.max_position = trained_len - 1
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         return self.table[:, distance]
 
 
@@ -387,7 +409,7 @@ class Convolution(DistanceBias):
         kernel = torch.randn(heads, self.TAPS) * self.TAPS**-0.5
         self.kernel = nn.Parameter(kernel)
 
-    def by_distance(self, distance: Distances) -> ByDistance:
+    def by_distance(self, distance: Distances) -> BiasOfDistances:
         last = self.TAPS - 1
         near = self.kernel[:, distance.clamp(max=last)]
         return torch.where(distance <= last, near, 0)

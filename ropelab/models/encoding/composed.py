@@ -1,26 +1,30 @@
-"""Encodings that differ from layer to layer, in a notation of their own.
+"""Encodings composed of others by a notation that users type, such as `every(4, nope)`.
 
+rope(base=500000, share=0.25)
+    an encoding with parameters: `share` of each head rotates, and with `fast` only that
+    share of its pairs
 layers(rope, rope, rope, nope)
-    one for each layer; a model of more layers repeats them
+    one encoding for each layer; a model of more layers repeats them
 every(4, nope)
     the named encoding in every fourth layer; RoPE, or a third argument, in the others
 window(rope, 64)
-    only the last 64 tokens are seen, the token itself among them
+    a token sees only itself and the 63 tokens before it
 log_scaled(nope)
     queries times 1 + 0.1 ln(1 + floor((position + 1) / trained length))
 ssmax(nope)
-    queries times s ln(tokens seen), s learned for each head
+    queries times s ln(n) for n tokens that a query sees; s is learned for each head
 forget(rope)
-    gates of each token, computed from the text, lower scores of all tokens before it
+    the gate of a token, computed from the text, lowers the scores of all tokens before
+    it; forget(nope) is the encoding `fox`
 rounded(rope, angle=bfloat16)
-    trained under a cast, a preset of `ropelab precision` or stages
-rope(base=500000, share=0.25)
-    with parameters; `fast` is the share of pairs that rotate
+    RoPE with rounded stages, in training too: a preset of `ropelab precision`, or stages
+
+`compose` parses a text and returns its encoding.
 """
 
-# NoPE layers: Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795). Temperature: Llama 4's
-# floor_scale 8192 and attn_scale 0.1. Scalable softmax: Nakanishi 2025,
-# arXiv:2501.19399. forget(nope): `fox`.
+# Layers without positions (NoPE): Llama 4, SmolLM3, RNoPE-SWA (arXiv:2501.18795).
+# log_scaled: Llama 4's temperature, whose floor_scale is 8192, the trained length here.
+# ssmax: scalable softmax, Nakanishi 2025, arXiv:2501.19399.
 
 import math
 from collections.abc import Sequence
@@ -54,15 +58,15 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 from ropelab.runs.spelling import read_number, read_plain_number
 
-# Llama 4's attn_scale.
+# The factor 0.1 of `log_scaled`; attn_scale in the configuration of Llama 4.
 TEMPERATURE = 0.1
-# How each form of the notation is written, and its least and greatest number of
-# arguments.
-EXAMPLES = table_beside(__file__)
+# For each form of the notation an example for error messages, and the least and the
+# greatest number of its arguments.
+FORMS = table_beside(__file__)
 
 
 class Windowed(Around):
-    """Attention to the last `tokens` tokens only."""
+    """Attention to the last `tokens` tokens only, the query's own among them."""
 
     def __init__(self, inner: Encoding, tokens: int) -> None:
         super().__init__(inner)
@@ -73,17 +77,17 @@ class Windowed(Around):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        scores = super().scores(q, k, at_q, at_k)
-        distance = at_q[:, None] - at_k[None, :]
+        scores = super().scores(q, k, q_positions, k_positions)
+        distance = q_positions[:, None] - k_positions[None, :]
         is_hidden = distance >= self.tokens
         return scores.masked_fill(is_hidden, float("-inf"))
 
 
 class LogScaled(Around):
-    """Sharper attention by Llama 4's rule: it begins where the trained length ends."""
+    """Llama 4's temperature: scores grow from the end of the trained length on."""
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
         super().__init__(inner)
@@ -101,10 +105,10 @@ class ScalableSoftmax(Around):
 
     def __init__(self, inner: Encoding, heads: int, trained_len: int) -> None:
         super().__init__(inner)
-        # With this s, attention over as many tokens as the trained length starts as
-        # ordinary attention.
-        start = 1 / math.log(trained_len)
-        self.s = nn.Parameter(torch.full((heads, 1, 1), start))
+        # With this s, the factor is 1 for a query that sees as many tokens as the trained
+        # length.
+        first_s = 1 / math.log(trained_len)
+        self.s = nn.Parameter(torch.full((heads, 1, 1), first_s))
 
     def query(self, q: Heads, positions: Positions) -> Heads:
         seen = positions + 1
@@ -119,18 +123,19 @@ def compose(text: str, shape: Shape, seed: int = 0) -> Encoding:
     """
     with drawing_from(seed):
         encoding = _parse(text.strip(), shape)
-        if isinstance(encoding, PerLayer) or "(" not in text:
+        is_plain_name = "(" not in text
+        if isinstance(encoding, PerLayer) or is_plain_name:
             return encoding
-        # Every layer gets parameters of its own.
+        # The text is parsed again for each layer, so that no two layers share parameters.
         return PerLayer(_parse_for_layer(text, shape) for _ in range(shape.layers))
 
 
 def _parse(text: str, shape: Shape) -> Encoding:
     name, arguments = split_call(text)
-    if name not in EXAMPLES:
+    if name not in FORMS:
         return _parse_named(text, shape)
 
-    example, least, most = EXAMPLES[name]
+    example, least, most = FORMS[name]
     if not least <= len(arguments) <= most:
         raise InputError(f"cannot read '{text}': write it as {example}")
     if name == "layers":
@@ -138,6 +143,7 @@ def _parse(text: str, shape: Shape) -> Encoding:
     if name == "every":
         return _build_every(text, arguments, shape)
 
+    # All other forms change the encoding that is their first argument.
     inner = _parse_for_layer(arguments[0], shape)
     if name == "rounded":
         return _round(text, inner, parse_rounding(arguments[1]))
@@ -147,39 +153,44 @@ def _parse(text: str, shape: Shape) -> Encoding:
         return ScalableSoftmax(inner, shape.heads, shape.trained_len)
     if name == "forget":
         return Forget(inner, shape.width, shape.heads)
+    assert name == "log_scaled"
     return LogScaled(inner, shape.trained_len)
 
 
 def _parse_named(text: str, shape: Shape) -> Encoding:
-    """Build one encoding of a record, or of one's own, with its parameters."""
+    """Build an encoding from its name and parameters, such as rope(base=500000)."""
     name, arguments = split_call(text)
-    # A wrong name is reported before wrong parameters.
+    # This call raises the InputError for a wrong name, before one for wrong parameters.
     record_of(name)
 
     options: dict[str, float] = {}
     for argument in arguments:
-        key, equal, value = (part.strip() for part in argument.partition("="))
-        if not equal:
+        key, equals_sign, value = argument.partition("=")
+        key = key.strip()
+        if not equals_sign:
             raise InputError(
                 f"cannot read '{text}': write parameters as in rope(base=500000)"
             )
         if key in options:
             raise InputError(f"'{text}': {key} is given twice")
-        options[key] = _parse_number(text, value)
+        options[key] = _parse_number(text, value.strip())
     return build_encoding(name, shape, options)
 
 
 def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
-    """Build `every(count, encoding)`: the encoding in each last of `count` layers, and
-    RoPE, or a third argument, in those before.
+    """Build `every(count, encoding)` or `every(count, encoding, others)`.
+
+    Of each `count` layers the last one has the encoding. The layers before it have
+    `others`, or RoPE if that is not given.
     """
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
+    last_of_group = arguments[1]
     others = "rope"
     if len(arguments) > 2:
         others = arguments[2]
     texts = [others] * (count - 1)
-    texts.append(arguments[1])
+    texts.append(last_of_group)
     return _build_layers(text, texts, shape)
 
 
@@ -194,7 +205,9 @@ def _build_layers(text: str, texts: Sequence[str], shape: Shape) -> PerLayer:
 
 
 def _check_count(text: str, count: int, shape: Shape) -> None:
-    if shape.layers % count:
+    """Raise InputError unless groups of `count` layers fill the model."""
+    remaining_layers = shape.layers % count
+    if remaining_layers:
         raise InputError(
             f"'{text}' is for {count} layers or a multiple, and the model has"
             f" {shape.layers} (--layers)"
@@ -202,36 +215,47 @@ def _check_count(text: str, count: int, shape: Shape) -> None:
 
 
 def _parse_for_layer(text: str, shape: Shape) -> Encoding:
-    """Build an encoding that stands in one layer; InputError if it cannot."""
+    """Build an encoding for a single layer.
+
+    InputError: the text is that of several layers, or it acts on the embeddings.
+    """
     name, _ = split_call(text)
     if name in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
 
+    # If every layer has its own parameters, those of layer 0 serve for this layer.
     encoding = _parse(text, shape).for_layer(0)
     for part in list_parts(encoding):
-        if type(part).embed not in (Encoding.embed, Around.embed):
+        acts_on_embeddings = type(part).embed not in (Encoding.embed, Around.embed)
+        if acts_on_embeddings:
             raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
 
 
 def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
-    # Gradients pass through products and scores, so that torch has to round these. It
-    # has few formats.
+    """Build `rounded(inner, rounding)`."""
+    # In training, gradients pass through the rotation and the scores. So torch has to
+    # round these, and it can round to few formats.
     formats = {rounding.cast.rotation.name, rounding.cast.score.name}
-    trainable = formats <= {EXACT.name, *NATIVE}
+    is_trainable = formats <= {EXACT.name, *NATIVE}
+
+    # The base is computed below from the second pair, which therefore must rotate.
     rotates = type(inner) is Rope and inner.plan.inv_freq[1:].any()
-    if not (rotates and trainable):
+    if not (rotates and is_trainable):
         raise InputError(
             f"'{text}' needs a rope that rotates, its products in one of"
             f" {', '.join(NATIVE)}"
         )
     assert isinstance(inner, Rope)
     inv_freq = inner.plan.inv_freq
+
+    # The frequency of the second of n pairs is base^(-1/n).
     base = inv_freq[1] ** -inv_freq.size
     return RoundedRope(inner, rounding, base)
 
 
 def _parse_number(text: str, value: str) -> float:
+    """Parse the value of a parameter; errors quote `text`, the whole encoding."""
     try:
         return float(read_plain_number(value))  # type: ignore[arg-type]
     except ValueError as error:
@@ -239,6 +263,7 @@ def _parse_number(text: str, value: str) -> float:
 
 
 def _parse_whole(text: str, value: str) -> int:
+    """Parse a number of layers or tokens; errors quote `text`, the whole encoding."""
     try:
         number = float(read_number(value))  # type: ignore[arg-type]
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Encodings from data: the text between two tokens decides, not only its length.
+"""Encodings whose scores depend on the text between query and key, not only its length.
 
-Each layer computes numbers for every token from its input and stores them behind the
-key.
+Each layer computes numbers for every token from its input, x. `extend_key` appends them
+to the features of the key, so that a cache keeps them. `scores` takes them off again.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,12 @@ from ropelab.models.encoding.base import (
 
 @encoding("fox")
 class Forget(Around):
-    """scores_ij + log f_(j+1) + ... + log f_i, with a gate f per head and token.
+    """To the score of query i and key j it adds log f_(j+1) + ... + log f_i.
 
-    f = sigmoid(w x + b). The Forgetting Transformer (FoX, Lin et al. 2025,
-    arXiv:2503.02130) around any encoding, without its output gate, norms and shifted
-    keys and values.
+    f = sigmoid(w x + b) is the gate of a token in a head: a gate below 1 lowers the
+    scores of all tokens before it. This is the Forgetting Transformer (FoX, Lin et al.
+    2025, arXiv:2503.02130), here around any encoding, without its output gate, norms
+    and shifted keys and values.
     """
 
     def __init__(self, inner: Encoding, width: int, heads: int) -> None:
@@ -50,8 +51,9 @@ class Forget(Around):
         return cls(Encoding(), width, heads)
 
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
-        gates = self.gate(x).mT[..., None]
-        log_gates = logsigmoid(_to_float32_at_least(gates))
+        # From [batch, tokens, heads] to [batch, heads, tokens, 1].
+        logits = self.gate(x).mT[..., None]
+        log_gates = logsigmoid(_to_float32_at_least(logits))
         extended = super().extend_key(k, x)
         return torch.cat((extended, log_gates), dim=-1)
 
@@ -59,38 +61,40 @@ class Forget(Around):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
         keys = k[..., :-1]
         log_gates = k[..., -1]
-        scores = super().scores(q, keys.to(q.dtype), at_q, at_k)
+        scores = super().scores(q, keys.to(q.dtype), q_positions, k_positions)
 
-        # Sums over thousands of tokens are large, and neighbours differ little. They are
-        # therefore made in float64, and less that of the first query.
-        first = int(at_q[0] - at_k[0])
-        total = log_gates.double().cumsum(dim=-1)
-        total = total - total[..., first : first + 1]
-        total = total.to(k.dtype)
+        # The sum from j + 1 to i is the difference of two sums from the first token on.
+        # Such sums are large, and those of neighbours differ little. They are therefore
+        # computed in float64, and made smaller by subtracting the first query's from all.
+        first_query = int(q_positions[0] - k_positions[0])
+        sums = log_gates.double().cumsum(dim=-1)
+        sums = sums - sums[..., first_query : first_query + 1]
+        sums = sums.to(k.dtype)
 
-        stop = first + len(at_q)
-        sums_at_queries = total[..., first:stop, None]
-        sums_at_keys = total[..., None, :]
-        return scores + (sums_at_queries - sums_at_keys)
+        stop = first_query + len(q_positions)
+        sums_of_queries = sums[..., first_query:stop, None]
+        sums_of_keys = sums[..., None, :]
+        return scores + (sums_of_queries - sums_of_keys)
 
 
 @encoding("path")
 class Path(Encoding):
     """scores_ij = q_i H_i H_(i-1) ... H_(j+1) k_j / sqrt(head_dim).
 
-    H_t = I - beta_t w_t w_t^T. PaTH (Yang et al. 2025, arXiv:2505.16381, section 2.2):
-    beta = 2 sigmoid(u x + b), and w of length 1 from two linear layers of RANK features
-    between, a causal convolution and SiLU.
+    PaTH (Yang et al. 2025, arXiv:2505.16381, section 2.2). Each token t has a matrix
+    H_t = I - beta_t w_t w_t^T. beta = 2 sigmoid(u x + b) is called strength here. The
+    vector w comes from two linear layers with RANK features between them, then a causal
+    convolution over TAPS tokens and SiLU, and is scaled to length 1.
     """
 
     RANK = 32
     TAPS = 3
-    # Tokens whose products are computed at once.
+    # The number of tokens whose matrices are multiplied at once.
     CHUNK = 128
     fused: bool = False
 
@@ -109,6 +113,7 @@ class Path(Encoding):
         # The convolution needs w of earlier tokens, so w is stored as it is before the
         # convolution. The paper changes cached keys instead.
         w = self.up(self.down(x))
+        # [batch, heads, tokens, head_dim] and [batch, heads, tokens, 1]
         w_of_heads = w.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         strength = self.strength(x).mT[..., None]
         return torch.cat((k, w_of_heads, strength), dim=-1)
@@ -117,8 +122,8 @@ class Path(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
         # Products of many matrices are not rounded to 16 bits.
         with torch.autocast(q.device.type, enabled=False):
@@ -129,33 +134,36 @@ class Path(Encoding):
             w = self._convolve(w)
             beta = 2 * strength.sigmoid()
 
-            # The walk goes back from the queries, chunk by chunk: q takes the product
-            # of each chunk on to the earlier ones.
-            first_query = int(at_q[0] - at_k[0])
-            ends = [len(at_k), *range(first_query, 0, -self.CHUNK), 0]
-            parts: list[Tensor] = []
-            for stop, start in pairwise(ends):
+            # The keys are passed from the last to the first. The first chunk has all
+            # keys from the first query on, each further chunk CHUNK keys before. Behind
+            # each chunk the queries are those times the matrices H of the chunk.
+            first_query = int(q_positions[0] - k_positions[0])
+            borders = [len(k_positions), *range(first_query, 0, -self.CHUNK), 0]
+            scores_of_chunks: list[Tensor] = []
+            for stop, start in pairwise(borders):
                 chunk = slice(start, stop)
                 scores, q = self._pass_chunk(
                     q,
                     k[:, :, chunk],
                     w[:, :, chunk],
                     beta[:, :, chunk],
-                    later=at_k[chunk] > at_q[:, None],
+                    is_later=k_positions[chunk] > q_positions[:, None],
                 )
-                parts.insert(0, scores)
-        return torch.cat(parts, dim=-1)
+                # The scores are joined in the order of the keys.
+                scores_of_chunks.insert(0, scores)
+        return torch.cat(scores_of_chunks, dim=-1)
 
     def _convolve(self, w: Tensor) -> Tensor:
         """Return w after the causal convolution and SiLU, of length 1."""
         tokens = w.shape[2]
+        # Zeros stand before the first token.
         padded = pad(w, (0, 0, self.TAPS - 1, 0))
 
-        mixed = torch.zeros_like(w)
+        convolved = torch.zeros_like(w)
         for offset, tap in enumerate(self.taps):
-            moved = padded[:, :, offset : offset + tokens]
-            mixed = mixed + tap * moved
-        return normalize(silu(mixed), dim=-1)
+            earlier = padded[:, :, offset : offset + tokens]
+            convolved = convolved + tap * earlier
+        return normalize(silu(convolved), dim=-1)
 
     @staticmethod
     def _pass_chunk(
@@ -163,33 +171,45 @@ class Path(Encoding):
         k: Tensor,
         w: Tensor,
         beta: Tensor,
-        later: Tensor,
+        is_later: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return the scores of a chunk's keys, and q times the product of its H.
+        """Return the scores of the keys in a chunk, and q times all H of the chunk.
 
-        `later` is True at keys behind the query.
+        Args:
+            q: [batch, heads, queries, head_dim].
+            k: [batch, heads, keys, head_dim], the keys of the chunk.
+            w: the same shape as `k`.
+            beta: [batch, heads, keys, 1].
+            is_later: [queries, keys], True at keys behind the query.
         """
-        # The UT transform: with L the part of beta w w^T below the diagonal, all H
-        # together are I - w^T (I + L)^-1 beta w; rows up to the query, columns behind
-        # the key.
-        along = (q @ w.mT).masked_fill(later, 0.0)
-        below = beta * (w @ w.mT)
-        earlier_keys = (w @ k.mT).tril(-1)
-        right = beta * torch.cat((earlier_keys, w), dim=-1)
+        # The product of all H of the chunk, the last token first, is I - w^T M w with
+        # M = (I + L)^-1 beta, where the rows of w are the tokens and L is the part of
+        # beta w w^T below the diagonal (the UT transform of the paper). For the score of
+        # query i and key j only the tokens from j + 1 to i count. So the left factor,
+        # q w^T, is 0 at tokens behind the query, and the right one, w k^T, at tokens up
+        # to the key.
+        q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
+        w_along_k = (w @ k.mT).tril(-1)
+        lower = (beta * (w @ w.mT)).tril(-1)
+        # Both results need M times something: the scores M (w k^T), the queries M w. The
+        # system of equations is solved once, for both.
+        right_sides = beta * torch.cat((w_along_k, w), dim=-1)
         solved = solve_triangular(
-            below.tril(-1),
-            right,
+            lower,
+            right_sides,
             upper=False,
             unitriangular=True,
         )
 
-        plain_scores = q @ k.mT
-        changes = along @ solved
-        both = torch.cat((plain_scores, q), dim=-1) - changes
+        without_matrices = torch.cat((q @ k.mT, q), dim=-1)
+        both = without_matrices - q_along_w @ solved
         keys = k.shape[2]
-        return both[..., :keys], both[..., keys:]
+        scores = both[..., :keys]
+        passed_q = both[..., keys:]
+        return scores, passed_q
 
 
 def _to_float32_at_least(x: Tensor) -> Tensor:
+    """Cast 16-bit numbers to float32; wider ones stay as they are."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     return x.to(dtype)

@@ -1,6 +1,7 @@
-"""Every encoding by name, the records of encodings.toml, without importing torch.
+"""Every encoding by name: its record in encodings.toml, and how it is built.
 
-The class of a record stands under `@encoding(name)` in the file of its family.
+The class of a record is under `@encoding(name)` in a file of this folder. These files
+import torch. Names and records are read without it.
 """
 
 import inspect
@@ -16,8 +17,8 @@ from ropelab.runs.own import find
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
-# Added to the seed of a model, so that its encoding draws other numbers than the model.
-# torch uses 32 bits of a seed.
+# This is added to the seed of a model to make the seed of its encoding, so that the two
+# draw different numbers. torch uses the lowest 32 bits of a seed.
 RANDOM_STREAM = 2**31
 
 
@@ -33,12 +34,13 @@ class Shape:
     trained_len: int
 
 
+# The names of sizes that an encoding may take as arguments.
 SIZES = tuple(field.name for field in fields(Shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingRecord:
-    """An encoding before it is measured; see encodings.toml."""
+    """What is known of an encoding without building it; encodings.toml has the keys."""
 
     label: str
     source: str
@@ -52,7 +54,8 @@ class EncodingRecord:
     @property
     def least_head_dim(self) -> int:
         """The narrowest head whose rotated share has a pair of features."""
-        return int(2 / self.options.get("share", 1.0))
+        rotated_share = self.options.get("share", 1.0)
+        return int(2 / rotated_share)
 
 
 ENCODINGS = {
@@ -66,13 +69,17 @@ FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
 def record_of(name: str, *groups: str) -> EncodingRecord:
-    """Return the record of an encoding, also of a composed one and of one's own.
+    """Return the record of an encoding, or make one for an encoding without a record.
 
-    InputError if there is none; it suggests the names of `groups`, too.
+    Encodings without a record are composed ones, such as `window(rope, 64)`, and
+    classes of the user, such as `mymodule:MyEncoding`. InputError: the name has no
+    meaning. The nearest name is suggested, also among `groups`, names that stand for
+    several encodings.
     """
     if name in ENCODINGS:
         return ENCODINGS[name]
-    if "(" in name:
+    is_composed = "(" in name
+    if is_composed:
         source = "composed of encodings by name"
         return EncodingRecord(label=name, source=source, family="by layer")
 
@@ -85,23 +92,24 @@ def record_of(name: str, *groups: str) -> EncodingRecord:
 
 
 def _find_own_class(name: str) -> "type[Encoding] | None":
-    """Return a class from outside of this package; InputError if it is no encoding."""
-    own = find("encodings", name)
-    if own is None:
+    """Return the user's class of a name; None if the name is not one of the user's.
+
+    InputError: the name is that of something else than an encoding.
+    """
+    own_class = find("encodings", name)
+    if own_class is None:
         return None
     from ropelab.models.encoding.base import Encoding
 
-    if not (isinstance(own, type) and issubclass(own, Encoding)):
+    if not (isinstance(own_class, type) and issubclass(own_class, Encoding)):
         raise InputError(f"{name} must be a class below Encoding (docs/own.md)")
-    if own is Encoding:
+    if own_class is Encoding:
         raise InputError(f"{name} is no encoding of its own (docs/own.md)")
-    return own
+    return own_class
 
 
 def _family_of_own(own_class: "type[Encoding]") -> str:
-    """Return the family of a class from outside of this package: the place at which it
-    acts.
-    """
+    """Return the place at which a user's class acts, by the hooks that it defines."""
     methods = own_class.__dict__
     if "embed" in methods:
         return "embeddings"
@@ -121,9 +129,9 @@ def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Draw the parameters of encodings from a seed only.
+    """Draw the parameters of encodings from a seed only, in the block.
 
-    torch's own draws go on as if there had been none.
+    After the block torch draws the numbers that it would have drawn without it.
     """
     import torch
 
@@ -133,7 +141,7 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 
 def find_constructor(name: str) -> "Callable[..., Encoding]":
-    """Return what builds an encoding: a class, or a class method of it."""
+    """Return the function that builds an encoding: a class, or a class method of it."""
     if name in ENCODINGS:
         return import_classes()[name].constructor()
     own_class = _find_own_class(name)
@@ -142,7 +150,8 @@ def find_constructor(name: str) -> "Callable[..., Encoding]":
 
 
 def import_classes() -> "Mapping[str, type[Encoding]]":
-    """Return the class of each record; the modules that define them are imported."""
+    """Return the class of each record."""
+    # Each module that defines classes registers them when it is imported.
     from ropelab.models.encoding import (  # noqa: F401
         absolute,
         base,
@@ -150,30 +159,34 @@ def import_classes() -> "Mapping[str, type[Encoding]]":
         from_input,
         relative,
         rope,
+        rope_variants,
     )
 
     return base.CLASSES
 
 
 def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
-    """Return an encoding by name with options of its class.
+    """Return an encoding by name.
 
-    InputError: the name or an option is unknown.
+    Its class gets the sizes of the model that it asks for, the options of its record,
+    and `options`, which replace those of the record. InputError: the name or an option
+    is unknown.
     """
     from ropelab.models.encoding.base import PerLayer
 
     record = record_of(name)
     construct = find_constructor(name)
     signature = inspect.signature(construct)
-    parameters = [
-        parameter.name
-        for parameter in signature.parameters.values()
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    _check_options(name, options, [each for each in parameters if each not in SIZES])
+    parameters = []
+    for parameter in signature.parameters.values():
+        # `*args` and `**kwargs` name no parameter.
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            parameters.append(parameter.name)
+    allowed = [parameter for parameter in parameters if parameter not in SIZES]
+    _check_options(name, options, allowed)
 
-    arguments = {size: getattr(shape, size) for size in SIZES if size in parameters}
-    arguments |= {**record.options, **options}
+    sizes = {size: getattr(shape, size) for size in SIZES if size in parameters}
+    arguments = {**sizes, **record.options, **options}
     try:
         signature.bind(**arguments)
     except TypeError as error:

@@ -1,9 +1,21 @@
 """Scores that depend on a query and a distance: Shaw, Transformer-XL, DeBERTa.
 
-For n consecutive queries and m consecutive keys only n + m distances occur, so one
-product with n + m rows of a table holds every score, and row i only has to move left by
-n - 1 - i. That relative shift is a slice and a change of strides (arXiv:1901.02860,
-appendix B; here also for caches).
+Each of these encodings has a table with a row of features for every distance (query
+position minus key position). The score of query i and key j contains the product of
+query i with the row of their distance.
+
+For n consecutive queries and m consecutive keys fewer than n + m distances occur. So
+the queries are multiplied with the rows of these distances once, which gives a matrix
+[queries, distances]. `relative_shift` then turns it into a matrix [queries, keys]. For
+the queries at positions 1 and 2 and the keys at positions 0, 1 and 2:
+
+    columns before the shift: distances  2  1  0 -1 -2
+    query 1 needs, for its three keys:      1  0 -1      (begin at column 1)
+    query 2 needs, for its three keys:   2  1  0         (begin at column 0)
+
+Query number i (from 0) thus begins at column n - 1 - i. The shift is a slice and a
+change of strides (arXiv:1901.02860, appendix B; here also for caches, where there are
+fewer queries than keys).
 """
 
 from collections.abc import Callable, Iterable
@@ -17,33 +29,39 @@ from torch.nn.functional import pad
 from ropelab.models.encoding.absolute import sinusoid
 from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores, encoding
 
-# Distances (query minus key) of a call, falling, as `distances` returns them.
-Falling = Int[Tensor, "columns"]
-ByColumn = Float[Tensor, "*batch queries columns"]
+# The distances of the columns, falling, as `distances` returns them.
+FallingDistances = Int[Tensor, "columns"]
+# A number for each query and distance, and for each query and key.
+ByDistance = Float[Tensor, "*batch queries columns"]
 ByKey = Float[Tensor, "*batch queries keys"]
+# A number for each query and row of a table; several distances may share a row.
 ByRow = Float[Tensor, "*batch queries rows"]
-Rows = Float[Tensor, "heads rows head_dim"]
+# The features of each row of a table, for each head.
+TableRows = Float[Tensor, "heads rows head_dim"]
 
 
-def distances(at_q: Positions, at_k: Positions) -> Falling:
-    """Return the queries + keys distances that `relative_shift` expects, falling.
+def distances(q_positions: Positions, k_positions: Positions) -> FallingDistances:
+    """Return the distances that `relative_shift` expects as columns.
 
-    They begin with that of the last query to the first key. Those below 0 are masked,
-    and the very last one is not used.
+    There are as many as queries and keys together. They fall by 1 from the distance
+    between the last query and the first key. Distances below 0 are those of keys behind
+    the query, which are masked. The very last distance does not occur; the shift needs
+    its column.
     """
-    largest = at_q[-1] - at_k[0]
-    count = len(at_q) + len(at_k)
-    return largest - torch.arange(count, device=at_q.device)
+    largest = q_positions[-1] - k_positions[0]
+    count = len(q_positions) + len(k_positions)
+    return largest - torch.arange(count, device=q_positions.device)
 
 
-def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
+def relative_shift(by_distance: ByDistance, keys: int) -> ByKey:
     """Turn columns that are `distances` into columns that are keys.
 
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
-    # If rows are read as one column shorter, each row starts one column further left than
-    # the row above.
+    # The rows lie one behind the other in memory. They are read again as rows that are
+    # one column shorter, from column queries - 1 of the first row on. Each row then
+    # begins one column further left in the original than the row above.
     shorter = columns - 1
     start = queries - 1
     stop = start + queries * shorter
@@ -52,20 +70,22 @@ def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
     return shifted[..., :keys]
 
 
-def relative_unshift(by_key: ByKey) -> ByColumn:
-    """Invert `relative_shift`; columns without a key are 0."""
+def relative_unshift(by_key: ByKey) -> ByDistance:
+    """Invert `relative_shift`; columns of distances without a key are 0."""
     queries = by_key.shape[-2]
-    shift = queries - 1
-    flat = pad(by_key, (0, shift)).flatten(-2)
-    flat = pad(flat, (shift, 1))
+    start = queries - 1
+    # The rows get the length of the shorter ones in `relative_shift`, then the numbers
+    # in front of them and behind them that it leaves out.
+    shorter_rows = pad(by_key, (0, start)).flatten(-2)
+    flat = pad(shorter_rows, (start, 1))
     return flat.unflatten(-1, (queries, -1))
 
 
 class DistanceTable:
-    """Rows [..., distance, feature], computed by a function of distances.
+    """The rows of distances in a table that is computed from parameters of a model.
 
-    While decoding, rows are kept until one of the `parameters` changes that they are
-    computed from.
+    While a text is decoded, token by token, the rows are kept until a parameter
+    changes.
     """
 
     def __init__(
@@ -73,18 +93,28 @@ class DistanceTable:
         compute: Callable[[Int[Tensor, "distances"]], Tensor],
         parameters: Iterable[Tensor],
     ) -> None:
+        """Make the table.
+
+        Args:
+            compute: returns the rows [..., distances, features] of some distances.
+            parameters: the parameters that `compute` uses.
+        """
         self._compute = compute
         self._parameters = tuple(parameters)
-        self._state: tuple[object, ...] = ()
+        # The rows that are kept, and the state from which they were computed.
         self._rows = torch.empty(0)
+        self._state: tuple[object, ...] = ()
 
-    def __call__(self, falling: Falling) -> Float[Tensor, "*heads columns head_dim"]:
-        """Return the rows of `distances`; those below 0 get the row of 0."""
+    def __call__(
+        self, falling: FallingDistances
+    ) -> Float[Tensor, "*heads columns head_dim"]:
+        """Return the rows of `distances`; a distance below 0 gets the row of 0."""
         largest = max(int(falling[0]), 0)
         # The table is made for the next power of two, so that a text that grows needs
         # few tables.
         length = 1 << largest.bit_length()
-        table = self._table(length, falling.device)
+        table = self._compute_or_keep(length, falling.device)
+        # The table begins with distance length - 1.
         start = length - 1 - largest
         rows = table[..., start:, :]
 
@@ -94,23 +124,25 @@ class DistanceTable:
             return rows[..., :count, :]
 
         row_of_0 = rows[..., -1:, :]
-        spare = row_of_0.expand(*rows.shape[:-2], missing, -1)
-        return torch.cat((rows, spare), dim=-2)
+        repeated = row_of_0.expand(*rows.shape[:-2], missing, -1)
+        return torch.cat((rows, repeated), dim=-2)
 
-    def _table(self, length: int, device: torch.device) -> Tensor:
-        """Return the rows of length - 1, ..., 1, 0 and once more 0."""
-        # Gradients need a table made anew each time. Without them the last one is kept
-        # until its length or a parameter changes, so that decoding a token does not
-        # project all distances again.
+    def _compute_or_keep(self, length: int, device: torch.device) -> Tensor:
+        """Return the rows of the distances length - 1, ..., 1, 0, and of 0 once more."""
+        # With gradients the rows are computed in every call. Without gradients they are
+        # kept until the length or a parameter changes, so that decoding a token does not
+        # compute the rows of all distances again. torch raises `_version` whenever a
+        # parameter is changed in place.
         state: tuple[object, ...] = (length, device)
         for parameter in self._parameters:
             state += (parameter.data_ptr(), parameter._version, parameter.dtype)
         if state == self._state and not torch.is_grad_enabled():
             return self._rows
 
+        # The distance -1 at the end becomes the second 0.
         falling = torch.arange(length - 1, -2, -1, device=device)
         falling = falling.clamp(min=0)
-        # Positions are not computed in 16 bits, whatever the autocast around the model.
+        # Positions do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(device.type, enabled=False):
             rows = self._compute(falling)
 
@@ -122,14 +154,15 @@ class DistanceTable:
 
 @encoding("shaw")
 class Shaw(Encoding):
-    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum w_ij (v_j + a^V_ij).
+    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j w_ij (v_j + a^V_ij).
 
-    Shaw et al. 2018, arXiv:1803.02155: a_ij is row min(i - j, CLIP) of a table all
-    heads share.
+    Shaw et al. 2018, arXiv:1803.02155. w_ij are the attention weights. a^K and a^V come
+    from two tables that all heads share: a_ij is row min(i - j, CLIP).
     """
 
-    # The paper's k, the distance from which on all keys share a row. The paper has
-    # 2 CLIP + 1 rows; those of later keys are left out, as these are masked.
+    # The distance from which on all keys share a row; k in the paper. The paper has
+    # 2 CLIP + 1 rows. The rows of keys behind the query are left out here, since these
+    # keys are masked.
     CLIP = 16
     fused: bool = False
 
@@ -144,57 +177,59 @@ class Shaw(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        q = q * q.shape[-1] ** -0.5
-        content = q @ k.mT
+        scaled_q = q * q.shape[-1] ** -0.5
+        content = scaled_q @ k.mT
 
-        keys_of_rows = self.keys.to(q.dtype)
-        by_row = q @ keys_of_rows.T
-        by_column = self._to_columns(by_row, distances(at_q, at_k))
-        return content + relative_shift(by_column, len(at_k))
+        key_rows = self.keys.to(scaled_q.dtype)
+        by_row = scaled_q @ key_rows.T
+        by_distance = self._spread_rows(by_row, distances(q_positions, k_positions))
+        return content + relative_shift(by_distance, len(k_positions))
 
     def mix(
         self,
         weights: Scores,
         v: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Heads:
-        by_column = relative_unshift(weights)
-        falling = distances(at_q, at_k)
-        far, near = self._far_and_near(falling)
+        # The weights of all keys at a distance are added up by row, so that each row of
+        # values is multiplied once.
+        by_distance = relative_unshift(weights)
+        falling = distances(q_positions, k_positions)
+        far, near = self._count_far_and_near(falling)
 
-        # Distances that share a row are added up.
-        beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
-        within = by_column[..., far : far + near].flip(-1)
-        within = pad(within, (0, self.CLIP - near))
-        by_row = torch.cat((within, beyond), dim=-1)
+        # The far distances come first and share the last row. The near ones fall, while
+        # the rows are in the order of rising distances.
+        far_weights = by_distance[..., :far].sum(dim=-1, keepdim=True)
+        near_weights = by_distance[..., far : far + near].flip(-1)
+        near_weights = pad(near_weights, (0, self.CLIP - near))
+        by_row = torch.cat((near_weights, far_weights), dim=-1)
 
-        values_of_rows = self.values.to(weights.dtype)
-        return weights @ v + by_row @ values_of_rows
+        value_rows = self.values.to(weights.dtype)
+        return weights @ v + by_row @ value_rows
 
-    def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
-        """Return row min(distance, CLIP) at every distance.
+    def _spread_rows(self, by_row: ByRow, falling: FallingDistances) -> ByDistance:
+        """Return at every distance the number of its row, min(distance, CLIP).
 
-        Later keys, which are masked, get row 0.
+        A distance below 0, that of a masked key, gets the number of row 0.
         """
-        far, near = self._far_and_near(falling)
-        later = len(falling) - far - near
+        far, near = self._count_far_and_near(falling)
+        masked = len(falling) - far - near
         shape = by_row.shape[:-1]
 
-        of_far = by_row[..., self.CLIP :].expand(*shape, far)
-        of_near = by_row[..., :near].flip(-1)
-        of_later = by_row[..., :1].expand(*shape, later)
-        return torch.cat((of_far, of_near, of_later), dim=-1)
+        at_far = by_row[..., self.CLIP :].expand(*shape, far)
+        at_near = by_row[..., :near].flip(-1)
+        at_masked = by_row[..., :1].expand(*shape, masked)
+        return torch.cat((at_far, at_near, at_masked), dim=-1)
 
-    def _far_and_near(self, falling: Falling) -> tuple[int, int]:
-        """Count the distances that are clipped, and those with a row of their own."""
-        # The distances largest, ..., 1, 0.
-        count = int(falling[0]) + 1
-        far = max(0, count - self.CLIP)
-        near = min(count, self.CLIP)
+    def _count_far_and_near(self, falling: FallingDistances) -> tuple[int, int]:
+        """Count the distances from CLIP on, and those from 0 to CLIP - 1."""
+        largest = int(falling[0])
+        far = max(0, largest + 1 - self.CLIP)
+        near = min(largest + 1, self.CLIP)
         return far, near
 
 
@@ -203,8 +238,8 @@ class TransformerXL(Encoding):
     """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
 
     Dai et al. 2019, arXiv:1901.02860, section 3.3, without the recurrence over
-    segments. R is the fixed sinusoid of the distance; W, and u and v per head, are
-    learned for every layer (`untie_r`).
+    segments. R is the fixed sinusoid of the distance. W, and vectors u and v for each
+    head, are learned. Every layer has its own, as with `untie_r` in the authors' code.
     """
 
     fused: bool = False
@@ -218,7 +253,7 @@ class TransformerXL(Encoding):
         self.v = nn.Parameter(torch.zeros(heads, 1, head_dim))
         self.rows = DistanceTable(self.project_rows, self.project.parameters())
 
-    def project_rows(self, distance: Int[Tensor, " rows"]) -> Rows:
+    def project_rows(self, distance: Int[Tensor, " rows"]) -> TableRows:
         """Return W R for every distance, split into heads."""
         waves = sinusoid(distance, self.width)
         waves = waves.to(self.project.weight.dtype)
@@ -228,24 +263,25 @@ class TransformerXL(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
         scale = q.shape[-1] ** -0.5
         q_for_content = ((q + self.u) * scale).to(k.dtype)
         content = q_for_content @ k.mT
 
-        rows = self.rows(distances(at_q, at_k))
+        rows = self.rows(distances(q_positions, k_positions))
         q_for_position = ((q + self.v) * scale).to(k.dtype)
-        by_column = q_for_position @ rows.mT.to(k.dtype)
-        return content + relative_shift(by_column, len(at_k))
+        by_distance = q_for_position @ rows.mT.to(k.dtype)
+        return content + relative_shift(by_distance, len(k_positions))
 
 
 class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, last).
 
-    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] that all
-    layers share, whose last row serves all farther distances.
+    This is equation 4 of DeBERTa (see `Deberta` below). Kr = P W_kr and Qr = P W_qr are
+    projections of a `table` P [rows, width] that all layers share. All distances from
+    the last row on use that row.
     """
 
     fused: bool = False
@@ -272,7 +308,7 @@ class DebertaLayer(Encoding):
         self,
         projection: nn.Linear,
         distance: Int[Tensor, " rows"],
-    ) -> Rows:
+    ) -> TableRows:
         """Return Kr or Qr at every distance, split into heads."""
         last = len(self.table) - 1
         projected = projection(self.table)
@@ -283,75 +319,83 @@ class DebertaLayer(Encoding):
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        distance = distances(at_q, at_k)
+        falling = distances(q_positions, k_positions)
         scale = (3 * q.shape[-1]) ** -0.5
-        q = q * scale
+        scaled_q = q * scale
         scaled_k = k * scale
-        content = q @ k.mT
+        content = scaled_q @ k.mT
 
-        key_rows = self.key_rows(distance)
-        by_column = q @ key_rows.mT.to(q.dtype)
-        to_position = relative_shift(by_column, len(at_k))
+        key_rows = self.key_rows(falling)
+        by_distance = scaled_q @ key_rows.mT.to(scaled_q.dtype)
+        content_to_position = relative_shift(by_distance, len(k_positions))
 
-        # The distance is from query to key here, too: the paper prints the reverse, but
-        # the code that trained its models (and transformers') gathers the rows over
-        # keys before it transposes: i - j.
-        query_rows = self.query_rows(distance)
-        from_position = position_to_content(scaled_k, query_rows, len(at_q))
-        return content + to_position + from_position
+        # Here, too, d is the distance from query to key, i - j. The paper prints j - i,
+        # but the authors' code, and that of transformers, uses i - j: it gathers the
+        # rows by key before it transposes.
+        query_rows = self.query_rows(falling)
+        position_to_content = multiply_keys(scaled_k, query_rows, len(q_positions))
+        return content + content_to_position + position_to_content
 
 
 def split_heads(
     rows: Float[Tensor, "rows features"],
     heads: int,
-) -> Rows:
-    """Return rows of features as rows of each head."""
+) -> TableRows:
+    """Split the features of each row among the heads."""
     return rows.unflatten(-1, (heads, -1)).transpose(0, 1)
 
 
-def position_to_content(
+def multiply_keys(
     k: Heads,
     rows: Float[Tensor, "heads columns head_dim"],
     queries: int,
 ) -> Scores:
-    """Return k_j . rows[i - j] for every query i and key j.
+    """Return the product of key j with the row of i - j, for every query i and key j.
 
-    `rows` belong to falling `distances`.
+    The columns of `rows` are the falling `distances`.
     """
     keys = k.shape[2]
     if queries == 1:
-        # A single query needs no shift, and products of single rows would be slow.
+        # A single query needs no shift. Its distances to the keys are the first columns,
+        # in the order of the keys.
         return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
 
-    # The keys take the part of the queries in `relative_shift`, and the distances rise.
-    # Keys are taken in chunks, a quarter as long as the queries, which needs little more
-    # memory than the scores themselves.
+    # The shift works here with the parts exchanged: keys are the rows of the matrix, and
+    # queries become its columns. Keys are taken in chunks, each a quarter as long as
+    # the queries. This needs little more memory than the scores themselves.
     size = max(1, queries // 4)
+    # The number of chunks is rounded up, and zeros fill the last chunk.
     chunks = -(-keys // size)
-    spare = chunks * size - keys
-    chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, size))
+    missing_keys = chunks * size - keys
+    # [batch, heads, chunks, size, head_dim]
+    k_of_chunks = pad(k, (0, 0, 0, missing_keys)).unflatten(2, (chunks, size))
 
-    # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1
-    # where the shift wants a column that it does not use. pad() with -1 drops a last
-    # row that nobody meets.
-    padded = pad(rows, (0, 0, 1, spare - 1))
+    # A chunk that starts at key c needs the rows from c to c + queries + size - 2, and
+    # one row more in front of them, for the column that the shift does not use. So one
+    # row of zeros is put before all rows. The end is padded to fit the last chunk; if
+    # no key is missing there, the amount is -1, which drops the last, unused row.
+    padded = pad(rows, (0, 0, 1, missing_keys - 1))
+    # `unfold` cuts the rows of each chunk: [heads, chunks, head_dim, queries + size].
+    # With the keys as rows the distances must rise, so they are flipped.
     rows_of_chunks = padded.unfold(1, queries + size, size).flip(-1)
-    by_column = chunked @ rows_of_chunks.to(k.dtype)
+    by_distance = k_of_chunks @ rows_of_chunks.to(k.dtype)
 
-    by_query = relative_shift(by_column, queries)
+    # [batch, heads, chunks, size, queries], then all chunks one behind the other.
+    by_query = relative_shift(by_distance, queries)
     joined = by_query.flatten(2, 3)
     return joined[:, :, :keys].transpose(-1, -2)
 
 
 @encoding("deberta")
 class Deberta(Encoding):
-    """Disentangled attention: the table P once for all layers, projections per layer.
+    """DeBERTa's disentangled attention (He et al. 2020, arXiv:2006.03654).
 
-    He et al. 2020, arXiv:2006.03654, for a causal model, without later keys and the
-    enhanced mask decoder.
+    All layers share the table P of distances, and each has its own projections of it
+    (`DebertaLayer`). Keys behind the query are masked, which the paper does not do, and
+    there is no enhanced mask decoder.
     """
 
     fused: bool = False
@@ -365,7 +409,7 @@ class Deberta(Encoding):
         trained_len: int,
     ) -> None:
         super().__init__()
-        # The paper too has a row for every trained distance.
+        # A row for every trained distance, as in the paper.
         self.table = nn.Embedding(trained_len, width)
         inner = heads * head_dim
         to_key = [nn.Linear(width, inner, bias=False) for _ in range(layers)]
@@ -373,7 +417,8 @@ class Deberta(Encoding):
         self.to_key = nn.ModuleList(to_key)
         self.to_query = nn.ModuleList(to_query)
 
-        # A tuple, so that the table is registered once and not again by every layer.
+        # This is a tuple, whose members torch does not register as parts of this module.
+        # In a ModuleList every layer would register the table once more.
         self._layers = tuple(
             DebertaLayer(self.table.weight, heads, to_key[layer], to_query[layer])
             for layer in range(layers)

@@ -1,4 +1,10 @@
-"""RoPE with rounded stages or rounded keys: the arithmetic of other code in any model."""
+"""RoPE as code computes it that rounds: with rounded stages, or with rounded keys.
+
+A `Rounding` (ropelab.math.numerics.keys) says what is rounded. Its cast plan has a
+number format for each stage of RoPE: positions, angles, tables of cos and sin, the
+rotation, and scores. Its key format, if there is one, is that in which a cache stores
+keys.
+"""
 
 from collections.abc import Callable
 
@@ -14,73 +20,82 @@ from ropelab.models.encoding.base import Heads, Positions, Scores
 from ropelab.models.encoding.rope import Rope
 from ropelab.runs.errors import InputError
 
-# The formats to which torch rounds float32 numbers exactly, on any device.
+# The formats to which torch itself rounds float32 numbers, correctly on any device. All
+# other formats are rounded by NumPy.
 NATIVE = {
     "float32": torch.float32,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-# Bits of float64, in which nothing is rounded further.
+# The significant bits of float64. A stage of this format is not rounded, since everything
+# is computed in float64 or less.
 EXACT_PRECISION = 53
 
 
 class RoundedRope(Rope):
-    """A rotation whose angles, tables, products, scores and keys are rounded.
+    """RoPE under a rounding.
 
-    Everything that `rounding` does not round is as in `Rope`; a model's other products
-    stay as they are. `base` is of the unscaled frequencies. InputError, when it
-    rotates: an angle overflows.
+    Whatever `rounding` does not round is as in `Rope`, and the model's other products
+    stay as they are. `base` is that of the frequencies before any scaling. InputError,
+    when it rotates: an angle is too large for its format.
     """
 
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
         super().__init__(rope.plan, rope.pairing, rope.softmax_factor)
         self.rounding = rounding
         self.base = base
-        # Stored keys carry the attention factor already, so that the rotation that moves
-        # them has none.
+        # Rotates stored keys to lower positions. They carry the plan's factor already, so
+        # that this rotation has none.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
         spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
+        # Computes angles with the roundings of the cast plan.
         self.chain = Chain(rounding.cast, spectrum)
+        # The fused kernel does not let scores be rounded.
         self.fused = _is_exact(rounding.cast.score)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        keys = self.rounding.keys
-        if keys is None:
+        key_format = self.rounding.keys
+        if key_format is None:
             return super().key(k, positions)
-        if keys.before:
-            stored = _apply(k, keys.store)
+        if key_format.before:
+            # The cache stores keys before they are rotated.
+            stored = _apply(k, key_format.store)
             return super().key(stored, positions)
 
-        # Keys that will be moved down were first stored at higher positions.
-        first_positions = positions + keys.moves * keys.step
+        # A runtime that shifts its context moves stored keys down, `moves` times by
+        # `step` positions. Their present positions are the lowest ones, so they were
+        # first stored at higher ones.
+        first_positions = positions + key_format.moves * key_format.step
         rotated = super().key(k, first_positions)
-        stored = _apply(rotated, keys.store)
+        stored = _apply(rotated, key_format.store)
 
-        steps = torch.full_like(positions, keys.step)
-        for _ in range(keys.moves):
+        steps = torch.full_like(positions, key_format.step)
+        for _ in range(key_format.moves):
             moved = self.mover.rotate_heads(stored, steps, sign=-1)
-            stored = _apply(moved, keys.store)
+            stored = _apply(moved, key_format.store)
         return stored
 
     def scores(
         self,
         q: Heads,
         k: Heads,
-        at_q: Positions,
-        at_k: Positions,
+        q_positions: Positions,
+        k_positions: Positions,
     ) -> Scores:
-        scores = super().scores(q, k, at_q, at_k)
+        scores = super().scores(q, k, q_positions, k_positions)
         return round_tensor(scores, self.chain.plan.score)
 
     def rotate_heads(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
-        plan = self.chain.plan
-        if _is_exact(plan.rotation) and _is_exact(plan.score):
+        """See `Rope.rotate_heads`; every product and every sum is rounded."""
+        formats = self.chain.plan
+        if _is_exact(formats.rotation) and _is_exact(formats.score):
             return super().rotate_heads(x, positions, sign)
 
         cos, sin = self._look_up(positions)
         sin = sign * sin
 
-        # The two features of a pair are `pair_dim` of the unflattened head.
+        # A head is seen as a matrix of pairs, in which `pair_dim` is the dimension of the
+        # two features of a pair: [2, pairs] or [pairs, 2].
         front = x[..., : self.rotary_dim].float()
         if self.pairing == "half":
             pair_dim = -2
@@ -90,27 +105,30 @@ class RoundedRope(Rope):
             pairs = front.unflatten(-1, (-1, 2))
         first, second = pairs.unbind(pair_dim)
 
-        def product(a: Tensor, b: Tensor) -> Tensor:
-            return round_tensor(a * b, plan.rotation)
+        def multiply(a: Tensor, b: Tensor) -> Tensor:
+            return round_tensor(a * b, formats.rotation)
 
-        rotated_first = product(first, cos) - product(second, sin)
-        rotated_second = product(first, sin) + product(second, cos)
-        rotated_first = round_tensor(rotated_first, plan.rotation)
-        rotated_second = round_tensor(rotated_second, plan.rotation)
+        rotated_first = multiply(first, cos) - multiply(second, sin)
+        rotated_second = multiply(first, sin) + multiply(second, cos)
+        rotated_first = round_tensor(rotated_first, formats.rotation)
+        rotated_second = round_tensor(rotated_second, formats.rotation)
 
         rotated = torch.stack([rotated_first, rotated_second], pair_dim)
         rotated = rotated.flatten(-2).to(x.dtype)
         rest = x[..., self.rotary_dim :]
         whole = torch.cat([rotated, rest], dim=-1)
-        return round_tensor(whole, plan.score)
+        # Queries and keys enter the scores in the format of scores.
+        return round_tensor(whole, formats.score)
 
-    def _compute(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        first = float(self.rounding.first)
-        places = positions.cpu().numpy() + first
-        angles = self.chain.angles(places).T
+    def _compute_tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        # The text may begin at another position than 0.
+        shifted = positions.cpu().numpy() + float(self.rounding.first)
+        # [tokens, pairs]
+        angles = self.chain.angles(shifted).T
         factor = self.plan.attention_factor
 
-        # An angle beyond the format is infinite; it is refused where it is used.
+        # An angle beyond its format is infinite, and its cos and sin are nan. `_look_up`
+        # refuses them, but only where such a position is used.
         with np.errstate(invalid="ignore"):
             cos = np.cos(angles) * factor
             sin = np.sin(angles) * factor
@@ -124,7 +142,8 @@ class RoundedRope(Rope):
 
     def _look_up(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = super()._look_up(positions)
-        if not cos.isfinite().all():
+        overflows = not cos.isfinite().all()
+        if overflows:
             last = int(positions.max()) + self.rounding.first
             raise InputError(
                 f"{self.rounding.label}: an angle overflows before position {last}"
@@ -133,10 +152,7 @@ class RoundedRope(Rope):
 
 
 def round_tensor(x: Tensor, fmt: FloatFormat) -> Tensor:
-    """Round a tensor to a format and back.
-
-    Products of float32 numbers are rounded once and exactly.
-    """
+    """Round numbers to a format; the result has the dtype of `x`."""
     if _is_exact(fmt):
         return x
 
@@ -147,6 +163,7 @@ def round_tensor(x: Tensor, fmt: FloatFormat) -> Tensor:
 
 
 def _is_exact(fmt: FloatFormat) -> bool:
+    """Return True for the format of a stage that is not rounded."""
     return fmt.precision == EXACT_PRECISION
 
 

@@ -1,8 +1,12 @@
-"""Real text as bytes: the running Python's standard library, or your own files.
+"""Real text as bytes: the running Python's standard library, or files of the user.
 
-Documents are whole files; a hash of the content decides which half one belongs to, and
-of near-duplicates only one is kept. A single file is cut: its beginning is for
-training, its end for evaluation.
+A corpus has two halves, one to train on and one, the held-out documents, to evaluate
+on. In a folder a document is a whole file. A hash of its content decides in which half
+it is, and of near-duplicates only one is kept. A single file is cut instead: its
+beginning is for training, its end for evaluation.
+
+`read_corpus` returns a `Corpus`. A `CorpusRef` describes one without its text, so that
+it can be sent to another process, which reads the text there.
 """
 
 import errno
@@ -26,43 +30,51 @@ from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import digest, files_below
 from ropelab.runs.sentences import count_of
 
-# First word of every random seed: training data never come back as evaluation data.
+# The first part of every random seed is one of these, so that no sequence of evaluation
+# is drawn as one of training was.
 TRAINING = 0
 EVALUATION = 1
+# A token is a byte.
 VOCABULARY = 256
-# The 64 symbols of random stretches and records, ascending: those of base64.
+# The 64 symbols of random stretches and records, in ascending order: those of base64.
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
 ).astype(np.int64)
-# Share of the files, or of a single file's bytes, that is for evaluation.
+# The share of files, or of the bytes of a single file, that is for evaluation.
 HELD_OUT = 0.2
 LIBRARY = Path(sysconfig.get_path("stdlib"))
+# Folders of the standard library that have other packages, or compiled files.
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
+# The name of the standard library in messages.
 STANDARD = "the standard library"
-# Documents of the standard library that are enough: many Pythons come without their
-# tests, two thirds of that text.
+# With fewer held-out documents the standard library is refused. It may have less than was
+# asked for: many Pythons come without their tests, two thirds of the text.
 FEWEST = 10
-# Text has no zero byte among its first.
+# A file with a zero byte among so many first bytes is no text.
 BINARY_PROBE = 8192
-# Bytes of all files together, which are held in memory.
+# The most bytes of all files together, since they are held in memory.
 LARGEST = 2**30
 # The kind of the documents that a single file was cut into.
 SINGLE = "text"
+# The suffixes of files whose kind is prose.
 PROSE = {".md", ".rst", ".txt"}
-# A hidden file in a folder of text: its first line names the source.
+# A hidden file in a folder of text, whose first line names the source of the text.
 SOURCE = ".source"
+# The most bytes of this file.
 LONGEST_SOURCE = 4096
 
-# Documents are compared by their shingles, all runs of SHINGLE bytes (Broder 1997):
-# most of a line of code, so that idioms and imports are no duplicates.
+# Two documents are near-duplicates if they share many shingles, sequences of 32 bytes
+# (Broder 1997). That is most of a line of code, so that idioms and imports alone make no
+# near-duplicate. A shingle is read as four words.
 WORD = 8
 SHINGLE = 4 * WORD
-# One shingle in so many is kept. Its hash decides, so that every document keeps the same
-# shingles.
+# Of all shingles one in so many is used. Its hash decides, so that every document uses
+# the same ones.
 SAMPLED = 32
-# The share of known shingles from which on a document is a near-duplicate.
+# If more than this share of its shingles is known, a document is a near-duplicate.
 MOST_KNOWN = 0.5
-# Odd numbers with no pattern in their bits, one for each word of a shingle.
+# Odd numbers with no pattern in their bits, one for each word of a shingle. They make
+# the hash of a shingle.
 MULTIPLIERS = np.array(
     [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93],
     np.uint64,
@@ -70,6 +82,8 @@ MULTIPLIERS = np.array(
 
 
 class Origin(NamedTuple):
+    """The name of a document and its kind, without its text."""
+
     name: str
     kind: str
 
@@ -77,6 +91,7 @@ class Origin(NamedTuple):
 @dataclass(frozen=True)
 class TextDocument:
     text: bytes
+    # The kind of text, such as code, prose or tests (`kind_of`).
     kind: str = SINGLE
     # The path of the document in the corpus.
     name: str = ""
@@ -94,16 +109,16 @@ class Corpus:
     name: str
     training: tuple[bytes, ...]
     held_out: tuple[TextDocument, ...]
-    # sha256 over both halves.
+    # The sha256 of the texts of both halves.
     fingerprint: str
-    # Copies and near-duplicates of other documents.
+    # The number of documents that are not used: near-duplicates of others.
     left_out: int = 0
 
     @property
     def names(self) -> str:
-        """The fingerprint of names and kinds, which tables show.
+        """The hash of the names and kinds of the held-out documents.
 
-        `fingerprint` leaves these out.
+        Tables show these, and `fingerprint` does not depend on them.
         """
         return digest({"names": [document.origin for document in self.held_out]})
 
@@ -116,24 +131,28 @@ class Corpus:
     def windows(
         self, seed: int, step: int, window: int, rows: int
     ) -> Int[Tensor, "rows window"]:
-        """Return the text of one training step.
+        """Return windows of text for one training step.
 
-        All places in documents that hold a window are equally likely.
+        Every place at which a window fits into a document is equally likely.
         """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
+        # The places of all documents are numbered one document after the other.
         places_in_each = [len(text) - window + 1 for text in long_enough]
         first_places = np.cumsum([0, *places_in_each])
+        total = first_places[-1]
 
-        draws = random.integers(first_places[-1], size=rows)
-        documents = np.searchsorted(first_places, draws, side="right") - 1
+        places = random.integers(total, size=rows)
+        documents = np.searchsorted(first_places, places, side="right") - 1
         texts = [long_enough[document] for document in documents]
-        return _cut(texts, draws - first_places[documents], window)
+        starts = places - first_places[documents]
+        return _cut_windows(texts, starts, window)
 
     def long_enough(self, length: int, documents: int) -> list[TextDocument]:
-        """Return the first held-out documents of at least that many bytes.
+        """Return the first so many held-out documents of at least `length` bytes.
 
-        InputError: there are too few.
+        InputError: there are too few. Of the standard library there may be fewer, down
+        to FEWEST.
         """
         candidates = [each for each in self.held_out if len(each.text) >= length]
         needed = documents
@@ -159,7 +178,7 @@ class Corpus:
         # (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
         starts = [int(random.integers(len(text) - length + 1)) for text in texts]
-        return _cut(texts, starts, length)
+        return _cut_windows(texts, starts, length)
 
     def check(self, window: int, length: int, documents: int) -> None:
         """Raise InputError unless windows can be drawn to train and to evaluate."""
@@ -176,7 +195,8 @@ class Corpus:
             )
 
 
-def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
+def _cut_windows(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
+    """Cut a window of `length` bytes from each text, [texts, length]."""
     windows = []
     for text, start in zip(texts, starts, strict=True):
         windows.append(np.frombuffer(text, np.uint8, length, start))
@@ -185,17 +205,24 @@ def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, described so that another process can read it."""
+    """A corpus whose tokens are bytes, described so that another process can read it.
+
+    `TokenText` in ropelab/models/tasks/tokens.py has the same methods for the tokens of
+    a released model.
+    """
 
     # A text file or a folder; empty for the standard library of this Python.
     path: str
-    # Bytes into which the held-out end of a single file is cut.
+    # The number of bytes of a document, if the path is a single file that is cut.
     piece: int
-    # The hash of its content; a corpus that changed since is refused.
+    # The hash of the text. A corpus that has changed since is refused.
     fingerprint: str
-    # The fingerprint of names in `Corpus`: results with others are not reused.
+    # The hash of names and kinds, as in `Corpus`. It is a field so that results which
+    # show other names are not reused.
     names: str
+    # The tokens with which every row begins.
     front: ClassVar[list[int]] = []
+    # The tokens that stand for the symbols of ALPHABET.
     symbols: ClassVar[Tensor] = torch.from_numpy(ALPHABET)
 
     @classmethod
@@ -210,47 +237,57 @@ class CorpusRef:
             return _provided[self]
         return _read_once(self)
 
-    # `content` and `provide` make this an input of a cell: a process on another machine
+    # With `content` and `provide` the text is sent to a worker on another machine, which
     # need not have the files.
     content = corpus
 
     def provide(self, content: Corpus) -> None:
+        """Make this process use a text that was sent to it."""
         _provided.clear()
         _provided[self] = content
 
     @property
     def key(self) -> dict[str, Any]:
+        """What results on documents depend on."""
         return {"corpus": self.fingerprint, "tokenizer": False}
 
+    # What results on stretches depend on.
     stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        # 0 stood for bytes when there were vocabularies of other sizes: it names stored
-        # cells.
+        """Return what results on symbols of a task depend on."""
         return {
             "name": task,
             "corpus": self.fingerprint if reads_text else "",
+            # Keys of stored cells have this entry; 0 stands for bytes.
             "vocabulary": 0,
         }
 
     def ids(self, text: str) -> list[int]:
+        """Return the tokens of a text."""
         return list(text.encode())
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return held-out windows of `length` bytes; a token has one byte."""
+        """Return tokens [count, length] of held-out documents, and the bytes per token of
+        each, which are 1.
+        """
         windows = _held_out_windows(self, length, count)
         return windows, torch.ones(len(windows), dtype=torch.float64)
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        """Return name and kind of each of those documents."""
         documents = self.corpus().long_enough(length, count)
         return tuple(document.origin for document in documents)
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a window of a held-out document. InputError if none is that long."""
+        """Return a window of a held-out document; after the last one the first follows.
+
+        InputError: no document is that long.
+        """
         corpus = self.corpus()
         sizes = [len(document.text) for document in corpus.held_out]
         count = len([size for size in sizes if size >= length])
-        if not count:
+        if count == 0:
             raise InputError(
                 f"{corpus.name} has no text of {length} bytes; give a longer --corpus"
             )
@@ -284,13 +321,15 @@ def _held_out_windows(reference: CorpusRef, length: int, count: int) -> Tensor:
 
 
 def read_corpus(path: Path | None, piece: int) -> Corpus:
-    """Read a corpus; documents of a single file have `piece` bytes.
+    """Read a corpus; None is the standard library.
 
-    Errors are those of `read_documents`.
+    If the path is a single file, its held-out end is cut into documents of `piece`
+    bytes. Errors are those of `read_documents`.
     """
     if path is None or path.is_dir():
         piece = 0
-    # Many runs ask for the same one: it is read again only when its files have changed.
+    # Many runs ask for the same corpus. It is read again only when its files have
+    # changed, which changes the stamp.
     return _read_unchanged(path, piece, stamp_of(path))
 
 
@@ -298,8 +337,8 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
 def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
     name, documents = read_documents(path)
     if piece:
-        return from_single(name, documents[0].text, piece)
-    return from_documents(name, documents)
+        return split_single(name, documents[0].text, piece)
+    return split_documents(name, documents)
 
 
 def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
@@ -329,33 +368,38 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
     return f"the corpus {path}", documents
 
 
-def distinct(
+def drop_near_duplicates(
     documents: Iterable[TextDocument], rank: Callable[[bytes], Any] | None = None
 ) -> dict[bytes, TextDocument]:
     """Return documents by the hash of their content, without near-duplicates.
 
-    They are sorted by the hash, or by its `rank`.
+    The documents are sorted by the `rank` of their hash (None: by the hash itself). Of
+    near-duplicates the first one is kept.
     """
     by_hash = {}
     for document in documents:
         by_hash[hashlib.sha256(document.text).digest()] = document
 
     hashes = sorted(by_hash, key=rank)
-    is_kept = without_near_duplicates([by_hash[each].text for each in hashes])
+    is_kept = mark_new_texts([by_hash[each].text for each in hashes])
     return {each: by_hash[each] for each in compress(hashes, is_kept)}
 
 
-def from_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
+def split_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
+    # Hashes are uniform, so the share HELD_OUT of them is below this one.
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
 
     def is_held_out(content_hash: bytes) -> bool:
         return content_hash[:8] < border
 
-    # Training comes first: of near-duplicates in both halves the one in the training
-    # half is kept.
+    def rank_training_first(content_hash: bytes) -> tuple[bool, bytes]:
+        return is_held_out(content_hash), content_hash
+
+    # If a training document and a held-out one are near-duplicates, the held-out one is
+    # dropped.
     all_documents = list(documents)
-    by_hash = distinct(all_documents, lambda each: (is_held_out(each), each))
+    by_hash = drop_near_duplicates(all_documents, rank_training_first)
     training = []
     held_out = []
     for content_hash, document in by_hash.items():
@@ -367,7 +411,7 @@ def from_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     return replace(corpus, left_out=len(all_documents) - len(by_hash))
 
 
-def from_single(name: str, text: bytes, piece: int) -> Corpus:
+def split_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text; its end is held out in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
     documents: list[TextDocument] = []
@@ -380,7 +424,7 @@ def from_single(name: str, text: bytes, piece: int) -> Corpus:
 def kind_of(path: Path) -> str:
     """Return the kind of a file in a library: tests, character sets, code or prose.
 
-    Of other files it is the suffix.
+    The kind of any other file is its suffix.
     """
     if any("test" in part for part in path.parts):
         return "tests"
@@ -403,17 +447,19 @@ def folder_or_kind(path: Path) -> str:
 def _make_corpus(
     name: str, training: Sequence[bytes], held_out: Sequence[TextDocument]
 ) -> Corpus:
-    digest = hashlib.sha256()
+    # The numbers of texts and bytes are hashed, too, so that the same bytes divided
+    # otherwise have another hash.
+    content_hash = hashlib.sha256()
     for half in (training, [document.text for document in held_out]):
-        digest.update(len(half).to_bytes(8, "big"))
+        content_hash.update(len(half).to_bytes(8, "big"))
         for text in half:
-            digest.update(len(text).to_bytes(8, "big") + text)
-    return Corpus(name, tuple(training), tuple(held_out), digest.hexdigest())
+            content_hash.update(len(text).to_bytes(8, "big") + text)
+    return Corpus(name, tuple(training), tuple(held_out), content_hash.hexdigest())
 
 
-def source_of(place: Path) -> str:
+def source_of(folder: Path) -> str:
     """Return the source that a folder of text names; empty if it names none."""
-    file = place / SOURCE
+    file = folder / SOURCE
     try:
         content = read_regular(file, LONGEST_SOURCE)
     except (FileNotFoundError, NotADirectoryError):
@@ -427,14 +473,13 @@ def source_of(place: Path) -> str:
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file.
-
-    The time is not that of the content, which `cp -p` sets back.
-    """
+    """Return name, size and time of change of every file."""
     stamps = []
     for file in _list_files(path):
         if file.exists():
             status = file.stat()
+            # The time is that of the last change of the file's entry (ctime). The time of
+            # its content could be set back, as `cp -p` does.
             stamps.append((str(file), status.st_size, status.st_ctime_ns))
     return tuple(stamps)
 
@@ -446,8 +491,9 @@ def _list_files(path: Path | None) -> list[Path]:
     """
     if path is None:
         files: list[Path] = []
-        for folder, inside, names in os.walk(LIBRARY):
-            inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
+        for folder, subfolders, names in os.walk(LIBRARY):
+            # `os.walk` goes into the folders that are left in this list.
+            subfolders[:] = [each for each in subfolders if each not in SKIPPED_FOLDERS]
             files += [Path(folder, name) for name in names if name.endswith(".py")]
         return sorted(files)
     try:
@@ -469,7 +515,10 @@ def _is_hidden(path: Path) -> bool:
 def _read_texts(
     paths: Iterable[Path], root: Path, kind: Callable[[Path], str]
 ) -> list[TextDocument]:
-    """Read the files that are text: not empty, no zero byte near the start."""
+    """Read the files that are text: not empty, no zero byte near the start.
+
+    Names of documents are paths below `root`, from which `kind` makes their kind.
+    """
     documents = []
     bytes_left = LARGEST
     for path in paths:
@@ -482,42 +531,51 @@ def _read_texts(
                 ) from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         bytes_left -= len(text)
-        if text and b"\0" not in text[:BINARY_PROBE]:
-            inside = path.relative_to(root)
-            document = TextDocument(text, kind(inside), inside.as_posix())
+        is_binary = b"\0" in text[:BINARY_PROBE]
+        if text and not is_binary:
+            name = path.relative_to(root)
+            document = TextDocument(text, kind(name), name.as_posix())
             documents.append(document)
     return documents
 
 
-def sampled_shingles(text: bytes) -> set[int]:
-    """Return hashes of a sample of the shingles of a text."""
+def sample_shingles(text: bytes) -> set[int]:
+    """Return the hashes of a sample of the shingles of a text."""
     count = len(text) - SHINGLE + 1
     if count < 1:
         return set()
 
+    # The word at every place of the text, as a number of 64 bits. For each offset the
+    # text is read as words that do not overlap, which are every eighth place.
     words = np.empty(len(text) - WORD + 1, np.uint64)
     for offset in range(WORD):
         whole = (len(text) - offset) // WORD
         words[offset::WORD] = np.frombuffer(text, "<u8", whole, offset)
 
+    # The hash of the shingle at every place is computed from its four words.
     hashes = np.zeros(count, np.uint64)
     for number, multiplier in enumerate(MULTIPLIERS):
         start = number * WORD
         hashes = (hashes ^ words[start : start + count]) * multiplier
         hashes ^= hashes >> np.uint64(32)
-    # A product's highest bits depend on all bits of its factors, its lowest on their
-    # lowest alone.
+    # The comparison below looks at the highest bits. Those of a product depend on all
+    # bits of its factors.
     hashes *= MULTIPLIERS[0]
-    return set(hashes[hashes < 2**64 // SAMPLED].tolist())
+    is_sampled = hashes < 2**64 // SAMPLED
+    return set(hashes[is_sampled].tolist())
 
 
-def without_near_duplicates(texts: Sequence[bytes]) -> list[bool]:
-    """Return for every text in order whether it is kept, given those kept before it."""
+def mark_new_texts(texts: Sequence[bytes]) -> list[bool]:
+    """Return True for each text that is no near-duplicate of those before it.
+
+    Near-duplicates themselves do not count among the texts before.
+    """
     known: set[int] = set()
     is_kept = []
     for text in texts:
-        shingles = sampled_shingles(text)
-        is_new = len(shingles & known) <= MOST_KNOWN * len(shingles)
+        shingles = sample_shingles(text)
+        known_shingles = len(shingles & known)
+        is_new = known_shingles <= MOST_KNOWN * len(shingles)
         if is_new:
             known |= shingles
         is_kept.append(is_new)

@@ -1,11 +1,13 @@
-"""The losses of tokens, and which tokens were the most probable.
+"""Evaluation of a model on rows of tokens: losses, and which tokens it predicts.
 
-A row is read in one pass, except for the sliding-window baseline, which reads it in
-overlapping windows. Results are on the CPU. Matrix products are in the format of the
-weights, or of the caller's autocast (`ropelab.runs.machine.computing_in`).
+A row of n tokens has n - 1 predictions, each of a token from all tokens before it. They
+come from one pass through the model, or, for the sliding-window baseline, from a pass
+for each of several overlapping windows. Results are on the CPU. Matrix products are in
+the format of the weights, or of the caller's autocast
+(`ropelab.runs.machine.computing_in`).
 
-Where a function takes `last`, only the last so many predictions of each row are
-computed; 0 stands for all of them.
+Where a function takes `last`, only so many final predictions of each row are computed;
+None stands for all of them.
 """
 
 from collections.abc import Callable
@@ -18,10 +20,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 
-# The most tokens of rows that are read together. More would need more memory and would
-# not be faster on a CPU.
+# Rows are passed together as long as they have at most so many tokens. More would need
+# more memory and would not be faster on a CPU.
 TOKENS_PER_PASS = 8192
 # The most logits that are in memory at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
@@ -36,7 +39,7 @@ class Readable(Protocol):
     # An object with a `vocabulary`, the number of different tokens.
     size: Any
 
-    def hidden_states(self, tokens: Tensor, *, last: int = 0) -> Tensor:
+    def hidden_states(self, tokens: Tensor, *, last: int | None = None) -> Tensor:
         """Return the input of `head` for the `last` tokens of each row."""
 
 
@@ -46,24 +49,34 @@ def _score_predictions(
     score: Callable[[Tensor, Tensor], Tensor],
     dtype: torch.dtype,
     tokens: Int[Tensor, "rows tokens"],
-    last: int,
+    last: int | None,
 ) -> Tensor:
-    """Return `score(logits, targets)` of the `last` predictions of each row."""
+    """Return a number for each of the `last` predictions, [rows, predictions].
+
+    Args:
+        model: makes logits of hidden states by its head.
+        score: returns the numbers [rows, predictions] of some logits [rows, predictions,
+            vocabulary] and of the tokens that the text has there.
+        dtype: that of the numbers.
+        tokens: the rows.
+        last: see the head of this file.
+    """
     results = []
     rows_per_pass = max(1, TOKENS_PER_PASS // tokens.shape[1])
     for block in tokens.split(rows_per_pass):
         block = block.to(model.head.weight.device)
         hidden = model.hidden_states(block[:, :-1], last=last)
-        # With `last` = 0 the slice starts at -0, which is the start: all are kept.
-        targets = block[:, 1:][:, -last:]
+        targets = block[:, 1:]
+        targets = targets[:, start_of_last(targets.shape[1], last) :]
         # The result is allocated before the logits. Small results between freed logits
         # would keep the memory of these from being returned to the system.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
 
-        logits_per_place = len(block) * model.size.vocabulary
-        size = max(1, LOGITS_PER_CHUNK // logits_per_place)
-        for start in range(0, targets.shape[1], size):
-            chunk = slice(start, start + size)
+        # Logits take most of the memory, so only those of some columns are made at once.
+        logits_per_column = len(block) * model.size.vocabulary
+        columns = max(1, LOGITS_PER_CHUNK // logits_per_column)
+        for start in range(0, targets.shape[1], columns):
+            chunk = slice(start, start + columns)
             logits = model.head(hidden[:, chunk])
             values[:, chunk] = score(logits, targets[:, chunk])
         results.append(values.cpu())
@@ -71,11 +84,9 @@ def _score_predictions(
 
 
 def token_losses(
-    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int = 0
+    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of the `last` tokens in nats, each predicted from all tokens
-    before it in its row.
-    """
+    """Return the loss of each prediction in nats."""
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         # The loss is computed in float32 even if the products are in bfloat16, whose
@@ -90,29 +101,32 @@ def token_losses(
 def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of each token in nats, given at most `window` tokens before it."""
-    # The window moves on by `stride`, and its last `stride` predictions count. Each has
-    # at least window - stride + 1 tokens of context. No earlier token reaches it, not
-    # even through lower layers, since each window is a pass of its own.
+    """Return the loss of each prediction in nats, given at most `window` tokens."""
+    # The window moves on by `stride`, and its last `stride` predictions count. Each of
+    # them has at least window - stride + 1 tokens of context. Tokens before the window
+    # do not reach it, not even through lower layers, since each window is passed alone.
     return _slide(partial(token_losses, model), tokens, window, stride)
 
 
-def correct(
+def find_correct(
     model: Readable, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
-    """Return True for each scored token that is the most probable one.
+    """Return True for each scored token that the model finds the most probable one.
 
-    All rows have the same number of scored tokens. If `window` is None, they are
-    predicted in one pass, else in those windows of `sliding_losses` that have a scored
-    token.
+    All rows have the same number of scored tokens. If `window` is None, the tokens are
+    predicted in one pass, else in windows as those of `sliding_losses`. Windows without
+    a scored token are left out.
     """
 
     def is_most_probable(logits: Tensor, targets: Tensor) -> Tensor:
         return logits.argmax(-1) == targets
 
     score = partial(_score_predictions, model, is_most_probable, torch.bool)
-    hits = _slide(score, batch.tokens, window, stride, batch.last_scored)
-    return hits[batch.scored[:, 1:]].view(len(hits), -1)
+    # [rows, predictions], False before the last scored tokens
+    is_correct = _slide(score, batch.tokens, window, stride, batch.last_scored)
+    # The index keeps the scored tokens of all rows, one row behind the other.
+    scored = is_correct[batch.scored[:, 1:]]
+    return scored.view(len(is_correct), -1)
 
 
 def _slide(
@@ -120,21 +134,30 @@ def _slide(
     tokens: Tensor,
     window: int | None,
     stride: int,
-    last: int = 0,
+    last: int | None = None,
 ) -> Tensor:
-    """Return the score of every prediction in windows; predictions before the `last`
-    ones are not computed, and their scores are 0.
-    """
-    total = tokens.shape[1] - 1
-    if window is None or window > total:
-        window = total
-    first_wanted = total - last if last else 0
+    """Return the scores of all predictions [rows, predictions], window by window.
 
-    # The start of each window, and the number of its last predictions that count. All
-    # predictions of the first window count.
+    Predictions before the `last` ones are not computed, and their scores are 0.
+
+    Args:
+        score: returns the scores of so many final predictions of some tokens.
+        tokens: the rows.
+        window: the length of a window; None, or a longer one than the rows: one window.
+        stride: the number of tokens from a window to the next.
+        last: see the head of this file.
+    """
+    predictions = tokens.shape[1] - 1
+    if window is None or window > predictions:
+        window = predictions
+    first_wanted = start_of_last(predictions, last)
+
+    # The start of each window, and the number of its final predictions that count. All
+    # predictions of the first window count. The last window ends with the row.
+    last_start = predictions - window
     counted_windows = [(0, window)]
-    for start in range(stride, total - window + stride, stride):
-        counted_windows.append((min(start, total - window), stride))
+    for start in range(stride, last_start + stride, stride):
+        counted_windows.append((min(start, last_start), stride))
 
     scores: Tensor | None = None
     for start, count in counted_windows:
@@ -144,6 +167,9 @@ def _slide(
             continue
         values = score(tokens[:, start : end + 1], wanted)
         if scores is None:
-            scores = values.new_zeros(len(tokens), total)
+            scores = values.new_zeros(len(tokens), predictions)
         scores[:, end - wanted : end] = values
-    return torch.empty(0) if scores is None else scores
+    if scores is None:
+        # Rows of one token have no predictions.
+        return torch.empty(0)
+    return scores

@@ -1,15 +1,17 @@
-"""Lists of four values hidden in text, and questions for one of them.
+"""Lists of four values hidden in text, and questions for one of the values.
 
 indexing
-    arr = qwcm, and later "arr 2" is answered by c, the third of the list (the first has
-    the number 0)
+    The text has `arr = qwcm`, and later the question `arr 2`. The answer is c, the value
+    at index 2 (the first index is 0).
 keyed
-    arr = 1q2c0w3m, and later "arr 2" is answered by c, which follows its key
+    The text has `arr = 1q2c0w3m`, and later the question `arr 2`. The answer is c, the
+    value behind the key 2.
 
-The first is the task of Du et al. 2026 (arXiv:2605.15514), with letters for their
-digits; the second is its control, which content decides. Released models are asked for
-digits, with brackets around them. Values are distinct: who knows the list and nothing
-else is right in 1 of 4 cases.
+`indexing` is the task of Du et al. 2026 (arXiv:2605.15514), with letters in the place
+of their digits. `keyed` is its control: there the content of the list, not a position
+in it, decides the answer. Released models get digits, in the notation of a programming
+language. The values of a list are distinct, so a model that knows only which values
+occur is right in 1 of 4 cases.
 """
 
 from collections.abc import Sequence
@@ -22,102 +24,120 @@ LISTS = ("indexing", "keyed")
 
 
 class Words(NamedTuple):
-    """Words that state a list and ask for its items."""
+    """The words that state a list and ask for its items, with {} for what is filled in."""
 
     # Values are drawn from these characters.
     values: str
-    # A list without keys, and one with keys.
-    listed: str
-    keyed: str
-    # A key and its value, and the text between two items.
-    item: str
-    between: str
+    # The list of the task `indexing`.
+    indexed_list: str
+    # The list of the task `keyed`.
+    keyed_list: str
+    # An item of the task `keyed`: a key and its value.
+    keyed_item: str
+    # The text between two items.
+    separator: str
     question: str
 
 
-# With more around the letters small models learn neither task in 1,200 steps.
+# For small models, whose tokens are bytes. With more characters around the letters they
+# learn neither task in 1,200 steps.
 FOR_BYTES = Words(
-    "abcdefghijklmnopqrstuvwxyz", "\narr = {}\n", "\narr = {}\n", "{}{}", "", "\narr {}"
+    values="abcdefghijklmnopqrstuvwxyz",
+    indexed_list="\narr = {}\n",
+    keyed_list="\narr = {}\n",
+    keyed_item="{}{}",
+    separator="",
+    question="\narr {}",
 )
+# For released models with their tokenizers.
 FOR_TOKENS = Words(
-    "0123",
-    "\narr = [{}]\n",
-    "\narr = {{{}}}\n",
-    "{}: {}",
-    ", ",
-    "\nWhat is arr[{0}]? arr[{0}] = ",
+    values="0123",
+    indexed_list="\narr = [{}]\n",
+    keyed_list="\narr = {{{}}}\n",
+    keyed_item="{}: {}",
+    separator=", ",
+    question="\nWhat is arr[{0}]? arr[{0}] = ",
 )
 
 
 class List(NamedTuple):
+    # The text that states the list.
     statement: str
-    # The question for each item and its answer, in any order.
+    # A question for each item, and its answer, in random order.
     questions: list[tuple[str, str]]
 
 
 def draw_list(random: np.random.Generator, task: str, words: Words = FOR_BYTES) -> List:
-    """Draw the values of a list of LISTS, and the order of the questions for them."""
+    """Draw a list for a task of LISTS: its values, and the order of the questions."""
     values = random.permutation([*words.values])[:ITEMS].tolist()
     if task == "keyed":
-        form = words.keyed
+        form = words.keyed_list
         order = random.permutation(ITEMS)
-        items = [words.item.format(key, values[key]) for key in order]
+        items = [words.keyed_item.format(key, values[key]) for key in order]
     else:
-        form = words.listed
+        form = words.indexed_list
         items = values
 
     questions = []
-    for key in random.permutation(ITEMS):
-        questions.append((words.question.format(key), values[key]))
-    return List(form.format(words.between.join(items)), questions)
+    # A number from 0 to 3 is the index or the key of a value.
+    for number in random.permutation(ITEMS):
+        questions.append((words.question.format(number), values[number]))
+    return List(form.format(words.separator.join(items)), questions)
 
 
 def list_row(
     random: np.random.Generator, text: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a row of training as long as its text, and True where it is scored.
+    """Hide a list and questions for its items in a text, for training.
 
-    It has one list of either kind, and up to four questions at any distance behind it.
-    The text and the answers are scored.
+    Return a row of tokens as long as the text, and True at the tokens that are scored:
+    the text and the answers. The list is of either kind. Up to four questions follow it
+    at random distances.
     """
-    # No item is asked for twice: the answer would be that of the earlier question.
-    statement, questions = draw_list(random, LISTS[random.integers(len(LISTS))])
+    # Each item is asked for at most once. A second question could be answered from the
+    # first one.
+    task = LISTS[random.integers(len(LISTS))]
+    statement, questions = draw_list(random, task)
     pieces = [list(statement.encode())]
     for question, answer in questions:
         pieces.append(list((question + answer).encode()))
     while sum(map(len, pieces)) > len(text):
         pieces.pop()
 
-    # The list is before all of the questions.
+    # The depths are sorted, so that the list comes before all of the questions.
     room = len(text) - sum(map(len, pieces))
     depths = np.sort(100 * random.random(len(pieces)))
     tokens, starts = insert(text[:room].tolist(), pieces, depths.tolist())
 
     scored = np.ones(len(tokens), np.bool_)
     for number, (start, piece) in enumerate(zip(starts, pieces, strict=True)):
-        # The answer is the last token of a question.
         stop = start + len(piece)
-        is_question = number > 0
-        scored[start : stop - 1 if is_question else stop] = False
+        is_list = number == 0
+        if is_list:
+            scored[start:stop] = False
+        else:
+            # The last token of a question is its answer.
+            scored[start : stop - 1] = False
     return np.array(tokens), scored
 
 
 def insert(
     text: Sequence[int], pieces: Sequence[Sequence[int]], depths: Sequence[float]
 ) -> tuple[list[int], list[int]]:
-    """Insert each piece at its depth in percent.
+    """Insert each piece into a text at its depth, in percent of the text.
 
-    Return the text with them, and the place of each piece in it.
+    Return the text with the pieces, and the place in it at which each piece begins.
     """
     places = [round(len(text) * depth / 100) for depth in depths]
     order = sorted(range(len(pieces)), key=lambda number: places[number])
 
-    filled = list(text)
+    result = list(text)
     starts = [0] * len(pieces)
-    added = 0
+    inserted_tokens = 0
     for number in order:
-        start = places[number] + added
-        filled[start:start] = pieces[number]
+        # The pieces that were inserted before have moved the place on.
+        start = places[number] + inserted_tokens
+        result[start:start] = pieces[number]
         starts[number] = start
-        added += len(pieces[number])
-    return filled, starts
+        inserted_tokens += len(pieces[number])
+    return result, starts

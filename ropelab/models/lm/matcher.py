@@ -1,8 +1,10 @@
-"""Baselines without a model, made of the n-grams of the text before.
+"""Baselines without a model: predictions from the n-grams in the text before a token.
 
-A model that only matches n-grams finds an earlier passage, but need not know its
-position. If counts of n-grams improve a model, there was something in the text that it
-did not see, or did not use.
+An n-gram is a sequence of n tokens. `ngram_predictions` repeats what followed the last
+n tokens when they occurred before. A task that this solves does not need positions.
+`cached_predictions` gives probabilities from counts of n-grams. If they improve the
+predictions of a model, there was something in the text that the model did not see, or
+did not use.
 """
 
 from collections import defaultdict
@@ -12,21 +14,23 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-# The prediction where the last n tokens occur for the first time; no token equals it.
+# This number stands for no prediction, where the last n tokens occur for the first time.
+# It equals no token.
 NOTHING = -1
-# An n-gram and its row must fit into an int64, which has 63 bits for positive numbers.
+# An n-gram together with the number of its row must fit into an int64, which has 63 bits
+# for positive numbers.
 BITS = 62
 
-# How often each token followed each context.
+# The number of times that each token followed each context. A context is a tuple of
+# tokens, and the inner keys are the tokens behind it.
 Counts = defaultdict[tuple[int, ...], dict[int, int]]
 
 
 def ngram_predictions(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
-    """Predict every token by the latest earlier occurrence of the n tokens before it.
-
-    Without one it is NOTHING. Occurrences may overlap.
+    """Predict every token by what followed the n tokens before it at their latest earlier
+    occurrence in the row, or NOTHING without one. Occurrences may overlap.
     """
     if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
@@ -35,17 +39,23 @@ def ngram_predictions(
     if length <= n:
         return predictions
 
-    # The gram before token t, together with its row, as one number; a stable sort then
-    # puts each next to its most recent earlier occurrence.
-    grams = torch.arange(rows, device=tokens.device)[:, None].expand(rows, length - n)
+    # The n tokens before each token and the number of the row become one number, with a
+    # digit for each token.
+    count = length - n
+    grams = torch.arange(rows, device=tokens.device)[:, None].expand(rows, count)
     for offset in range(n):
-        grams = grams * vocabulary + tokens[:, offset : length - n + offset]
-    ordered, places = grams.flatten().sort(stable=True)
-    repeated = (ordered[1:] == ordered[:-1]).nonzero().flatten()
+        grams = grams * vocabulary + tokens[:, offset : offset + count]
+
+    # A stable sort puts equal numbers next to each other in the order of their places,
+    # so that each stands behind its latest earlier occurrence.
+    sorted_grams, places = grams.flatten().sort(stable=True)
+    is_repeated = sorted_grams[1:] == sorted_grams[:-1]
+    earlier_places = places[:-1][is_repeated]
+    later_places = places[1:][is_repeated]
 
     following = tokens[:, n:].flatten()
     predicted = torch.full_like(following, NOTHING)
-    predicted[places[repeated + 1]] = following[places[repeated]]
+    predicted[later_places] = following[earlier_places]
     predictions[:, n:] = predicted.view(rows, -1)
     return predictions
 
@@ -57,29 +67,39 @@ def cached_predictions(
     vocabulary: int,
     within: int | None = None,
 ) -> list[tuple[float, int]]:
-    """Predict every token but the first from n-grams more than `beyond` tokens before.
+    """Predict every token but the first from counts of the tokens before it.
 
-    With `within` only those count that end at most so many tokens before it.
+    Args:
+        tokens: the text.
+        order: the most tokens of a context behind which tokens are counted.
+        beyond: the number of tokens just before a token that are not counted.
+        vocabulary: the number of different tokens.
+        within: the number of tokens that are counted, those just before the ones that
+            `beyond` leaves out; None: all earlier tokens.
 
     Returns:
-        Its probability, and the tokens of the longest context that was counted: at most `order`.
+        For each token its probability, and the number of tokens in the longest context
+        before it that was seen before.
     """
     row = tuple(tokens)
     counts: Counts = defaultdict(dict)
     predictions = []
     for place in range(1, len(row)):
-        entering = place - 1 - beyond
-        _count(counts, row, entering, order)
+        # Both places may be before the start of the text. Nothing is counted then.
+        newest_counted = place - 1 - beyond
+        _count(counts, row, newest_counted, order)
         if within is not None:
-            _forget(counts, row, entering - within, order)
+            _forget(counts, row, newest_counted - within, order)
         predictions.append(_predict(counts, row, place, order, vocabulary))
     return predictions
 
 
 def _count(counts: Counts, row: tuple[int, ...], place: int, order: int) -> None:
     """Count the token at a place behind each of the contexts that end before it."""
+    # The range is empty for a place below 0.
     for length in range(min(order, place) + 1):
-        following = counts[row[place - length : place]]
+        context = row[place - length : place]
+        following = counts[context]
         following[row[place]] = following.get(row[place], 0) + 1
 
 
@@ -89,7 +109,7 @@ def _forget(counts: Counts, row: tuple[int, ...], place: int, order: int) -> Non
         context = row[place - length : place]
         following = counts[context]
         following[row[place]] -= 1
-        if not following[row[place]]:
+        if following[row[place]] == 0:
             del following[row[place]]
         if not following:
             del counts[context]
@@ -101,14 +121,17 @@ def _predict(
     """Return the probability of a token, and the length of the longest known context."""
     probability = 1 / vocabulary
     longest = 0
+
+    # Each longer context corrects the probability of the shorter one.
     for length in range(min(order, place) + 1):
-        following = counts.get(row[place - length : place])
+        context = row[place - length : place]
+        following = counts.get(context)
         if following is None:
             break
         longest = length
-        # Witten and Bell 1991: tokens that are new here get as much weight as there were
-        # different continuations.
-        new = len(following)
-        weight = following.get(row[place], 0) + new * probability
-        probability = weight / (sum(following.values()) + new)
+        # Witten and Bell 1991: tokens that never followed this context get, all together,
+        # as much weight as there are different tokens that did.
+        different = len(following)
+        weight = following.get(row[place], 0) + different * probability
+        probability = weight / (sum(following.values()) + different)
     return probability, longest

@@ -2,13 +2,17 @@
 
 A decoder-only transformer. Unusual about it:
 
-- no positions of its own: an `Encoding` is given and may be exchanged after training
-  (`model.encoding = ...`), which extends a context without fine-tuning;
-- the width of a head is free (`heads * head_dim` need not be `width`), to stay as in
-  real models;
-- norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and
-  output;
-- parameters are float32; callers open `torch.autocast` for bfloat16.
+- Positions come from an `Encoding`, a module with hooks for embeddings, queries, keys
+  and scores (`ropelab.models.encoding.base`). It may be exchanged after training
+  (`model.encoding = ...`), which extends a context without fine-tuning.
+- `heads * head_dim` need not be `width`, so that a small model can have heads as wide
+  as those of real models.
+- Norms have no parameters, the feed-forward part computes relu(x)^2, and embedding and
+  output have separate weights.
+- Parameters are float32. A caller that wants products in bfloat16 opens
+  `torch.autocast`.
+
+The file goes from the inside to the outside: attention, a layer, the model.
 """
 
 from collections.abc import Iterator
@@ -23,48 +27,57 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
 from ropelab.models.encoding.base import Encoding
 
-# An encoding without a fused kernel computes its scores in blocks of queries. A block has
-# at most this many scores, which bounds the memory (32 MiB in float32).
+# torch's fused kernel for attention never holds all scores. An encoding that changes
+# scores cannot use the kernel, and computes them in blocks of queries. A block has at
+# most this many scores, which bounds the memory (32 MiB in float32).
 SCORES_PER_BLOCK = 2**23
 # A block has at most this many queries. Each query of a block gets scores with all keys
 # that the last query of the block may see. Scores with keys after the query itself are
 # then masked, so that a shorter block computes fewer scores in vain.
 QUERIES_PER_BLOCK = 128
-# With a mask, the fused kernel takes this many queries at a time. It multiplies with masked
-# keys, too, so that shorter blocks waste less here as well.
+# Queries that the fused kernel takes at a time where it needs a mask. The kernel
+# multiplies with masked keys, too, so that shorter blocks compute less in vain.
 QUERIES_PER_MASK = 512
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
+    # The number of different tokens.
     vocabulary: int
     layers: int
+    # The number of features of a token between the layers.
     width: int
     heads: int
+    # The number of features of a query, key or value in one head.
     head_dim: int
 
     @property
     def weights_in_matrices(self) -> int:
         """The number of weights in the matrices of all layers."""
+        # Four matrices make queries, keys, values and the output of attention.
         attention = 4 * self.heads * self.head_dim * self.width
-        feed_forward = 8 * self.width**2
+        # Two matrices lead to four times the width and back.
+        feed_forward = 2 * 4 * self.width**2
         return self.layers * (attention + feed_forward)
 
     @property
     def weights(self) -> int:
         """The number of all weights, without those of the encoding."""
-        return self.weights_in_matrices + 2 * self.vocabulary * self.width
+        embedding_and_head = 2 * self.vocabulary * self.width
+        return self.weights_in_matrices + embedding_and_head
 
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens seen so far, per layer, and how many tokens."""
+    """Keys and values of the tokens seen so far."""
 
+    # The number of tokens seen so far.
     tokens: int = 0
+    # Keys and values [batch, heads, tokens, head_dim] by the number of the layer.
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values of new tokens to a layer, and return all it has."""
+        """Append keys and values of new tokens; return those of all tokens."""
         if layer in self.layers:
             old_k, old_v = self.layers[layer]
             k = torch.cat([old_k, k], dim=2)
@@ -73,16 +86,26 @@ class Cache:
         return k, v
 
 
+def start_of_last(length: int, last: int | None) -> int:
+    """Return the place at which the `last` entries begin; None: all entries."""
+    if last is None:
+        return 0
+    return max(0, length - last)
+
+
 def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
     """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013)."""
-    # Today's models use the root-mean-square norm, which takes three times as long on a
+    # Most models use the root-mean-square norm, which takes three times as long on a
     # CPU.
-    return layer_norm(x, (x.shape[-1],))
+    width = x.shape[-1]
+    return layer_norm(x, (width,))
 
 
 class SquaredRelu(Function):
-    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for the backward pass, where
-    autograd would keep two.
+    """relu(x)^2 (arXiv:2109.08668).
+
+    It keeps one tensor for the backward pass. Without a gradient written here, autograd
+    would keep two.
     """
 
     @staticmethod
@@ -95,7 +118,9 @@ class SquaredRelu(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (positive,) = ctx.saved_tensors
-        return (grads[0] * positive).mul_(2)
+        # The derivative of relu(x)^2 is 2 relu(x).
+        grad_of_output = grads[0]
+        return (grad_of_output * positive).mul_(2)
 
 
 def causal_mask(
@@ -105,65 +130,77 @@ def causal_mask(
     return k_positions[None, :] <= q_positions[:, None]
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal softmax(q k^T / sqrt(head_dim)) v.
+# In the next two functions q is [batch, heads, queries, head_dim], k and v are
+# [batch, heads, keys, head_dim], and the result has the shape of q. With a cache there
+# are fewer queries than keys. The queries are then those of the last keys.
 
-    The queries are those of the last keys: with a cache there are fewer of them.
-    """
-    if q.shape[2] == k.shape[2]:
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal softmax(q k^T / sqrt(head_dim)) v, by torch's fused kernel."""
+    queries = q.shape[2]
+    keys = k.shape[2]
+    if queries == keys:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
-    if q.shape[2] == 1:
+    if queries == 1:
         # The last token may look at all keys.
         return scaled_dot_product_attention(q, k, v)
 
     # With is_causal=True, the kernel would take the first query for that of the first
-    # key. Here the last query is that of the last key.
-    keys = torch.arange(k.shape[2], device=q.device)
-    at_q = keys[-q.shape[2] :]
-    out = []
-    for start in range(0, q.shape[2], QUERIES_PER_MASK):
+    # key. Here the last query is that of the last key, and masks say so.
+    k_positions = torch.arange(keys, device=q.device)
+    q_positions = k_positions[keys - queries :]
+    outputs = []
+    for start in range(0, queries, QUERIES_PER_MASK):
         block = slice(start, start + QUERIES_PER_MASK)
-        rows = at_q[block]
-        visible = keys[: int(rows[-1]) + 1]
+        positions = q_positions[block]
+        # No query of the block sees a key behind the last query.
+        visible = k_positions[: int(positions[-1]) + 1]
         k_visible = k[:, :, : len(visible)]
         v_visible = v[:, :, : len(visible)]
-        mask = causal_mask(rows, visible)
-        out.append(
+        mask = causal_mask(positions, visible)
+        outputs.append(
             scaled_dot_product_attention(
                 q[:, :, block], k_visible, v_visible, attn_mask=mask
             )
         )
-    return torch.cat(out, dim=2)
+    return torch.cat(outputs, dim=2)
 
 
 def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention through `scores` and `mix`, for a block of queries at a time."""
+    """Causal attention by an encoding's own `scores` and `mix`, in blocks of queries."""
     batch, heads, queries, _ = q.shape
-    keys = torch.arange(k.shape[2], device=q.device)
-    earlier = len(keys) - queries
-    affordable = SCORES_PER_BLOCK // (batch * heads * len(keys))
+    keys = k.shape[2]
+    k_positions = torch.arange(keys, device=q.device)
+    first_query = keys - queries
+    affordable = SCORES_PER_BLOCK // (batch * heads * keys)
     size = min(QUERIES_PER_BLOCK, max(1, affordable))
 
-    out = []
+    outputs = []
     for start in range(0, queries, size):
-        block = slice(start, min(start + size, queries))
-        rows = keys[earlier + block.start : earlier + block.stop]
-        visible = keys[: earlier + block.stop]
+        stop = min(start + size, queries)
+        positions = k_positions[first_query + start : first_query + stop]
+        # No query of the block sees a key behind the last query.
+        visible = k_positions[: first_query + stop]
         k_visible = k[:, :, : len(visible)]
         v_visible = v[:, :, : len(visible)]
 
-        scores = encoding.scores(q[:, :, block], k_visible, rows, visible)
+        scores = encoding.scores(q[:, :, start:stop], k_visible, positions, visible)
+        is_later = ~causal_mask(positions, visible)
         # The softmax is computed in float32 even under an autocast to bfloat16. Scores of
         # 20 have steps of 0.125 in bfloat16, so that keys tie, and a sum over thousands
         # of keys loses the small weights.
-        scores = scores.float().masked_fill(~causal_mask(rows, visible), float("-inf"))
+        scores = scores.float().masked_fill(is_later, float("-inf"))
         weights = scores.softmax(dim=-1).to(v.dtype)
-        out.append(encoding.mix(weights, v_visible, rows, visible))
-    return torch.cat(out, dim=2)
+        outputs.append(encoding.mix(weights, v_visible, positions, visible))
+    return torch.cat(outputs, dim=2)
 
 
 class Attention(nn.Module):
-    """Causal self-attention of one layer, with the encoding's hooks around it."""
+    """Causal self-attention of one layer, with the encoding's hooks around it.
+
+    Where a method takes `last`, queries and the result are those of so many final
+    tokens only; None: of all tokens. Keys and values are always those of all tokens.
+    """
 
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
@@ -177,21 +214,23 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "batch tokens width"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values [batch, heads, tokens, head_dim]."""
+        # qkv is [batch, tokens, 3, heads, head_dim].
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim))
         q, k, v = qkv.unbind(2)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def encode(
-        self, x: Tensor, positions: Tensor, encoding: Encoding, last: int = 0
+        self,
+        x: Tensor,
+        positions: Tensor,
+        encoding: Encoding,
+        last: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values under an encoding.
-
-        The queries are those of the `last` tokens (0: of all).
-        """
+        """Return queries, keys and values under an encoding."""
         q, k, v = self.project(x)
-        # With `last` = 0 the slices start at -0, which is the start: all queries are kept.
         k = encoding.extend_key(encoding.key(k, positions), x)
-        q = encoding.query(q[:, :, -last:], positions[-last:])
+        start = start_of_last(len(positions), last)
+        q = encoding.query(q[:, :, start:], positions[start:])
         return q, k, v
 
     def forward(
@@ -201,17 +240,21 @@ class Attention(nn.Module):
         encoding: Encoding,
         layer: int,
         cache: Cache | None,
-        last: int = 0,
+        last: int | None = None,
     ) -> Float[Tensor, "batch last width"]:
-        # Keys are cached with their positions, so none is ever rotated twice.
         q, k, v = self.encode(x, positions, encoding, last)
         if cache is not None:
+            # Keys are cached after the encoding has acted on them, so none is ever
+            # rotated twice.
             k, v = cache.extend(layer, k, v)
         if encoding.fused:
-            out = fused_attention(q, k, v)
+            output = fused_attention(q, k, v)
         else:
-            out = blocked_attention(encoding, q, k, v)
-        return self.out(out.transpose(1, 2).flatten(2))
+            output = blocked_attention(encoding, q, k, v)
+
+        # From [batch, heads, last, head_dim] to [batch, last, heads * head_dim].
+        joined_heads = output.transpose(1, 2).flatten(2)
+        return self.out(joined_heads)
 
 
 class FeedForward(nn.Module):
@@ -226,8 +269,8 @@ class FeedForward(nn.Module):
         inner = self.up(x)
         if inner.requires_grad:
             return self.down(SquaredRelu.apply(inner))
-        # No backward pass will need the values, so they are overwritten. New memory for
-        # the result would cost as much time as the arithmetic.
+        # No backward pass will need the features inside, so they are overwritten. New
+        # memory for the result would cost as much time as the arithmetic.
         return self.down(inner.relu_().mul_(inner))
 
 
@@ -246,11 +289,12 @@ class Layer(nn.Module):
         encoding: Encoding,
         layer: int,
         cache: Cache | None,
-        last: int,
+        last: int | None,
     ) -> Float[Tensor, "batch last width"]:
+        """Return the stream of the `last` tokens (None: of all) after this layer."""
         attended = self.attention(norm(x), positions, encoding, layer, cache, last)
-        # With `last` = 0 the slice starts at -0, which is the start: all tokens are kept.
-        x = x[:, -last:] + attended
+        start = start_of_last(x.shape[1], last)
+        x = x[:, start:] + attended
         return x + self.feed_forward(norm(x))
 
 
@@ -274,6 +318,7 @@ class LanguageModel(nn.Module):
         # The weights are drawn on the CPU, so that they are the same on every device.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
+
         # All logits are 0 at the start, so that the first loss is ln(vocabulary).
         self.head.weight.zero_()
         for matrices in self.matrices_by_layer():
@@ -290,6 +335,7 @@ class LanguageModel(nn.Module):
     def matrices_by_layer(self) -> Iterator[dict[str, Tensor]]:
         """Yield the four matrices of each layer by name, in order."""
         for layer in self.layers:
+            # A type checker knows only that a ModuleList holds modules.
             assert isinstance(layer, Layer)
             yield {
                 "qkv": layer.attention.qkv.weight,
@@ -302,27 +348,31 @@ class LanguageModel(nn.Module):
         self,
         tokens: Int[Tensor, "batch tokens"],
         cache: Cache | None = None,
-        last: int = 0,
+        last: int | None = None,
     ) -> Float[Tensor, "batch last width"]:
-        """Return the normalised stream of the `last` tokens (0: of all).
+        """Return the normalised stream of the `last` tokens (None: of all).
 
         All tokens extend the `cache`.
         """
-        first = 0 if cache is None else cache.tokens
-        positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
+        first = 0
+        if cache is not None:
+            first = cache.tokens
+        stop = first + tokens.shape[1]
+        positions = torch.arange(first, stop, device=tokens.device)
         # The norm gives embeddings unit variance, which added encodings have, too,
         # however the embedding grows in training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
 
-        for index, layer in enumerate(self.layers):
-            is_final = index + 1 == len(self.layers)
-            # The final layer needs only keys and values of the other tokens.
-            wanted = last if is_final else 0
-            encoding = self.encoding.for_layer(index)
-            x = layer(x, positions, encoding, index, cache, wanted)
+        final = len(self.layers) - 1
+        for number, layer in enumerate(self.layers):
+            # Only the final layer may leave out tokens: every other layer makes the keys
+            # and values of all tokens for the layer above.
+            last_of_layer = last if number == final else None
+            encoding = self.encoding.for_layer(number)
+            x = layer(x, positions, encoding, number, cache, last_of_layer)
 
         if cache is not None:
-            cache.tokens += tokens.shape[1]
+            cache.tokens = stop
         return norm(x)
 
     def forward(

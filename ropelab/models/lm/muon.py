@@ -1,8 +1,8 @@
-"""Muon (Jordan et al. 2024): an orthogonal step for every matrix.
+"""Muon (Jordan et al. 2024), an optimizer that makes an orthogonal step of each matrix.
 
-torch's Muon takes matrices one by one, always in bfloat16: on a CPU that emulates it
-this costs more than the forward and backward pass. Here matrices of one shape (up to
-transposition) share products.
+torch's Muon takes matrices one by one, and always in bfloat16. On a CPU that emulates
+bfloat16 this costs more than the forward and backward pass. Here matrices of one shape
+(or of one transposed) are computed together, in any format.
 """
 
 from collections import defaultdict
@@ -14,28 +14,31 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
-# The coefficients of x, x^3 and x^5 in one step. Jordan chose them for a steep start:
-# five steps bring singular values from 0.004 to 1 to between 0.68 and 1.2, and exactly
-# 1 is not needed.
+# The coefficients of x, x^3 and x^5 in one iteration. Jordan chose them so that small
+# singular values grow fast: after five iterations, singular values that were between
+# 0.004 and 1 are between 0.68 and 1.2. They need not be exactly 1.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
-# A gradient of zeros stays zeros instead of becoming nan.
+# A matrix is divided by its norm, or by this number if the norm is smaller. A gradient of
+# zeros thus stays zero instead of becoming nan.
 SMALLEST_NORM = 1e-7
 
 
 def orthogonalise(
     matrices: Float[Tensor, "matrices rows columns"], dtype: torch.dtype
 ) -> Float[Tensor, "matrices rows columns"]:
-    """Return about U V^T for each matrix U S V^T.
+    """Return about U V^T for each matrix with the singular values S, U S V^T.
 
-    Singular values become about 1. Wide matrices are the cheapest.
+    The cost grows with the square of the rows, so matrices should be wide, not tall.
     """
     a, b, c = COEFFICIENTS
     x = matrices.to(dtype)
-    # The Frobenius norm bounds the largest singular value: all start in [0, 1], where
-    # the polynomial converges.
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=SMALLEST_NORM)
+    # The Frobenius norm is at least the largest singular value. Divided by it, all
+    # singular values are in [0, 1], where the iteration converges.
+    norms = x.norm(dim=(1, 2), keepdim=True)
+    x = x / norms.clamp(min=SMALLEST_NORM)
     for _ in range(ITERATIONS):
+        # One iteration makes a x + (b G + c G^2) x with G = x x^T.
         gram = x @ x.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         x = torch.baddbmm(x, polynomial, x, beta=a)
@@ -43,10 +46,11 @@ def orthogonalise(
 
 
 class Muon(Optimizer):
-    """Steps along the orthogonalised Nesterov momentum.
+    """Moves each matrix along its orthogonalised Nesterov momentum.
 
-    They are lr * sqrt(max(1, rows / columns)) long. `weight_decay` is a share of lr
-    (arXiv:1711.05101); Newton-Schulz products are in `dtype`.
+    The length of a step is lr * sqrt(max(1, rows / columns)). `weight_decay` is
+    decoupled: a step takes the share lr * weight_decay away (arXiv:1711.05101). The
+    products of `orthogonalise` are in `dtype`.
     """
 
     def __init__(
@@ -64,12 +68,13 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Change all matrices once; `closure` is of torch's interface, and not used."""
         for group in self.param_groups:
             for matrices in _group_by_shape(group["params"]):
                 self._step_together(matrices, group)
 
     def _step_together(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
-        """Change matrices of one shape, up to transposition."""
+        """Change matrices of one shape, some of which may be transposed."""
         momentum = group["momentum"]
         updates = [self._update(matrix, momentum) for matrix in matrices]
         steps = orthogonalise(torch.stack(updates), self._dtype)
@@ -77,27 +82,35 @@ class Muon(Optimizer):
 
         for matrix, step in zip(matrices, steps, strict=True):
             rows, columns = matrix.shape
-            # Tall matrices get larger steps: outputs of all shapes then move about as
-            # much.
+            # Tall matrices get longer steps, so that the outputs of all matrices change by
+            # about as much.
             length = group["lr"] * max(1.0, rows / columns) ** 0.5
-            matrix.add_(step.mT if rows > columns else step, alpha=-length)
+            is_tall = rows > columns
+            if is_tall:
+                step = step.mT
+            matrix.add_(step, alpha=-length)
 
     def _update(self, matrix: Tensor, momentum: float) -> Tensor:
-        """Return the momentum of a matrix, transposed where it is tall."""
+        """Return the Nesterov momentum of a matrix, transposed if the matrix is tall."""
         state = self.state[matrix]
         gradient = matrix.grad
         assert gradient is not None
         if not state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
+        # The average of the gradients so far, in which this one has the share
+        # 1 - momentum. Nesterov's momentum counts this gradient once more.
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-        # Nesterov's momentum: one step ahead of the average.
         update = gradient.lerp(average, momentum)
-        # Tall updates are transposed. Gram matrices of wide ones are the smaller ones.
-        return update.mT if len(update) > update.shape[1] else update
+        rows, columns = update.shape
+        # `orthogonalise` is cheaper for wide matrices.
+        return update.mT if rows > columns else update
 
 
 def _group_by_shape(matrices: Iterable[Tensor]) -> Iterable[list[Tensor]]:
-    """Return the matrices with a gradient, by shape up to transposition."""
+    """Return lists of matrices of one shape; a transposed shape counts as the same.
+
+    Matrices without a gradient are left out.
+    """
     by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
     for matrix in matrices:
         if matrix.grad is not None:

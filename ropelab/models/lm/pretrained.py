@@ -2,11 +2,13 @@
 training.
 
 They are five seeds of the default model of `extrapolate`, trained at 512 tokens by
-`make reference-models`. The manifest says of each how it was trained and holds the
-sha256 of its file, which is checked whenever it is read. Weights are stored in
-bfloat16, half the size of float32, and compressed, which takes a fifth away: every
-installation has them, also those without PyTorch. A model that was trained here in
-float32 is another model, by rounding, and has another name.
+`make reference-models`. A manifest says how each was trained, and has the sha256 of its
+file, which is checked whenever the file is read.
+
+Every installation has these files, so they are kept small: weights are stored in
+bfloat16, half the size of float32, and compressed, which takes a fifth away. A model
+that a user trains with the same options has unrounded weights, and so its results are
+stored under another key.
 """
 
 import gzip
@@ -26,12 +28,13 @@ from ropelab.runs.sentences import count_of, join_names
 
 FOLDER = Path(__file__).with_name("pretrained")
 MANIFEST = "manifest.json"
-# The format of the stored weights.
-STORED = torch.bfloat16
+# The number format of the stored weights.
+STORED_DTYPE = torch.bfloat16
+# The names of the tensors in a file: weights with this prefix, and the losses.
 PREFIX = "model."
 LOSSES = "losses"
-# Parts of the description that have another name as an option.
-TYPED_AS = {"window": "train_len"}
+# Parts of a training's key that have another name as an option of the command line.
+OPTION_NAMES = {"window": "train_len"}
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,11 @@ class Pretrained:
     """One model of the manifest."""
 
     seed: int
+    # The name of the file in FOLDER.
     file: str
     # The hash of the whole file.
     sha256: str
-    # The key of the training, without what depends on the machine (`comparable`).
+    # The parts of the training's key that do not depend on the machine (`comparable`).
     training: dict[str, Any]
     # Facts about the training for people: the command, the day, versions, the text.
     made: dict[str, str]
@@ -72,14 +76,15 @@ class Pretrained:
 
 
 def comparable(key: dict[str, Any]) -> dict[str, Any]:
-    """Return what has to be equal in the key of a training and in that of a stored model.
+    """Return the parts of a training's key that a stored model must share with it.
 
-    The text and the number format are of the machine that trained.
+    The text and the number format may differ: they depend on the machine on which the
+    stored model was trained.
     """
     mixture = key["task"]["mixture"]
-    kept = {name: key[name] for name in ("size", "recipe", "seed", "encoding")}
-    # As JSON has it: a manifest knows lists alone, and no tuples.
-    return json.loads(json.dumps({**kept, "mixture": mixture}))
+    parts = {name: key[name] for name in ("size", "recipe", "seed", "encoding")}
+    # The way through JSON turns tuples into lists, as in the manifest.
+    return json.loads(json.dumps({**parts, "mixture": mixture}))
 
 
 @cache
@@ -93,9 +98,9 @@ def list_pretrained() -> dict[int, Pretrained]:
 
 
 def find_pretrained(key: dict[str, Any]) -> Pretrained:
-    """Return the stored model of a training.
+    """Return the stored model of a training, given the key of the training.
 
-    InputError: there is none with this seed, or it was trained otherwise.
+    InputError: no stored model has this seed, or it was trained with other options.
     """
     stored = list_pretrained()
     seed = key["seed"]
@@ -107,17 +112,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
         )
 
     model = stored[seed]
-    wanted = comparable(key)
-    differing = []
-    for part, value in wanted.items():
-        if model.training[part] == value:
-            continue
-        if not isinstance(value, dict):
-            differing.append(part)
-            continue
-        for name in value:
-            if model.training[part].get(name) != value[name]:
-                differing.append(TYPED_AS.get(name) or str(name))
+    differing = _list_differences(model.training, comparable(key))
     if differing:
         raise InputError(
             f"the pretrained models differ in {join_names(differing)}; leave out"
@@ -126,23 +121,44 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
     return model
 
 
+def _list_differences(stored: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Return the names of the options in which two trainings differ."""
+    differing = []
+    for part, value in wanted.items():
+        if stored[part] == value:
+            continue
+        if not isinstance(value, dict):
+            differing.append(part)
+            continue
+        for name in value:
+            if stored[part].get(name) != value[name]:
+                differing.append(OPTION_NAMES.get(name, str(name)))
+    return differing
+
+
 def write_pretrained(
     folder: Path,
     models: list[tuple[dict[str, Any], dict[str, Tensor], list[float]]],
     made: dict[str, str],
 ) -> None:
-    """Write models, each given as the key of its training, weights and losses, and
-    their manifest.
+    """Write models and their manifest.
+
+    Args:
+        folder: where they are written.
+        models: for each model the key of its training, its weights by name, and the
+            loss of each training step.
+        made: facts about the training for people.
     """
     folder.mkdir(parents=True, exist_ok=True)
     records = []
     for key, weights, losses in models:
         tensors = {
-            f"{PREFIX}{name}": value.to(STORED).contiguous()
+            f"{PREFIX}{name}": value.to(STORED_DTYPE).contiguous()
             for name, value in weights.items()
         }
         tensors[LOSSES] = torch.tensor(losses, dtype=torch.float32)
-        # Without the time, so that the same weights are the same file.
+        # The time in the head of the file is left out, so that the same weights make the
+        # same file.
         content = gzip.compress(save(tensors), mtime=0)
 
         name = f"seed-{key['seed']}.safetensors.gz"

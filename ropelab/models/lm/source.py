@@ -1,11 +1,23 @@
-"""The training data: real text in stretches, with quotations, symbols and look-ups.
+"""The training data: real text, mixed with tasks that need a look far back.
 
-A window of text is interrupted by stretches of log-uniform length of three other kinds:
-a quotation copies an earlier stretch of the same window, symbols are random, and
-look-ups ask for the values of records among the symbols before. Text alone does not
-teach a model of this size to look far back. Training begins with short periodic rows of
-symbols: copying is found there in 60 to 160 steps, and in the mixture only with luck.
-Everything is a pure function of (seed, step, window, rows).
+A row of a batch (a window) is cut into stretches of log-uniform length. A stretch has
+one of four kinds:
+
+text
+    bytes of the corpus
+quotation
+    the same bytes as an earlier stretch of the same window
+symbols
+    random symbols, which are also read as records: a key of KEY symbols and a value of
+    one symbol
+look-ups
+    records from the symbols before, so that their values can be predicted from their
+    keys
+
+Text alone does not teach a model of this size to look far back. The first steps of a
+training have short periodic rows of symbols instead: a model discovers copying there in
+60 to 160 steps, and in the mixture only with luck. `training_batch` makes the batch of a
+step, a pure function of (seed, step, window, rows).
 """
 
 import math
@@ -20,31 +32,33 @@ from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
 from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 
-# The first tokens of a quotation, which are not scored: they identify the quoted
-# passage.
+# The number of first tokens of a quotation that are not scored. They cannot be predicted,
+# since they say which passage is quoted.
 CUE = 4
-# Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance.
+# The number of symbols in a key. There are 64^3 keys, so that a key hardly occurs twice
+# by chance, even in a long window.
 KEY = 3
-# A key and its value, one symbol.
+# The number of symbols in a record: a key and a value of one symbol.
 RECORD = KEY + 1
 
-# Kinds of stretches.
+# The kinds of stretches.
 TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences and which of their tokens are to be predicted from those before."""
+    """Rows of tokens, and True at the tokens whose prediction counts."""
 
     tokens: Int[Tensor, "batch tokens"]
     scored: Bool[Tensor, "batch tokens"]
 
     @property
     def last_scored(self) -> int:
-        """The number of final tokens that include all that are scored in any row."""
+        """The least number of final tokens that include all scored tokens of all rows."""
         # The first token of a row cannot be predicted.
         is_scored = self.scored[:, 1:].any(dim=0)
-        return len(is_scored) - int(is_scored.nonzero()[0])
+        first_scored = int(is_scored.nonzero()[0])
+        return len(is_scored) - first_scored
 
     def split(self, count: int) -> list["Batch"]:
         """Return parts of the batch, by rows."""
@@ -61,26 +75,31 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Shares of the stretches in a window; the rest is text."""
+    """How the training data is mixed; the defaults are those of all experiments."""
 
-    # Text is put instead of a quotation with too little text before it.
+    # The share of stretches that are quotations. A quotation without enough text before
+    # it becomes text.
     quotations: float = 0.35
+    # The share of stretches that are symbols.
     symbols: float = 0.3
-    # Records whose value is scored.
+    # The share of stretches that are look-ups. All other stretches are text.
     look_ups: float = 0.15
-    # Records whose key an earlier record has, too, with another value: the nearer one
-    # counts.
+    # The share of look-ups whose key an earlier record has, too, with another value. The
+    # value of the nearer record is the right one.
     contested: float = 0.5
-    # Tokens in a stretch, and the same as a share of the window.
+    # The least number of tokens in a stretch.
     shortest: int = 8
+    # The greatest number of tokens in a stretch, as a share of the window.
     longest: float = 1 / 2
-    # Quotations and look-ups whose distance is uniform instead of log-uniform.
+    # The share of quotations and look-ups whose distance is drawn uniformly instead of
+    # log-uniformly.
     far: float = 0.3
-    # First steps, of periodic symbols, and tokens in a row. In rows of 16 copying is
-    # found in a third of the steps that it takes in rows of 64.
+    # The number of first steps that have periodic rows.
     periodic_steps: int = 160
+    # The number of tokens in a periodic row. In rows of 16 copying is discovered in a
+    # third of the steps that it takes in rows of 64.
     periodic_window: int = 16
-    # Of rows, which are text around a list instead.
+    # The share of rows that are text around a list instead (ropelab/models/lm/lists.py).
     lists: float = 0.0
 
     def __post_init__(self) -> None:
@@ -92,8 +111,10 @@ class Mixture:
 
     @property
     def key(self) -> dict[str, float]:
+        """Return the values that identify the mixture in the keys of cells."""
         key = asdict(self)
-        # Models without lists keep the keys that they had before there were any.
+        # Without this entry the keys of models without lists are those of stored models
+        # from before there were lists.
         if not self.lists:
             del key["lists"]
         return key
@@ -104,7 +125,7 @@ def training_batch(
 ) -> Batch:
     """Return the batch of a step: `rows` rows of `window` bytes.
 
-    The first steps have more and shorter rows.
+    The first steps have shorter rows, and as many tokens in more rows.
     """
     random = np.random.default_rng((TRAINING, seed, step, window, rows))
     if step < mixture.periodic_steps:
@@ -113,7 +134,8 @@ def training_batch(
 
     text = corpus.windows(seed, step, window, rows).numpy()
     batch = mixed_batch(mixture, random, text)
-    for row in np.flatnonzero(random.random(rows) < mixture.lists):
+    has_list = random.random(rows) < mixture.lists
+    for row in np.flatnonzero(has_list):
         tokens, scored = list_row(random, text[row])
         batch.tokens[row] = torch.from_numpy(tokens)
         batch.scored[row] = torch.from_numpy(scored)
@@ -126,20 +148,28 @@ def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
-    """Return rows that repeat a segment of their own; only the repeats are scored."""
-    # Lengths of segments are log-uniform from a record to three quarters of the window.
+    """Return rows that each repeat a segment of random symbols.
+
+    The first occurrence of a segment is not scored.
+    """
+    # The lengths of segments are log-uniform, from that of a record to three quarters of
+    # the window: [rows, 1].
     longest = max(RECORD, 3 * window // 4)
     periods = log_uniform(random.random((rows, 1)), RECORD, longest)
     places = np.arange(window)
     segments = random_symbols(random, rows, window)
     tokens = np.take_along_axis(segments, places % periods, axis=1)
-    return Batch(torch.from_numpy(tokens), torch.from_numpy(places >= periods))
+    is_repeated = places >= periods
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(is_repeated))
 
 
 def log_uniform(
     share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int
 ) -> np.ndarray:
-    """Map shares in [0, 1) to log-uniform whole numbers from `low` to `high`."""
+    """Map shares in [0, 1) to log-uniform whole numbers from `low` to `high`.
+
+    Uniform random shares make numbers whose logarithms are uniform.
+    """
     high = np.maximum(high, low)
     numbers = (low * ((high + 1) / low) ** share).astype(np.int64)
     return np.clip(numbers, low, high)
@@ -147,27 +177,33 @@ def log_uniform(
 
 @dataclass(frozen=True)
 class Stretches:
-    """Every token's stretch, in arrays of shape [rows, window]."""
+    """The stretch that each token is in, as arrays of shape [rows, window]."""
 
     # The number of the stretch in its row.
     number: np.ndarray
     # TEXT, QUOTATION, SYMBOLS or LOOK_UPS.
     kind: np.ndarray
-    # The place of its first token.
+    # The place in the row of the first token of the stretch.
     start: np.ndarray
-    # In tokens, those included that the end of the window cuts off.
+    # The number of tokens of the stretch, with those that the end of the window cuts off.
     length: np.ndarray
 
     @property
     def inside(self) -> np.ndarray:
         """The place of every token in its stretch."""
-        return np.arange(self.start.shape[1]) - self.start
+        window = self.start.shape[1]
+        return np.arange(window) - self.start
 
     def record_places(self, kind: int) -> np.ndarray:
-        """Return the first places of whole records, rising in the flattened batch."""
-        places = np.arange(self.start.shape[1])
+        """Return the places of the first tokens of all whole records in a kind of stretch.
+
+        Places count through all rows, one row behind the other.
+        """
+        window = self.start.shape[1]
+        places = np.arange(window)
         is_whole = places + RECORD <= self.start + self.length
-        is_whole[:, 1 - RECORD :] = False
+        # A record that begins later than this is cut off by the end of the window.
+        is_whole[:, window - RECORD + 1 :] = False
         begins = self.inside % RECORD == 0
         return np.flatnonzero((self.kind == kind) & is_whole & begins)
 
@@ -176,20 +212,25 @@ def draw_stretches(
     mixture: Mixture, random: np.random.Generator, rows: int, window: int
 ) -> Stretches:
     """Cut every row into stretches and draw the kind of each."""
+    # So many of the shortest stretches fill a window. Of longer ones the last are behind
+    # its end, and are not used. The arrays are [rows, count].
     count = math.ceil(window / mixture.shortest)
     longest = max(mixture.shortest, int(mixture.longest * window))
     lengths = log_uniform(random.random((rows, count)), mixture.shortest, longest)
     starts = np.cumsum(lengths, axis=1) - lengths
 
+    # A token's stretch has the number of stretches that have begun up to it, less one.
     is_first = np.zeros((rows, window), np.int64)
-    within = starts < window
-    is_first[np.nonzero(within)[0], starts[within]] = 1
+    is_used = starts < window
+    row_of_start, _ = np.nonzero(is_used)
+    is_first[row_of_start, starts[is_used]] = 1
     number = np.cumsum(is_first, axis=1) - 1
 
     borders = np.cumsum([mixture.quotations, mixture.symbols, mixture.look_ups])
     drawn = np.searchsorted(borders, random.random((rows, count)), side="right")
     kinds = np.array([QUOTATION, SYMBOLS, LOOK_UPS, TEXT])[drawn]
-    kinds[(kinds == QUOTATION) & (lengths > starts)] = TEXT
+    has_no_source = (kinds == QUOTATION) & (lengths > starts)
+    kinds[has_no_source] = TEXT
     return Stretches(
         number,
         np.take_along_axis(kinds, number, axis=1),
@@ -202,60 +243,68 @@ def mixed_batch(
     mixture: Mixture, random: np.random.Generator, text: np.ndarray
 ) -> Batch:
     """Return windows of the mixture, made of rows of text as long as the window."""
-    # Every token first gets the place that it is taken from: its own, a quoted token's,
-    # or a record's. Then places are followed to their origin, and text and symbols
-    # filled in there.
+    # Every token first gets an origin, the place from which it is copied: that of a
+    # quoted token, that of a token in a record, or its own place. Then text and symbols
+    # are filled in, and every token is copied from its origin.
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
     is_quoted = stretches.kind == QUOTATION
 
-    # A quotation's source ends before the quotation begins, and is anywhere before
-    # that.
+    # A quotation and its source are equally long and do not overlap. The distance is thus
+    # at least the length of the quotation, and at most its start.
     shares = random.random((rows, window))
     choices = random.random((rows, window))
-    distance = quantiles_of_distance(
+    distance = draw_distances(
         mixture,
+        # All tokens of a stretch get the same numbers.
         np.take_along_axis(shares, stretches.number, axis=1),
         np.take_along_axis(choices, stretches.number, axis=1),
         stretches.length,
         stretches.start,
     )
+    # Places count through all rows, one row behind the other.
     origin = np.arange(rows * window)
     origin -= np.where(is_quoted, distance, 0).ravel()
-    answers = add_look_ups(mixture, random, stretches, origin)
+    is_answer = set_look_ups(mixture, random, stretches, origin)
 
+    # The text of a row goes on behind each interruption.
     is_text = stretches.kind == TEXT
-    tokens = random_symbols(random, rows, window)
+    originals = random_symbols(random, rows, window)
     places_in_text = np.cumsum(is_text, axis=1) - 1
-    tokens[is_text] = np.take_along_axis(text, places_in_text, axis=1)[is_text]
-    taken = tokens.ravel()[follow_origins(origin)].reshape(rows, window)
-    filled = torch.from_numpy(taken)
+    originals[is_text] = np.take_along_axis(text, places_in_text, axis=1)[is_text]
+    copied = originals.ravel()[follow_origins(origin)].reshape(rows, window)
+    tokens = torch.from_numpy(copied)
 
-    # A key that was quoted since, or drawn twice by chance, may have another nearest
-    # value, and is not scored then.
-    is_nearest = ngram_predictions(filled, KEY) == filled
+    # The nearest earlier occurrence of a key is not always that of its record, if the key
+    # was quoted since or drawn twice by chance. If the value there is another one, the
+    # answer is not scored.
+    is_nearest = ngram_predictions(tokens, KEY) == tokens
     scored = is_text | (is_quoted & (stretches.inside >= CUE))
-    scored_answers = torch.from_numpy(answers) & is_nearest
-    return Batch(filled, torch.from_numpy(scored) | scored_answers)
+    scored_answers = torch.from_numpy(is_answer) & is_nearest
+    return Batch(tokens, torch.from_numpy(scored) | scored_answers)
 
 
-def quantiles_of_distance(
+def draw_distances(
     mixture: Mixture,
     share: np.ndarray,
     choice: np.ndarray,
     low: np.ndarray | int,
     high: np.ndarray,
 ) -> np.ndarray:
-    """Map shares in [0, 1) to numbers from `low` to `high`.
+    """Map random shares in [0, 1) to distances from `low` to `high`.
 
-    They are uniform where `choice` is below `mixture.far`, else log-uniform.
+    Where the random number `choice` is below `mixture.far`, uniform shares make uniform
+    distances, elsewhere log-uniform ones.
     """
     uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
     return np.where(choice < mixture.far, uniform, log_uniform(share, low, high))
 
 
 def follow_origins(origin: np.ndarray) -> np.ndarray:
-    """Follow places until they point at themselves: quotations may be of quotations."""
+    """Replace the origin of each token by a place that is its own origin.
+
+    An origin may itself have another one, since a quotation may contain a quotation.
+    """
     while True:
         further = origin[origin]
         if np.array_equal(further, origin):
@@ -263,43 +312,46 @@ def follow_origins(origin: np.ndarray) -> np.ndarray:
         origin = further
 
 
-def add_look_ups(
+def set_look_ups(
     mixture: Mixture,
     random: np.random.Generator,
     stretches: Stretches,
     origin: np.ndarray,
 ) -> np.ndarray:
-    """Add look-ups of earlier records to `origin`; return True at their values.
+    """Let each look-up have an earlier record as its origin, by changing `origin`.
 
-    The result has the shape [rows, window].
+    Return True at the values of look-ups, [rows, window].
     """
-    # The records of a row go in pairs. The second of a pair may be asked for, and where
-    # its key is contested, the first of the same or of an earlier pair gets that key
-    # too.
+    # The records of a row are seen as pairs. A look-up repeats the second record of an
+    # earlier pair. If its key is contested, the first record of that pair, or of a pair
+    # before, gets the same key and keeps its own value. That record is the older one.
     rows, window = stretches.kind.shape
     records = stretches.record_places(SYMBOLS)
-    questions = stretches.record_places(LOOK_UPS)
-    first_records = np.searchsorted(records, questions // window * window)
-    earlier_pairs = (np.searchsorted(records, questions) - first_records) // 2
+    look_ups = stretches.record_places(LOOK_UPS)
+    # For each look-up: the number of the first record of its row, and how many pairs of
+    # records the row has before it.
+    starts_of_rows = look_ups // window * window
+    first_records = np.searchsorted(records, starts_of_rows)
+    earlier_pairs = (np.searchsorted(records, look_ups) - first_records) // 2
 
     has_pairs = earlier_pairs > 0
-    questions = questions[has_pairs]
+    look_ups = look_ups[has_pairs]
     first_records = first_records[has_pairs]
     earlier_pairs = earlier_pairs[has_pairs]
 
-    share, choice, contest, other_share = random.random((4, len(questions)))
-    back = quantiles_of_distance(mixture, share, choice, 1, earlier_pairs)
-    pair = earlier_pairs - back
-    asked = records[first_records + 2 * pair + 1]
+    share, choice, contest, other_share = random.random((4, len(look_ups)))
+    pairs_back = draw_distances(mixture, share, choice, 1, earlier_pairs)
+    pair = earlier_pairs - pairs_back
+    repeated = records[first_records + 2 * pair + 1]
     for offset in range(RECORD):
-        origin[questions + offset] = asked + offset
+        origin[look_ups + offset] = repeated + offset
 
-    other_pair = (other_share * (pair + 1)).astype(np.int64)
-    older = records[first_records + 2 * other_pair]
-    contested = contest < mixture.contested
+    older_pair = (other_share * (pair + 1)).astype(np.int64)
+    older = records[first_records + 2 * older_pair]
+    is_contested = contest < mixture.contested
     for offset in range(KEY):
-        origin[older[contested] + offset] = asked[contested] + offset
+        origin[older[is_contested] + offset] = repeated[is_contested] + offset
 
-    answers = np.zeros(rows * window, np.bool_)
-    answers[questions + KEY] = True
-    return answers.reshape(rows, window)
+    is_answer = np.zeros(rows * window, np.bool_)
+    is_answer[look_ups + KEY] = True
+    return is_answer.reshape(rows, window)

@@ -1,7 +1,8 @@
-"""A trained model by its description, and its memory.
+"""The description of a trained model, which is also the cell that trains it.
 
-Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained
-only once. One that came with the package is read instead.
+A cell is a piece of a run whose result is stored under a hash of its `key`. The key of
+a model has its shape, recipe, seed, encoding and data, so that each model is trained
+only once. A model that came with the package is read instead.
 """
 
 from collections.abc import Callable
@@ -21,26 +22,28 @@ from ropelab.models.lm.training import PARTS, Recipe, operations_of_training, tr
 from ropelab.runs.cell import CellName, Context, Resources
 from ropelab.runs.machine import DtypeName
 
-# Raise it when the same description would train to other weights.
+# This is raised when the same description would train to other weights.
 VERSION = 5
 
-# A worker keeps some of the memory that it needed for other cells.
+# The least memory that a cell is given. A worker that computes several models keeps some
+# of the memory that it needed for earlier ones; up to 2.9 GB was seen.
 MEMORY = Resources().memory_bytes
-# Memory in bytes, fitted to measured peaks of training, which are 0.6 to 1.2 times
-# these. A worker that goes on to other models keeps more of its memory: up to 2.9 GB
-# was seen.
+# The other numbers make estimates of memory, in bytes. They were fitted to measured
+# peaks of training, which are 0.6 to 1.2 times the estimates.
 # Python with torch, and the corpus.
 LIBRARIES = 600_000_000
-# A weight with its gradient and the optimizer's state, and a weight alone.
-OPTIMIZED = 16
-READ = 4
-# For each token, layer and unit of width: for the backward pass, and in a forward pass.
-KEPT = 100
-PASSED = 40
-# A token in whole numbers.
+# A weight with its gradient and the optimizer's state, in training.
+TRAINED_WEIGHT = 16
+# A weight in evaluation.
+WEIGHT = 4
+# For each token, layer and feature of the width, what is kept for the backward pass.
+TRAINED_FEATURE = 100
+# For each token and feature of the width, a forward pass in evaluation.
+FEATURE = 40
+# A token of a row, with its results.
 TOKEN = 40
 # A score of an encoding without a fused kernel, in a layer that is trained.
-SCORE = 10
+TRAINED_SCORE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,26 +57,27 @@ class Training:
     recipe: Recipe
     # The seed of the initial weights and of the batches.
     seed: int
+    # Makes the encoding of the model.
     encoding: Callable[[], Encoding]
     # The values that identify the encoding; json-able.
     encoding_key: dict[str, Any]
     dtype: DtypeName
     device: str
-    # The name of the model, where an experiment has several.
+    # The name of the model, where an experiment has several; else empty.
     called: str = ""
-    # The training whose weights this one starts from.
+    # The training whose weights this one starts from; None: it starts from random ones.
     start: "Training | None" = None
-    # Without a fused kernel memory holds all scores. The weights are the same: it is
-    # not in the key.
+    # False if attention has no fused kernel, so that memory holds all scores. It is not in
+    # the key, since the weights are the same.
     fused: bool = True
-    # The model that came with the package is read instead of being trained.
+    # True: the model that came with the package is read, and nothing is trained.
     pretrained: bool = False
     kind: ClassVar[str] = "training"
     version: ClassVar[int] = VERSION
 
     @property
     def key(self) -> dict[str, Any]:
-        key = self._described
+        key = self._key_of_training
         if self.pretrained:
             key["weights"] = self.stored.sha256
         return key
@@ -81,14 +85,14 @@ class Training:
     @property
     def stored(self) -> Pretrained:
         """The model of this description that came with the package, or InputError."""
-        return find_pretrained(self._described)
+        return find_pretrained(self._key_of_training)
 
     def check_stored(self) -> None:
         """Raise InputError if no model of this description came with the package."""
-        find_pretrained(self._described)
+        find_pretrained(self._key_of_training)
 
     @property
-    def _described(self) -> dict[str, Any]:
+    def _key_of_training(self) -> dict[str, Any]:
         key: dict[str, Any] = {
             "task": {"corpus": self.corpus.fingerprint, "mixture": self.mixture.key},
             "size": asdict(self.size),
@@ -110,21 +114,28 @@ class Training:
         size = self.size
         recipe = self.recipe
         if self.pretrained:
+            # Nothing is trained, and no folder is written.
             return Resources(
-                memory_bytes=LIBRARIES + OPTIMIZED * size.weights,
+                memory_bytes=LIBRARIES + TRAINED_WEIGHT * size.weights,
                 dtype=self.dtype,
                 gpu=self.device == "cuda",
                 inputs=(self.corpus,),
             )
 
         tokens = max(recipe.tokens_per_step, recipe.window)
-        scores = 0 if self.fused else tokens * recipe.window * size.heads
-        kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
-        # At the last window, where most of the time goes, a step may have few rows.
+        scores = 0
+        if not self.fused:
+            scores = tokens * recipe.window * size.heads
+        features = tokens * size.width
+        layer_bytes = TRAINED_FEATURE * features + TRAINED_SCORE * scores
+        weight_bytes = TRAINED_WEIGHT * size.weights
+        training_bytes = LIBRARIES + weight_bytes + size.layers * layer_bytes
+        # The cores compute rows side by side. At the last window, where most of the time
+        # goes, a step may have few rows.
         rows = max(1, recipe.tokens_per_step // recipe.window)
         return Resources(
             operations_of_training(size, recipe),
-            memory_bytes=max(MEMORY, LIBRARIES + OPTIMIZED * size.weights + kept),
+            memory_bytes=max(MEMORY, training_bytes),
             dtype=self.dtype,
             gpu=self.device == "cuda",
             cores=min(PARTS, rows),
@@ -134,17 +145,21 @@ class Training:
 
     @property
     def starts(self) -> "tuple[Training, ...]":
+        """The cells that are computed before this one."""
         return (self.start,) if self.start else ()
 
     @property
     def folders(self) -> tuple[CellName, ...]:
-        """The folders of its weights, and of the models that it starts from."""
+        """The folders of its weights, and of those that it starts from."""
         if self.pretrained:
             return ()
-        starts = self.start.folders if self.start else ()
-        return (*starts, CellName("model", VERSION, self.key))
+        weights = CellName("model", VERSION, self.key)
+        if self.start is None:
+            return (weights,)
+        return (*self.start.folders, weights)
 
     def batch(self, step: int, window: int, rows: int) -> Batch:
+        """Return the batch of a training step."""
         return training_batch(
             self.mixture, self.corpus.corpus(), self.seed, step, window, rows
         )
@@ -156,7 +171,9 @@ class Training:
         return model
 
     def model(self, context: Context) -> LanguageModel:
-        return self.model_and_losses(context)[0]
+        """Return the trained model in evaluation mode, trained now if need be."""
+        model, _ = self.model_and_losses(context)
+        return model
 
     def model_and_losses(
         self, context: Context, called: str = ""
@@ -196,13 +213,15 @@ class Training:
 
 
 def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
-    """Estimate the peak memory of evaluating rows, some of them at once."""
+    """Estimate the peak memory of evaluating `rows` rows of `length` tokens."""
+    # A pass has several short rows, or a single long one.
     tokens_at_once = max(length, min(rows * length, TOKENS_PER_PASS))
-    blocks = 16 * 4 * SCORES_PER_BLOCK
+    # About sixteen tensors of a block of scores are alive at once, in float32.
+    score_bytes = 16 * 4 * SCORES_PER_BLOCK
     return (
         LIBRARIES
-        + READ * size.weights
-        + PASSED * tokens_at_once * size.width
+        + WEIGHT * size.weights
+        + FEATURE * tokens_at_once * size.width
         + TOKEN * rows * length
-        + blocks
+        + score_bytes
     )

@@ -1,11 +1,16 @@
 """Training a small model so that it can be trusted: seeded, resumable, loud on failure.
 
-The window grows by doubling to the trained length over the first half of the steps, at
-a constant number of tokens a step: a model that is shown 2048 tokens from the start
-does not learn to copy in the same time, and short windows cost little attention.
+A window is the number of tokens in a row of a batch. Over the first half of the steps
+it doubles until it is the trained length, while the number of tokens in a step stays
+the same. Two reasons: a model that is shown 2048 tokens from the start does not learn
+to copy in the same time, and attention over short windows costs little.
+
 Batches and learning rates are functions of (seed, step) alone, so a continued run ends
-in the same weights as an uninterrupted one, bit for bit. Its checkpoint is one
+in the same weights as an uninterrupted one, bit for bit. A checkpoint is one
 safetensors file, written whole or not at all.
+
+The file has four parts: the recipe, the gradients and optimizers of a step, the loop
+(`train`), and checkpoints.
 """
 
 import hashlib
@@ -16,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import torch
@@ -37,19 +43,21 @@ from ropelab.runs.folders import remove, replace_file
 from ropelab.runs.machine import DtypeName, computing_in, one_thread
 from ropelab.runs.own import is_own
 
+# The window of the first steps, in tokens.
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 # The learning rate of the last step, as a share of the highest one.
 FINAL_RATE = 0.05
-# Gradients are scaled down to this norm: where a model discovers copying they can be
-# steep.
+# Gradients of a larger norm are scaled down to this norm. They become large at the time
+# when a model discovers copying.
 LARGEST_GRADIENT = 1.0
-# Parts of a batch, by rows, that several cores compute at the same time.
+# A batch is cut by rows into this number of parts, which cores compute side by side.
 PARTS = 4
-# Times the loss of a uniform guess.
+# Training has failed if the loss is this many times that of a uniform guess.
 DIVERGED = 3.0
-FILE = "checkpoint.safetensors"
-# A tensor with the hash of all others: a damaged checkpoint is not used.
+CHECKPOINT = "checkpoint.safetensors"
+# The name of a tensor in a checkpoint that has the hash of all other tensors. It shows
+# whether the file is damaged.
 HASH = "sha256"
 
 
@@ -58,23 +66,25 @@ class Recipe:
     """Everything about a training run except the model, the data and the seed."""
 
     steps: int
-    # The trained length, in tokens.
+    # The trained length, which is the window of the second half of the steps.
     window: int
-    # The rows follow from the window of the step.
+    # A batch has so many rows that rows times window is this number.
     tokens_per_step: int = 4096
-    # The highest learning rates: of matrices (Muon) and biases (AdamW), of all else
-    # (AdamW).
+    # The highest learning rate of matrices (Muon) and biases (AdamW).
     matrix_rate: float = 0.02
+    # The highest learning rate of all other parameters (AdamW).
     other_rate: float = 6e-3
-    # Steps over which rates rise from 0.
+    # The number of steps over which rates rise from 0.
     warmup: int = 20
-    # Decoupled, of the matrices only (arXiv:1711.05101).
+    # The decoupled weight decay of the matrices (arXiv:1711.05101). Other parameters do
+    # not decay.
     weight_decay: float = 0.01
-    # If it equals `window`, there is no curriculum.
+    # If this equals `window`, all steps have the same window.
     first_window: int = FIRST_WINDOW
 
     @property
     def doublings(self) -> int:
+        """How often the first window doubles until it is the trained length or more."""
         return max(0, math.ceil(math.log2(self.window / self.first_window)))
 
     def window_at(self, step: int) -> int:
@@ -82,19 +92,21 @@ class Recipe:
 
         Each window but the last has an equal share of the first half of the steps.
         """
-        stage = int(2 * step / self.steps * self.doublings)
-        if stage >= self.doublings:
+        share_of_first_half = 2 * step / self.steps
+        doublings_so_far = int(share_of_first_half * self.doublings)
+        if doublings_so_far >= self.doublings:
             return self.window
-        return self.first_window << stage
+        return self.first_window << doublings_so_far
 
     def stages(self) -> Iterator[tuple[int, int]]:
         """Yield (window, number of steps), from the first window to the last."""
+        # Of so many equal shares of the steps each window but the last has one.
         shares = max(1, 2 * self.doublings)
         start = 0
-        for stage in range(self.doublings):
-            # Rounded up: the first step that `window_at` gives the next window.
-            stop = -(-self.steps * (stage + 1) // shares)
-            yield self.first_window << stage, stop - start
+        for doublings_so_far in range(self.doublings):
+            # Rounded up, this is the first step that `window_at` gives the next window.
+            stop = math.ceil(Fraction(self.steps * (doublings_so_far + 1), shares))
+            yield self.first_window << doublings_so_far, stop - start
             start = stop
         yield self.window, self.steps - start
 
@@ -105,11 +117,12 @@ class Recipe:
         """
         if step < self.warmup:
             return (step + 1) / self.warmup
-        share = (step - self.warmup) / max(1, self.steps - self.warmup)
+        steps_after_warmup = max(1, self.steps - self.warmup)
+        share = (step - self.warmup) / steps_after_warmup
         return FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
 
 
-# Batches as a pure function of the step, the window and the number of rows.
+# A function from the step, the window and the number of rows to the batch of a step.
 Data = Callable[[int, int, int], Batch]
 
 
@@ -118,15 +131,19 @@ def batch_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy in nats of the scored tokens.
 
-    Each is predicted from those before it. If the batch is a part of one with so many
-    `scored_tokens`, it is the part's share of the mean.
+    Each token is predicted from those before it. The sum of their losses is divided by
+    `scored_tokens`: None stands for their number in this batch; for a part of a batch
+    it is the number in the whole batch, so that the results of all parts add up to the
+    mean.
     """
+    # The first token of a row has none before it.
     scored = batch.scored[:, 1:]
     targets = batch.tokens[:, 1:][scored]
-    # Only scored tokens pass through the head: the logits are most of the memory of a
-    # small model.
+    # Only scored tokens pass through the head, since the logits of all tokens would be
+    # most of the memory of a small model.
     hidden = model.hidden_states(batch.tokens[:, :-1])[scored]
-    # float32, whatever the autocast: near ln 256 = 5.5 bfloat16 has steps of 0.03 nats.
+    # The loss is computed in float32 under any autocast. Near ln 256 = 5.5, the loss of
+    # an untrained model, bfloat16 has steps of 0.03 nats.
     logits = model.head(hidden).float()
     if scored_tokens is None:
         scored_tokens = len(targets)
@@ -136,7 +153,10 @@ def batch_loss(
 def set_gradients(
     model: LanguageModel, batch: Batch, dtype: DtypeName, threads: Executor | None
 ) -> float:
-    """Set the gradients of the batch's loss, and return that loss."""
+    """Set the gradients of the batch's loss, and return that loss.
+
+    If `threads` is None, this thread computes the parts of the batch one after another.
+    """
     device = model.head.weight.device.type
     scored_tokens = int(batch.scored[:, 1:].sum())
     parameters = [
@@ -148,29 +168,37 @@ def set_gradients(
             loss = batch_loss(model, part, scored_tokens)
         return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
-    # Any number of threads has the same parts, and sums them in the same order: the
-    # same bytes.
-    count = min(PARTS, len(batch.tokens)) if device == "cpu" else 1
+    # The parts, and the order in which they are added up, do not depend on the number of
+    # threads, so that the result does not either, bit for bit.
+    count = 1
+    if device == "cpu":
+        count = min(PARTS, len(batch.tokens))
     parts = batch.split(count)
     if threads is None:
         results = [compute(part) for part in parts]
     else:
         results = list(threads.map(compute, parts))
 
-    for index, parameter in enumerate(parameters):
-        parameter.grad = sum_gradients([gradients[index] for _, gradients in results])
+    for number, parameter in enumerate(parameters):
+        gradients_of_parts = [gradients[number] for _, gradients in results]
+        parameter.grad = sum_gradients(gradients_of_parts)
     return sum(loss for loss, _ in results)
 
 
 def sum_gradients(gradients: Sequence[Tensor | None]) -> Tensor | None:
-    """Add up the gradients of the parts of a batch.
+    """Add up the gradients of one parameter over the parts of a batch.
 
-    Code of one's own may use a parameter in some parts only, or in none.
+    A gradient is None where the part does not use the parameter, which can happen in an
+    encoding of the user. The result is None if no part uses it.
     """
     total: Tensor | None = None
     for gradient in gradients:
-        if gradient is not None:
-            total = gradient if total is None else total + gradient
+        if gradient is None:
+            continue
+        if total is None:
+            total = gradient
+        else:
+            total = total + gradient
     return total
 
 
@@ -178,8 +206,8 @@ def make_optimizers(
     model: LanguageModel, recipe: Recipe, dtype: DtypeName
 ) -> list[Optimizer]:
     """Return Muon for the matrices of the layers, AdamW for everything else."""
-    # Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With it models
-    # discover copying sooner than with AdamW where steps are small (4096 tokens).
+    # Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With few tokens a
+    # step (4096), models discover copying sooner with it than with AdamW.
     matrices: list[Tensor] = []
     for layer in model.matrices_by_layer():
         matrices += layer.values()
@@ -191,10 +219,11 @@ def make_optimizers(
     )
 
     biases = list_biases(model)
-    known = {id(parameter) for parameter in (*matrices, *biases)}
-    others = [
-        parameter for parameter in model.parameters() if id(parameter) not in known
-    ]
+    matrices_and_biases = {id(parameter) for parameter in (*matrices, *biases)}
+    others = []
+    for parameter in model.parameters():
+        if id(parameter) not in matrices_and_biases:
+            others.append(parameter)
     optimizers: list[Optimizer] = [muon, make_adamw(others, recipe.other_rate)]
     if biases:
         optimizers.append(make_adamw(biases, recipe.matrix_rate))
@@ -202,19 +231,21 @@ def make_optimizers(
 
 
 def list_biases(model: LanguageModel) -> list[nn.Parameter]:
-    """Return the bare parameters of a model's encoding, those of no layer or table."""
-    # Bare parameters (biases per distance, vectors added to keys) learn at the rate of the
-    # matrices. The encoding's layers, and the tables that they project, learn at the rate
-    # of the embedding. At the lower rate a bias of T5 hardly moves in a short training; at
-    # the higher rate DeBERTa fails to copy.
-    inside: set[int] = set()
+    """Return the parameters of a model's encoding outside of linear layers and tables."""
+    # These are biases of distances and vectors that are added to keys. They learn at the
+    # rate of the matrices, all other parameters of the encoding at the lower rate of the
+    # embedding. At the lower rate a bias of T5 hardly moves in a short training. At the
+    # higher rate DeBERTa, which has linear layers and a table, fails to copy.
+    in_layers: set[int] = set()
+
     for module in model.encoding.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            inside |= {id(parameter) for parameter in module.parameters()}
+            in_layers |= {id(parameter) for parameter in module.parameters()}
+
     return [
         parameter
         for parameter in model.encoding.parameters()
-        if id(parameter) not in inside
+        if id(parameter) not in in_layers
     ]
 
 
@@ -233,9 +264,9 @@ def train(
 ) -> list[float]:
     """Train `model` in place from the checkpoint in `folder`; return all losses.
 
-    `dtype` is of matrix products; weights are float32. `progress` counts steps of
-    average length. The weights are the same, bit for bit, for any number of `cores`.
-    MachineError: the loss is no longer finite, or the disk is full.
+    Matrix products are in `dtype`, weights in float32. `progress` opens a progress line
+    of steps of average length. The weights are the same, bit for bit, for any number of
+    `cores`. MachineError: the loss is no longer finite, or the disk is full.
     """
     optimizers = make_optimizers(model, recipe, dtype)
     losses = load_checkpoint(folder, model, optimizers)
@@ -243,29 +274,32 @@ def train(
         return losses
 
     work = work_of_steps(model.size, recipe)
+    work_left = sum(work[len(losses) :])
     with (
-        progress(sum(work[len(losses) :])) as advance,
+        progress(work_left) as advance,
         threads_for(model, cores) as threads,
-        interrupts.hold_first_signal() as interrupted,
+        interrupts.hold_first_signal() as is_interrupted,
         torch.random.fork_rng(devices=[]),
     ):
-        saved = time.monotonic()
+        time_of_saving = time.monotonic()
         while len(losses) < recipe.steps:
             step = len(losses)
-            # Encodings of one's own may draw random numbers.
+            # An encoding of the user may draw random numbers. A continued run then draws
+            # the same ones.
             torch.manual_seed(step)
-            loss = one_step(model, optimizers, data, recipe, step, dtype, threads)
+            loss = make_step(model, optimizers, data, recipe, step, dtype, threads)
             losses.append(loss)
             check_finite(losses, model.size.vocabulary)
             advance(work[step], note=f"loss {loss:.3f}")
 
-            if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            seconds_unsaved = time.monotonic() - time_of_saving
+            if is_interrupted() or seconds_unsaved > SECONDS_BETWEEN_CHECKPOINTS:
                 save_checkpoint(folder, model, optimizers, losses)
-                saved = time.monotonic()
-            if interrupted():
+                time_of_saving = time.monotonic()
+            if is_interrupted():
                 raise KeyboardInterrupt
 
-    # A finished run needs no optimizer.
+    # The final checkpoint is not trained further, so it has no state of optimizers.
     save_checkpoint(folder, model, [], losses)
     return losses
 
@@ -273,8 +307,8 @@ def train(
 def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
     """Return the work of each step, in steps of average length.
 
-    Counted alike, the short windows of the beginning would promise an end that the long
-    ones do not keep.
+    If every step counted as 1, progress would be quick at first, while windows are
+    short, and the expected end would be too early.
     """
     windows = [recipe.window_at(step) for step in range(recipe.steps)]
     operations = [operations_per_token(size, window) for window in windows]
@@ -285,17 +319,21 @@ def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
 def threads_for(
     model: LanguageModel, cores: int
 ) -> AbstractContextManager[Executor | None]:
-    """Return the threads that compute parts of a batch; None: they follow each other."""
-    # An encoding of one's own may keep something from one call to the next.
-    has_own_code = any(is_own(type(part)) for part in list_parts(model.encoding))
-    if cores > 1 and not has_own_code:
+    """Open the threads that compute the parts of a batch side by side.
+
+    The block gets None if this thread computes them one after another.
+    """
+    # An encoding of the user may keep something from one call to the next, which threads
+    # would mix up.
+    is_of_user = any(is_own(type(part)) for part in list_parts(model.encoding))
+    if cores > 1 and not is_of_user:
         return ThreadPoolExecutor(
             cores, initializer=torch.set_num_threads, initargs=(1,)
         )
     return one_thread()
 
 
-def one_step(
+def make_step(
     model: LanguageModel,
     optimizers: list[Optimizer],
     data: Data,
@@ -306,8 +344,9 @@ def one_step(
 ) -> float:
     """Make one optimizer step, its matrix products in `dtype`, and return its loss."""
     window = recipe.window_at(step)
-    batch = data(step, window, max(1, recipe.tokens_per_step // window))
-    loss = set_gradients(model, batch.to(model.head.weight.device), dtype, threads)
+    rows = max(1, recipe.tokens_per_step // window)
+    batch = data(step, window, rows).to(model.head.weight.device)
+    loss = set_gradients(model, batch, dtype, threads)
 
     nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
     for optimizer in optimizers:
@@ -320,18 +359,19 @@ def one_step(
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
     """Raise MachineError if the last loss is no number, or far above a uniform guess."""
-    # Not above the first loss: a fine-tuned model starts low, and a single hard
-    # sequence is no divergence.
+    # The loss is not compared with the first one: a fine-tuned model starts with a low
+    # loss, and a single hard sequence after that is no divergence.
     uniform_loss = math.log(vocabulary)
-    if not losses[-1] <= DIVERGED * uniform_loss:
+    last_loss = losses[-1]
+    if math.isnan(last_loss) or last_loss > DIVERGED * uniform_loss:
         raise MachineError(
-            f"training diverged at step {len(losses)}: loss {losses[-1]:.4g}, when"
+            f"training diverged at step {len(losses)}: loss {last_loss:.4g}, when"
             f" knowing nothing gives {uniform_loss:.4g}; lower the learning rate"
         )
 
 
 def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
-    """Count the operations of all steps."""
+    """Count the multiplications and additions in matrix products of all steps."""
     operations = 0
     for window, steps in recipe.stages():
         tokens = max(recipe.tokens_per_step, window)
@@ -341,27 +381,33 @@ def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
 
 def operations_per_token(size: ModelSize, window: int) -> int:
     """Count the operations per token of a forward and a backward pass over a window."""
-    # Forward 2 for every weight of a matrix, and 4 for every earlier token and feature
-    # of attention, half of the window on average, since later keys do not count;
-    # backward twice that.
-    multiplied = size.weights_in_matrices + size.vocabulary * size.width
-    return 6 * (multiplied + size.layers * size.heads * size.head_dim * window)
+    # A forward pass has 2 operations for every weight of a matrix, and 4 for every
+    # feature of every earlier token in attention. On average half of the window is
+    # earlier, which makes 2 for every feature and token of the window. A backward pass
+    # has twice as many.
+    weights = size.weights_in_matrices + size.vocabulary * size.width
+    features = size.layers * size.heads * size.head_dim
+    return 6 * (weights + features * window)
 
 
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
 ) -> None:
-    """Replace the previous checkpoint, or raise MachineError and leave it untouched."""
+    """Replace the previous checkpoint, or raise MachineError and leave it untouched.
+
+    Its tensors are `model.<name>`, `optimizer.<number>.<parameter>.<name>`, the losses,
+    the name of the folder, and the hash of all these.
+    """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for place, optimizer in enumerate(optimizers):
-        for index, state in optimizer.state_dict()["state"].items():
+    for number, optimizer in enumerate(optimizers):
+        for parameter, state in optimizer.state_dict()["state"].items():
             for name, value in state.items():
-                tensors[f"optimizer.{place}.{index}.{name}"] = value
+                tensors[f"optimizer.{number}.{parameter}.{name}"] = value
     tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
     tensors["cell"] = name_tensor(folder)
 
     tensors = {name: value.contiguous().cpu() for name, value in tensors.items()}
-    path = folder / FILE
+    path = folder / CHECKPOINT
     try:
         with replace_file(path) as fresh:
             fresh.write_bytes(save({**tensors, HASH: hash_of(tensors)}))
@@ -374,10 +420,11 @@ def load_checkpoint(
 ) -> list[float]:
     """Restore the last checkpoint in place, and return the losses so far.
 
-    There are none without a checkpoint. One that is damaged or of another folder is
-    removed with a notice. MachineError: unreadable, or of another model.
+    Without a checkpoint there are no losses. A checkpoint that is damaged, or that was
+    copied from another folder, is removed with a notice. MachineError: the file cannot
+    be read, or has the tensors of another model.
     """
-    path = folder / FILE
+    path = folder / CHECKPOINT
     if not os.path.lexists(path):
         return []
     tensors = read_checkpoint(path)
@@ -387,9 +434,9 @@ def load_checkpoint(
         return []
 
     try:
-        model.load_state_dict(_below(tensors, "model."))
-        for place, optimizer in enumerate(optimizers):
-            restore_moments(optimizer, _below(tensors, f"optimizer.{place}."))
+        model.load_state_dict(_select(tensors, "model."))
+        for number, optimizer in enumerate(optimizers):
+            restore_moments(optimizer, _select(tensors, f"optimizer.{number}."))
     except (RuntimeError, KeyError) as error:
         message = f"cannot continue from {path} (delete it to start over): {error}"
         raise MachineError(message) from None
@@ -398,8 +445,11 @@ def load_checkpoint(
 
 def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
     """Return the tensors of a checkpoint; None if it is damaged or of another folder."""
+    tensors: dict[str, Tensor] = {}
     try:
-        tensors = load_file(path) if path.is_file() else {}
+        # What is no file, such as a folder of that name, has no hash and is refused below.
+        if path.is_file():
+            tensors = load_file(path)
     except OSError as error:
         raise MachineError(f"cannot read {path}: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError, RuntimeError):
@@ -408,8 +458,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
     written_hash = tensors.pop(HASH, None)
     if written_hash is None or not torch.equal(written_hash, hash_of(tensors)):
         return None
-    # Another model's may have the same shapes; those of earlier versions do not say
-    # whose they are.
+    # The checkpoint of another folder may have the same shapes. Checkpoints of earlier
+    # versions do not name their folder, and are taken for this one's.
     expected_name = name_tensor(path.parent)
     if not torch.equal(tensors.get("cell", expected_name), expected_name):
         return None
@@ -417,17 +467,20 @@ def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
 
 
 def restore_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore the state of an optimizer; hyperparameters stay as the caller set them."""
+    """Restore the state of an optimizer; hyperparameters stay as the caller set them.
+
+    The names of `tensors` are `<number of the parameter>.<name>`.
+    """
     states: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        index, name = key.split(".")
-        states.setdefault(int(index), {})[name] = value
+        parameter, name = key.split(".")
+        states.setdefault(int(parameter), {})[name] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
 
 
 def name_tensor(folder: Path) -> Tensor:
-    """Return the name of a folder, which is a hash of the model's description."""
+    """Return the bytes of a folder's name, which is a hash of the model's description."""
     return torch.tensor([*folder.name.encode()])
 
 
@@ -440,8 +493,8 @@ def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
     return torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
 
 
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names have a prefix, without it."""
+def _select(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, by the rest of the name."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()

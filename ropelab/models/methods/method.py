@@ -1,8 +1,12 @@
 """Methods: ways to evaluate a model at a longer context than it was trained at.
 
-One that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as
-a prompt of that length is evaluated: all tokens under the plan of the full length, in a
-pass of its own.
+A method makes an encoding (ropelab/models/encoding) for a model of some `Geometry`: its
+rotary dimension, base and trained length. Most methods change the frequencies of RoPE
+(`Scaled`). Others change attention, or weights.
+
+Some methods depend on the length of the context (dynamic NTK, dynamic YaRN). They are
+measured as a prompt of that length would be evaluated: all tokens have the encoding of
+the full length, so that each length needs a separate pass through the model.
 """
 
 import math
@@ -22,23 +26,28 @@ from ropelab.runs.errors import InputError
 # not.
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
-    from ropelab.models.encoding.rope import Remapped, Rope
+    from ropelab.models.encoding.extended import Remapped
+    from ropelab.models.encoding.rope import Rope
 
-# The features of a head that form a pair; trained weights belong to one of the two
-# layouts.
+# The pairs of features that rotate in models trained here: neighbours. Weights that were
+# trained with one pairing do not work with the other.
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
-# Parameters that are whole numbers of tokens, steps or tries. A parameter that is None is
-# open until `resolve` sets it.
+# Parameters that are whole numbers of tokens, steps or tries. None stands for a parameter
+# that was not given; `resolve` sets it from the model and the length.
 COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Typed, ABC):
-    """A method on a model; its label is without the factor, which is a column."""
+    """A method on a model. Its label is its name with its parameters.
 
-    # A released model lets frequencies and attention be changed, and its weights not.
+    The label does not name the factor, which has a column of its own in tables.
+    """
+
+    # The part of a model that the method changes. Weights of a released model are never
+    # changed.
     acts_on: ClassVar[ActsOn] = "attention"
     ranges: ClassVar[Ranges] = dict.fromkeys(
         COUNTS, Range("a whole number of at least 1", lambda x: x >= 1)
@@ -46,12 +55,13 @@ class Method(Typed, ABC):
 
     @property
     def factor(self) -> float:
+        """What the context is stretched by; 1 for a method without a factor."""
         return 1.0
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
-        """Set the parameters that are open for a model and a length.
+        """Set the parameters that were not given, for a model and a tested length.
 
-        InputError: the method does not fit them.
+        InputError: the method does not fit the model or the length.
         """
         return self
 
@@ -73,7 +83,7 @@ class FixedMethod(Method):
 
     @property
     def recalibration(self) -> int:
-        """The training steps that belong to the method; 0: weights stay as trained."""
+        """The number of training steps that are a part of the method; 0: none."""
         return 0
 
     def search(
@@ -88,7 +98,8 @@ class FixedMethod(Method):
         """Return the encoding for a context of `length` tokens."""
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        """Return a value that two lengths share exactly if they share an encoding."""
+        """Return a value that is the same for two lengths with the same encoding."""
+        # Unless a subclass says otherwise, all lengths have the same encoding.
         return None
 
     def passes(
@@ -96,19 +107,20 @@ class FixedMethod(Method):
         geometry: Geometry,
         lengths: Sequence[int],
     ) -> "Iterator[tuple[Encoding, list[int]]]":
-        """Yield encodings with the lengths that share them: one pass serves them all.
+        """Yield each encoding, with the lengths of context that share it.
 
-        The lengths rise, and the pass is over the longest.
+        One pass over the longest of these lengths serves them all. `lengths` rise.
         """
         groups = groupby(lengths, lambda length: self.signature(geometry, length))
         for _, group in groups:
-            ends = list(group)
-            yield self.encoding(geometry, ends[-1]), ends
+            served = list(group)
+            longest = served[-1]
+            yield self.encoding(geometry, longest), served
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(FixedMethod):
-    """Rotary frequencies changed by a scaling method, typed by its name."""
+    """Frequencies of RoPE that a scaling method changes, such as YaRN."""
 
     scaling: Scaling
     acts_on: ClassVar[ActsOn] = "frequencies"
@@ -124,21 +136,24 @@ class Scaled(FixedMethod):
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
-        # `plan` raises the InputError if the scaling does not fit.
+        # This call raises the InputError if the scaling does not fit.
         self.scaling.plan(geometry, test_len)
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> "Rope":
         from ropelab.models.encoding.rope import Rope
 
-        multiplier = self.scaling.softmax_factor or 1.0
-        return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
+        plan = self.scaling.plan(geometry, length)
+        # A scaling without a factor on scores has None here.
+        softmax_factor = self.scaling.softmax_factor or 1.0
+        return Rope(plan, PAIRING, softmax_factor)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         plan = self.scaling.plan(geometry, length)
         return (*plan.inv_freq.tolist(), plan.attention_factor)
 
 
+# RoPE as the model was trained with it.
 UNSCALED = Scaled(scaling=Unscaled())
 
 
@@ -149,7 +164,8 @@ class SharpenedByLogN(FixedMethod):
     inner: FixedMethod = UNSCALED
 
     def __post_init__(self) -> None:
-        # A user may have typed any method here, and the annotation checks nothing.
+        # The user may have typed any method as `inner`. Python does not check the
+        # annotation, so the type is checked here.
         inner: Method = self.inner
         if not isinstance(inner, FixedMethod):
             raise InputError(
@@ -168,7 +184,7 @@ class SharpenedByLogN(FixedMethod):
         return self.inner.recalibration
 
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import LogN
+        from ropelab.models.encoding.extended import LogN
 
         return LogN(self.inner.encoding(geometry, length), geometry.trained_len)
 
@@ -178,12 +194,16 @@ class SharpenedByLogN(FixedMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Remapping(FixedMethod):
-    """A method that lets far tokens have other distances than their own."""
+    """A method that gives tokens far apart another distance than their own.
+
+    Its encoding is a class below `Remapped` (ropelab/models/encoding/extended.py). The
+    fields of the method are the `sizes` that this class takes.
+    """
 
     def sizes(self, geometry: Geometry) -> tuple[int, ...]:
         """Return the whole numbers that the encoding takes."""
         sizes = tuple(getattr(self, field.name) for field in fields(self))
-        assert None not in sizes, "set by `resolve`"
+        assert None not in sizes, "`resolve` was not called"
         return sizes
 
     @abstractmethod
@@ -202,7 +222,7 @@ class Rectified(Remapping):
     window: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import ReRope
+        from ropelab.models.encoding.extended import ReRope
 
         return ReRope
 
@@ -222,15 +242,16 @@ class Grouped(Remapping):
     group: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import SelfExtend
+        from ropelab.models.encoding.extended import SelfExtend
 
         return SelfExtend
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
         window = self.window or geometry.trained_len // 2
-        room = max(1, geometry.trained_len - window)
-        least = max(1, math.ceil((test_len - window) / room))
-        return replace(self, window=window, group=self.group or least)
+        # Far distances get the rest of the trained length.
+        far_distances = max(1, geometry.trained_len - window)
+        least_group = max(1, math.ceil((test_len - window) / far_distances))
+        return replace(self, window=window, group=self.group or least_group)
 
 
 @method("dual_chunk", "An et al. 2024, arXiv:2402.17463")
@@ -240,7 +261,7 @@ class Chunked(Remapping):
     chunk: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import DualChunk
+        from ropelab.models.encoding.extended import DualChunk
 
         return DualChunk
 
@@ -254,7 +275,7 @@ class Chunked(Remapping):
         return replace(self, chunk=chunk)
 
     def sizes(self, geometry: Geometry) -> tuple[int, ...]:
-        return *super().sizes(geometry), geometry.trained_len
+        return (*super().sizes(geometry), geometry.trained_len)
 
 
 @method("string", "An et al. 2024, arXiv:2410.18745")
@@ -265,14 +286,14 @@ class ShiftedDown(Remapping):
     window: int | None = None
 
     def encoding_class(self) -> "type[Remapped]":
-        from ropelab.models.encoding.rope import Shifted
+        from ropelab.models.encoding.extended import Shifted
 
         return Shifted
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
         shift = self.shift or max(1, geometry.trained_len // 3)
-        # The paper has a window of 128 in 131072 tokens. A window as long as the shift
-        # changes nothing, so that a short shift gets a shorter window here.
+        # The paper has a window of 128 for 131072 tokens. With a window as long as the
+        # shift nothing would change, so a short shift gets a shorter window here.
         window = self.window or min(128, max(1, shift // 4))
         if window > shift:
             raise InputError(
@@ -288,7 +309,7 @@ class Unrotated(FixedMethod):
     s is the context over the trained length, at least 1.
     """
 
-    # By default a tenth of the steps of training.
+    # The default is a tenth of the steps of training that `extrapolate` has by default.
     steps: int = 160
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"
@@ -301,12 +322,13 @@ class Unrotated(FixedMethod):
         return self.steps
 
     def encoding(self, geometry: Geometry, length: int) -> "Encoding":
-        from ropelab.models.encoding.rope import Dropped
+        from ropelab.models.encoding.extended import Dropped
 
         stretch = max(1.0, length / geometry.trained_len)
         return Dropped(1 + self.sharpen * math.log(stretch))
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        if not self.sharpen:
+        if self.sharpen == 0:
+            # The encoding does not depend on the length.
             return None
         return max(length, geometry.trained_len)

@@ -1,8 +1,7 @@
-"""Every method that can be typed, its parser and its table, without importing torch.
+"""Every method that a user can type: its class, its parser, and the table of all.
 
-To add one that acts on a model: a `Method` under `@method(name, source)` with its
-parameters as fields, a line in `ropelab.math.methods.ON_MODELS`, and a row in a test
-table.
+Methods on frequencies are defined in ropelab/math/scaling, all others in
+ropelab/models/methods. torch is not imported here.
 """
 
 from collections.abc import Iterable
@@ -22,25 +21,33 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Method
 
+# The names of all methods of ropelab.
 METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method by its name or an alias; InputError if unknown."""
+    """Return the class of a method by its name, an alias, or a reference of the user.
+
+    InputError: there is no such method.
+    """
     from ropelab.models.methods.method import Method
 
-    key = methods.canonical(name)
-    if key in methods.ON_MODELS:
-        return resolve_name(f"ropelab.models.methods.{methods.ON_MODELS[key]}")
+    canonical_name = methods.canonical(name)
+    if canonical_name in methods.ON_MODELS:
+        place = methods.ON_MODELS[canonical_name]
+        return resolve_name(f"ropelab.models.methods.{place}")
 
-    own = None if key in methods.FREQUENCIES else find("methods", name)
-    if not (isinstance(own, type) and issubclass(own, Method)):
+    named = None
+    if canonical_name not in methods.FREQUENCIES:
+        named = find("methods", name)
+    if not (isinstance(named, type) and issubclass(named, Method)):
+        # It is a method on frequencies, of ropelab or of the user, or an error.
         return methods.scaling_class(name, METHODS)
-    # Classes of this package that stand for no method are parts of others.
-    is_part = not is_own(own) and getattr(own, "name", "") not in METHODS
-    if is_part or isabstract(own):
+    # A reference may also name a class of ropelab that is only a part of methods.
+    is_part = not is_own(named) and getattr(named, "name", "") not in METHODS
+    if is_part or isabstract(named):
         raise InputError(f"{name} is no method that can be used (docs/own.md)")
-    return own
+    return named
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
@@ -65,28 +72,35 @@ def parse_methods(
     test_len: int,
     factor: float | None = None,
 ) -> "tuple[Method, ...]":
-    """Parse methods, each once, with open parameters set for that model and length.
+    """Parse methods, and set the parameters that were not given for a model and a length.
 
-    `factor` is that of all methods that have one and whose text names none.
+    A method that is typed twice is returned once.
+
+    Args:
+        texts: the methods as they were typed.
+        geometry: that of the model.
+        test_len: the longest length of context.
+        factor: the factor of all methods that have one and whose text names none; None:
+            each method's `default_factors` times test_len over trained length.
     """
     from ropelab.runs.labels import method_label
 
-    # A factor that is not given is each of `default_factors` times test_len / trained
-    # length. In a shorter context nothing is stretched.
+    # In a context that is shorter than the trained length nothing is stretched.
     stretch = max(1.0, test_len / geometry.trained_len)
     by_label: dict[str, Method] = {}
     for text in texts:
         name, _ = methods.split_call(text)
-        multiples = method_class(name).default_factors or (1.0,)
-        factors = [multiple * stretch for multiple in multiples]
-        if factor is not None:
+        if factor is None:
+            multiples = method_class(name).default_factors or (1.0,)
+            factors = [multiple * stretch for multiple in multiples]
+        else:
             factors = [factor]
-        for own_factor in factors:
-            method = parse_method(text, own_factor)
+        for factor_of_method in factors:
+            method = parse_method(text, factor_of_method)
             method = method.resolve(geometry, test_len)
             label = method_label(method.label, method.factor)
-            known = by_label.setdefault(label, method)
-            if known.factor != method.factor:
+            same_label = by_label.setdefault(label, method)
+            if same_label.factor != method.factor:
                 raise InputError(
                     f"two methods are {label} in tables and figures; give one of them"
                 )
@@ -94,7 +108,7 @@ def parse_methods(
 
 
 def catalogue() -> "pd.DataFrame":
-    """Return a row per method, with its parameters."""
+    """Return the table of all methods, those of installed packages among them."""
     import pandas as pd
 
     rows = []
@@ -122,20 +136,20 @@ def _describe_parameter(
     method: "type[Scaling] | type[Method]",
     field: "Field[Any]",
 ) -> str:
-    """Return a parameter with its default, or with dots if none can be printed."""
+    """Return a parameter with its default, or with dots if the default is no constant."""
     from ropelab.math.scaling.plan import parameter_text
 
     is_required = field.default is MISSING or field.default == ()
-    # A default that follows from model and length is no text.
-    is_open = field.default is None
-    is_derived = field.name == "factor" and method.default_factors
-    if is_required or is_open or is_derived:
+    # The default follows from the model and the length.
+    is_resolved = field.default is None
+    is_factor = field.name == "factor" and method.default_factors
+    if is_required or is_resolved or is_factor:
         return f"{field.name}=..."
     return f"{field.name}={parameter_text(field.default)}"
 
 
 def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
-    """Return the part of a model that a method acts on, and the commands it suits."""
+    """Return the part of a model that a method changes, and the commands that take it."""
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import FixedMethod
 
@@ -143,9 +157,11 @@ def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
         return "frequencies", "freqs, precision, extrapolate, evaluate"
     if method.acts_on == "attention":
         return "attention", "extrapolate, evaluate"
-    # Weights of a released model stay as they are, and nothing is searched on it.
+    # `evaluate` has released models, whose weights stay as they are, and on which nothing
+    # is searched.
     if issubclass(method, FixedMethod):
         return method.acts_on, "extrapolate"
+    # No model is fine-tuned under a method that is searched.
     return method.acts_on, "extrapolate (zero_shot)"
 
 

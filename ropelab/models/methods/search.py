@@ -1,8 +1,13 @@
-"""Parameters of methods searched on a trained model, by mutating and crossing the best.
+"""Methods whose parameters are searched on a trained model.
 
-LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising
-with the pair, from known methods on. And the parameters of any published formula,
-chosen for other models: every method gets as many evaluations.
+`LongRopeSearch` searches LongRoPE's factors (arXiv:2402.13753, section 3.2): a divisor of
+the frequency of each pair, rising from pair to pair. `Searched` searches the parameters
+of any published formula, which were chosen for other models.
+
+Both searches are evolutions (`_evolve`). A candidate is described by a point, an array
+of numbers. Each new point is a random point between two of the best points so far (a
+cross), to which random numbers are added (a mutation). All methods get as many
+evaluations of the model's loss, their `budget`.
 """
 
 import math
@@ -26,18 +31,19 @@ from ropelab.models.methods.method import ActsOn, FixedMethod, Method, Scaled
 
 # The largest divisor that is tried, as a multiple of the factor.
 LARGEST = 2.0
-# The best points so far, which are mutated and crossed.
+# The number of the best points so far that are crossed.
 PARENTS = 4
-# Standard deviation of a mutation, as a share of the logarithm of the factor, or of the
-# spread.
+# The standard deviation of a mutation. For divisors it is a share of the logarithm of the
+# factor. Other parameters are searched from -1 to 1, on a logarithmic scale.
 STEP = 0.25
-# Ends of a ramp, the smaller one first.
+# Pairs of parameters of which the first must be the smaller one: the ends of a ramp.
 ORDERED = (
     ("alpha", "beta"),
     ("low_freq_factor", "high_freq_factor"),
     ("beta_slow", "beta_fast"),
 )
-# The parameters that are searched: from 1/x to x times the published value.
+# The parameters that are searched, each with a number x: values from 1/x to x times the
+# published value are tried.
 SPREAD = {"factor": 4.0, "attention_factor": 1.5, "base": 64.0}
 SPREAD |= dict.fromkeys(chain(*ORDERED), 8.0)
 
@@ -50,7 +56,8 @@ class LongRopeSearch(Method):
     """LongRoPE's factors searched on the model, in `budget` evaluations of its loss."""
 
     budget: int = 48
-    # Pairs that rotate at least once within the trained length are kept (LongRoPE2).
+    # True: only pairs that rotate less than once within the trained length are changed, as
+    # in LongRoPE2.
     beyond_critical: bool = False
     factor: float = 1.0
     acts_on: ClassVar[ActsOn] = "frequencies"
@@ -67,37 +74,40 @@ class LongRopeSearch(Method):
         geometry: Geometry,
         loss_under: Callable[[FixedMethod], float],
     ) -> Scaled:
+        # A point is the logarithms of the divisors of all pairs.
         random = np.random.default_rng(0)
-        starts = self._starts(geometry)
-        is_free = np.ones(geometry.pairs, dtype=bool)
+        starts = self._points_of_known_methods(geometry)
+        is_changed = np.ones(geometry.pairs, dtype=bool)
         if self.beyond_critical:
-            is_free = rotations(geometry.inv_freq, geometry.trained_len) < 1
-        # At factors below e a share of the logarithm would hardly move anything.
+            is_changed = rotations(geometry.inv_freq, geometry.trained_len) < 1
+        # For factors below e a share of the logarithm would hardly move anything.
         step = STEP * math.log(max(self.factor, math.e))
-
         largest = math.log(LARGEST * self.factor)
 
-        def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
+        def propose(number: int, parents: list[np.ndarray]) -> np.ndarray:
             if number < len(starts):
                 logs = starts[number]
             else:
+                # A random range of pairs is mutated by the same number.
                 logs = _cross(parents, random)
                 ends = random.integers(len(logs) + 1, size=2)
-                first, last = np.sort(ends)
-                logs[first:last] += random.normal(scale=step)
+                first, stop = np.sort(ends)
+                logs[first:stop] += random.normal(scale=step)
 
-            free_logs = np.where(is_free, logs, 0.0)
-            bounded = free_logs.clip(0.0, largest)
+            # A pair that is not changed has the divisor 1. Divisors must not fall from one
+            # pair to the next.
+            logs_of_changed = np.where(is_changed, logs, 0.0)
+            bounded = logs_of_changed.clip(0.0, largest)
             return np.maximum.accumulate(bounded)
 
-        def scaling(number: int, logs: np.ndarray) -> LongRope:
+        def make_scaling(number: int, logs: np.ndarray) -> LongRope:
             divisors = tuple(np.exp(logs).tolist())
             return LongRope(long_factor=divisors, factor=self.factor)
 
-        return _evolve(logs_of_divisors, scaling, loss_under, self.budget)
+        return _evolve(propose, make_scaling, loss_under, self.budget)
 
-    def _starts(self, geometry: Geometry) -> list[np.ndarray]:
-        """Return the logarithms of the divisors of known methods."""
+    def _points_of_known_methods(self, geometry: Geometry) -> list[np.ndarray]:
+        """Return the logarithms of the divisors of known methods, with which to begin."""
         known: tuple[Scaling, ...] = (
             NtkByParts(factor=self.factor),
             NtkAware(factor=self.factor),
@@ -137,11 +147,11 @@ class Searched(Method):
         geometry: Geometry,
         loss_under: Callable[[FixedMethod], float],
     ) -> Scaled:
+        # A point has a number from -1 to 1 for each parameter; 0 is the published value.
         random = np.random.default_rng(0)
         published = self._published_values(geometry)
 
-        def point(number: int, parents: list[np.ndarray]) -> np.ndarray:
-            """Return a point of [-1, 1] per parameter, 0 being the published value."""
+        def propose(number: int, parents: list[np.ndarray]) -> np.ndarray:
             count = len(published)
             if number == 0:
                 return np.zeros(count)
@@ -154,12 +164,12 @@ class Searched(Method):
             mutated = np.where(is_mutated, crossed + changes, crossed)
             return mutated.clip(-1, 1)
 
-        def setting(number: int, point: np.ndarray) -> Scaling:
+        def make_scaling(number: int, point: np.ndarray) -> Scaling:
             if number == 0:
                 return self.inner
             return replace(self.inner, **_values_at(point, published))
 
-        return _evolve(point, setting, loss_under, self.budget)
+        return _evolve(propose, make_scaling, loss_under, self.budget)
 
     def _published_values(self, geometry: Geometry) -> dict[str, float]:
         """Return the published values of the parameters that are searched."""
@@ -167,22 +177,23 @@ class Searched(Method):
         for field in fields(self.inner):
             if field.name in SPREAD:
                 values[field.name] = getattr(self.inner, field.name)
-        if values.get("attention_factor", 0) is None:
-            # The formula computes it.
+        name = "attention_factor"
+        if name in values and values[name] is None:
+            # The published formula computes the factor.
             plan = self.inner.plan(geometry, geometry.trained_len)
-            values["attention_factor"] = plan.attention_factor
+            values[name] = plan.attention_factor
         return {name: float(value) for name, value in values.items()}
 
 
 def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, float]:
-    """Return the parameters at a point of [-1, 1] for each."""
+    """Return the values of the parameters at a point, given the published values."""
     exponents = point.tolist()
     values = {}
     for name, exponent in zip(published, exponents, strict=True):
         values[name] = published[name] * SPREAD[name] ** exponent
 
-    # No factor is below 1. A smaller one is replaced by its inverse, so that no try is
-    # wasted.
+    # No factor is below 1. A smaller one is replaced by its inverse, so that no evaluation
+    # is wasted.
     if "factor" in values:
         factor = values["factor"]
         values["factor"] = max(factor, 1 / factor)
@@ -191,29 +202,36 @@ def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, floa
         if low in values:
             smaller, larger = sorted((values[low], values[high]))
             values[low] = smaller
+            # Two equal ends would divide by 0.
             values[high] = max(larger, smaller * (1 + 1e-9))
     return values
 
 
 def _evolve(
     propose: Callable[[int, list[np.ndarray]], np.ndarray],
-    candidate: Callable[[int, np.ndarray], Scaling],
-    loss: Callable[[FixedMethod], float],
+    make_scaling: Callable[[int, np.ndarray], Scaling],
+    loss_under: Callable[[FixedMethod], float],
     budget: int,
 ) -> Scaled:
-    """Return the candidate with the lowest loss.
+    """Return the method with the lowest loss of all that were tried.
 
-    Each is proposed from the best points so far.
+    Args:
+        propose: makes a point, given its number and the best points so far.
+        make_scaling: makes the method of a point, given its number and the point.
+        loss_under: evaluates the model under a method.
+        budget: the number of points that are tried.
     """
+    # The loss, the point and the method of each try, the lowest loss first.
     tried: list[tuple[float, np.ndarray, Scaled]] = []
     for number in range(budget):
         parents = [point for _, point, _ in tried[:PARENTS]]
         point = propose(number, parents)
-        scaled = Scaled(scaling=candidate(number, point))
-        tried.append((loss(scaled), point, scaled))
+        scaled = Scaled(scaling=make_scaling(number, point))
+        tried.append((loss_under(scaled), point, scaled))
         # The sort is stable: of equal losses the first one stays ahead.
         tried.sort(key=lambda entry: entry[0])
-    return tried[0][2]
+    _, _, best = tried[0]
+    return best
 
 
 def _cross(parents: list[np.ndarray], random: np.random.Generator) -> np.ndarray:

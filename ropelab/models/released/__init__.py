@@ -1,4 +1,4 @@
-"""Language models of others, as transformers loads them from disk.
+"""Released models: language models from Hugging Face, as transformers loads them.
 
-Nothing is downloaded, and no foreign code runs.
+Nothing is downloaded, and no code in a model's folder is run.
 """

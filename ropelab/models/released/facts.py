@@ -1,8 +1,8 @@
-"""Facts about positions in a model's configuration.
+"""What the configuration of a released model says about its positions.
 
-Keys in files differ between architectures and years, so that the classes of
-transformers are asked, which have one form. The loaded model is compared with the facts
-later.
+The keys of config.json differ between architectures and years. transformers has read
+the file into a configuration object with one form for all, which is asked here. When
+the model is loaded, it is compared with these facts (`Positions.objection`).
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from ropelab.models.released.folder import locate
 from ropelab.models.released.loading import configuration, refusing
 from ropelab.runs.errors import InputError, naming
 
+# The type, in transformers, of layers that attend to the whole context.
 FULL = "full_attention"
-# Rope types whose parameters name the length that the model was trained at before.
+# Rope types with a key for the length at which the model was trained before any scaling.
 SCALED = ("yarn", "llama3", "longrope")
 # Keys of every language model's configuration, however config.json spells them.
 COUNTS = (
@@ -29,8 +30,11 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts; base and rotary_dim are of layers that attend to the whole context."""
+    """The facts of a model. Base and rotary_dim are those of layers that attend to the
+    whole context.
+    """
 
+    # The architecture, by the name that transformers has for it.
     model_type: str
     # The length in tokens that the model was trained at before any scaling in the
     # checkpoint.
@@ -59,10 +63,11 @@ def facts_of(folder: str) -> ModelFacts:
 
     InputError: it has no configuration of a rotary language model.
     """
-    place = locate(Path(folder))
-    path = place / "config.json"
+    located = locate(Path(folder))
+    path = located / "config.json"
     with refusing("no configuration of a language model in", path):
-        text = configuration(place).get_text_config(decoder=True)
+        # A model that also reads images has a configuration for the text within its own.
+        text = configuration(located).get_text_config(decoder=True)
         with naming(str(path)):
             rope = rope_parameters(text)
             _check_rope(rope)
@@ -97,6 +102,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
 def rope_parameters(text: Any) -> dict[str, Any]:
     """Return the rotary parameters of the layers that attend to the whole context."""
     rope = getattr(text, "rope_parameters", None) or {}
+    # The parameters are either those of all layers, or a dictionary for each layer type.
     by_layer_type = {
         kind: part for kind, part in rope.items() if isinstance(part, dict)
     }
@@ -143,30 +149,37 @@ def full_layers(text: Any) -> Any:
 
 
 def head_dim(text: Any) -> int:
-    own = getattr(text, "head_dim", None)
-    return int(own or text.hidden_size // text.num_attention_heads)
+    stated = getattr(text, "head_dim", None)
+    return int(stated or text.hidden_size // text.num_attention_heads)
 
 
 def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
-    own = getattr(text, "rotary_dim", None)
-    if own and not rope:
-        return int(own)
-    text = full_layers(text)
-    rotary_head_dim = getattr(text, "qk_rope_head_dim", None) or head_dim(text)
+    """Return the number of features of a head that rotate."""
+    stated = getattr(text, "rotary_dim", None)
+    if stated and not rope:
+        # GPT-J and CodeGen state the number itself.
+        return int(stated)
+    full = full_layers(text)
+    # In latent attention a part of the head with a width of its own rotates.
+    rotary_head_dim = getattr(full, "qk_rope_head_dim", None) or head_dim(full)
     share = rope.get("partial_rotary_factor") or 1.0
     return int(rotary_head_dim * share)
 
 
 def layer_windows(text: Any) -> list[int]:
     """Return the window of each layer that has one, in tokens."""
+    # The window of each type of layer; None or a number below 1 for no window.
     sizes = {
         "sliding_attention": getattr(text, "sliding_window", None),
         "chunked_attention": getattr(text, "attention_chunk_size", None),
     }
+
     if getattr(text, "use_sliding_window", True) is False:
         sizes["sliding_attention"] = None
-    kinds = getattr(text, "layer_types", None)
-    if kinds is None:
-        kinds = ["sliding_attention"] * int(text.num_hidden_layers)
-    sizes_by_layer = [sizes.get(kind) for kind in kinds]
+
+    types = getattr(text, "layer_types", None)
+    if types is None:
+        # If there is a window and no layer types, all layers have the window.
+        types = ["sliding_attention"] * int(text.num_hidden_layers)
+    sizes_by_layer = [sizes.get(layer_type) for layer_type in types]
     return [int(size) for size in sizes_by_layer if size and size > 0]

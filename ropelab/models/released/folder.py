@@ -1,7 +1,7 @@
-"""A model's folder before transformers opens it, and the hash that identifies it.
+"""The folder of a released model: checks before transformers opens it, and its hash.
 
-It comes from elsewhere: a pipe could be read forever, and a configuration could ask for
-too large a machine.
+The files come from elsewhere and may hold anything. Reading a pipe would never end, and
+a configuration could ask for more memory than any machine has. Such files are refused.
 """
 
 import hashlib
@@ -19,24 +19,30 @@ from typing import Any
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import parse
 
-# The largest tokenizers and indices of weights in use have some 30 MB.
+# The most bytes of config.json.
 MOST_CONFIG_BYTES = 2**20
+# The most bytes of any other JSON file. The largest tokenizers and indices of weights in
+# use have some 30 MB.
 MOST_JSON_BYTES = 2**28
-# The largest number that a key of a configuration may have, by a part of its name; the
-# empty part stands for all other keys.
+# The largest number that a key of a configuration may have. The first entry counts whose
+# text is a part of the key's name; the empty text is a part of every name.
 LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
 # A file of this name refers to another model, which transformers would load instead of
 # the one in the folder.
 ADAPTER = "adapter_config.json"
+# The endings of files with weights.
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
-# A file that changed so recently could change again within one tick of its time of
-# change.
+# A hash is kept only of a file whose last change is longer ago, in nanoseconds. A file that
+# has just changed could change again without another time of change.
 SETTLED_NS = 2_000_000_000
 
 
 def locate(path: Path) -> Path:
-    """Return the folder of a model: the path, or that of an id in the Hub's cache."""
-    if os.path.lexists(path) or len(path.parts) != 2 or path.is_absolute():
+    """Return the folder of a model: the path itself, or that of an id such as
+    `owner/name` in the local cache of the Hugging Face Hub.
+    """
+    is_id = len(path.parts) == 2 and not path.is_absolute()
+    if os.path.lexists(path) or not is_id:
         return path
     try:
         from huggingface_hub import snapshot_download
@@ -50,9 +56,10 @@ def locate(path: Path) -> Path:
 
 
 def checked_config(folder: Path) -> dict[str, Any]:
-    """Read config.json of a folder.
+    """Read config.json of a folder, and check everything that transformers will read.
 
-    InputError: a file of the folder is no plain one, or a size is impossible.
+    InputError: a file of the folder is a pipe or a device or refers to other files, or a
+    number in the configuration is impossible.
     """
     path = folder / "config.json"
     if not os.path.lexists(path):
@@ -89,7 +96,7 @@ def _check_tokenizer(path: Path) -> None:
 
 def _check_size(path: Path, name: str, value: object) -> None:
     """Refuse a number that no model has."""
-    most = next(most for part, most in LARGEST.items() if part in name)
+    most = next(limit for part, limit in LARGEST.items() if part in name)
     if isinstance(value, int | float) and value > most:
         raise InputError(
             f"{path}: {name} is {value:,}, above any model's (at most {most:,})"
@@ -120,9 +127,9 @@ def stamp(folder: Path) -> tuple[object, ...]:
 
 
 def weight_bytes(folder: Path) -> int:
-    """Return the size of the weights.
+    """Return the bytes of the files with weights.
 
-    InputError: there are none, or a model is made of other files, too.
+    InputError: there are none, or the model has weights in other folders.
     """
     files = [path for path in list_files(folder) if path.name.endswith(WEIGHTS)]
     if not files:
@@ -155,7 +162,7 @@ def fingerprint_of(folder: Path) -> str:
 
 @contextmanager
 def _naming_unreadable(path: Path) -> Iterator[None]:
-    """Turn errors of the system into one line that names the file."""
+    """Turn an OSError in the block into an InputError that names the file."""
     try:
         yield
     except OSError as error:
@@ -165,33 +172,42 @@ def _naming_unreadable(path: Path) -> Iterator[None]:
 
 
 def _list_values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield every value of a configuration under its nearest name."""
-    waiting: list[tuple[str, Any]] = list(config.items())
-    while waiting:
-        name, value = waiting.pop()
+    """Yield every value of a configuration that is no dictionary or list, with its key.
+
+    The key of a value in a list is that of the list.
+    """
+    remaining: list[tuple[str, Any]] = list(config.items())
+    while remaining:
+        name, value = remaining.pop()
         if isinstance(value, dict):
-            waiting += value.items()
+            remaining += value.items()
         elif isinstance(value, list):
-            waiting += [(name, item) for item in value]
+            remaining += [(name, item) for item in value]
         else:
             yield name, value
 
 
 def _check_beside(path: Path, names: Iterable[object]) -> None:
-    """Refuse names that lead out of the folder: their files have no fingerprint."""
-    beside = {file.name for file in list_files(path.parent)}
+    """Refuse names in a file that are not those of files in its folder.
+
+    The hash of the model does not cover other files.
+    """
+    files_in_folder = {file.name for file in list_files(path.parent)}
     for name in names:
-        if str(name) not in beside:
+        if str(name) not in files_in_folder:
             raise InputError(
                 f"{path} names {str(name)[:80]!r}, which is not a file beside it"
             )
 
 
 def _digest(path: Path) -> bytes:
+    """Return the sha256 of a file; InputError if it changes meanwhile."""
     with _naming_unreadable(path):
         before = _identity(path)
-        changed_ns = max(before[-2:])
-        if time.time_ns() - changed_ns > SETTLED_NS:
+        *_, content_changed_ns, status_changed_ns = before
+        changed_ns = max(content_changed_ns, status_changed_ns)
+        is_settled = time.time_ns() - changed_ns > SETTLED_NS
+        if is_settled:
             digest = _hash_once(path, before)
         else:
             digest = _hash(path)
@@ -201,8 +217,10 @@ def _digest(path: Path) -> bytes:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
+    """Return numbers of which one changes when the file changes."""
     status = path.stat()
-    # Device, file and size; the times of the last change of content and of status.
+    # The device, the file's number there, its size, and the times at which its content
+    # and its status were last changed.
     return (
         status.st_dev,
         status.st_ino,
@@ -219,5 +237,5 @@ def _hash(path: Path) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _hash_once(path: Path, identity: tuple[int, ...]) -> bytes:
-    """Hash a file again only if its identity has changed."""
+    """Return the sha256 of a file, computed again only if its identity has changed."""
     return _hash(path)

@@ -1,4 +1,8 @@
-"""A pass through a model: its memory, its head, and its layers in float32."""
+"""The parts of a pass through a transformers model: its memory, its head, its layers.
+
+`ModelShape` estimates the memory of a pass. `Head` makes logits of hidden states.
+`upcast` lets the layers compute in float32.
+"""
 
 import math
 from collections.abc import Iterator
@@ -12,14 +16,14 @@ from torch import Tensor, nn
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
 from ropelab.models.released.facts import full_layers, head_dim
 
-# The most tokens of one pass of any model; longer contexts are passed in parts.
+# So many tokens are allowed in one pass of any model. Longer contexts are passed in parts.
 USUAL_PASS = 8192
-# The same for a narrow model, whose activations are small.
+# The most tokens of one pass, for a narrow model with small activations.
 LONGEST_PASS = 16384
-# Bytes that the activations of a layer may take in a pass of more than the usual length
-# (768 MiB).
+# The bytes that the activations of a layer may take in a pass of more than the usual
+# length (768 MiB).
 ACTIVATIONS_AT_ONCE = 3 * 2**28
-# Scores of one pass where attention makes them all, without a fused kernel (1 GiB).
+# The most scores of one pass, if attention has no fused kernel and holds them all (1 GiB).
 SCORES_AT_ONCE = 2**28
 
 
@@ -33,13 +37,14 @@ class ModelShape:
     inner: int
     heads: int
     head_dim: int
-    # How many numbers the keys and values of one token have in a layer.
+    # The number of features in the keys and values of one token in a layer.
     kept: int
-    # Bytes of a number.
+    # The bytes of a number.
     element: int
     # True if attention never holds all its scores at once.
     fused: bool = True
-    # Bytes of a GPU that the activations of a pass of any length may take.
+    # The bytes of a GPU that the activations of a pass of any length may take; 0: only
+    # passes of the usual lengths are allowed.
     room: int = 0
 
     @classmethod
@@ -62,43 +67,49 @@ class ModelShape:
 
     @property
     def activations(self) -> int:
-        """Bytes of a token's activations in a layer."""
+        """The bytes of a token's activations in a layer."""
         return (8 * self.width + 3 * self.inner) * self.element
 
     def longest(self, rows: int = 1) -> int:
-        """Return the number of tokens of each row in one pass."""
+        """Return the most tokens of a row in one pass over so many rows."""
         most = max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.activations)
         if not self.fused:
+            # A row of n tokens has n^2 scores in each head.
             tokens = math.isqrt(SCORES_AT_ONCE // (rows * self.heads))
             most = min(most, max(1, tokens))
         most = min(LONGEST_PASS, most)
-        return max(most, self.room // (rows * self.activations))
+        most_on_gpu = self.room // (rows * self.activations)
+        return max(most, most_on_gpu)
 
     def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
-        """Bytes that a pass over a context adds to those of the weights."""
-        # Keys and values of all layers, the hidden states, the widest activations of
-        # one layer, the scores of all heads where attention makes them at once, the
-        # logits of a chunk.
-        at_once = length
+        """Return the bytes that a pass over a context adds to those of the weights."""
+        tokens_at_once = length
         if in_parts:
-            at_once = min(length, self.longest())
+            tokens_at_once = min(length, self.longest())
 
+        # Keys and values of all layers, and the hidden states.
         kept = self.layers * self.kept
-        if self.room and at_once == length:
-            # One pass on a GPU needs no keys and values of earlier ones.
+        if self.room and tokens_at_once == length:
+            # A single pass on a GPU keeps no keys and values for further ones.
             kept = 0
         tokens = length * (kept + 2 * self.width) * self.element
 
+        # The scores of all heads, if attention makes them at once, in float32.
         scores = 0
         if not self.fused:
-            scores = 4 * self.heads * at_once * length
-        activations = at_once * self.activations
+            scores = 4 * self.heads * tokens_at_once * length
+        # The widest activations of one layer, and four copies of the logits of a chunk.
+        activations = tokens_at_once * self.activations
         logits = 4 * 4 * LOGITS_PER_CHUNK
         return tokens + activations + scores + logits
 
 
 class Output(dict[str, Any]):
-    """Output of layers: hidden states by name or as item 0, None for all else."""
+    """What stands for the output of a model's layers: hidden states, and nothing else.
+
+    transformers reads outputs by attribute or by item. The hidden states are also item
+    0, and every other attribute is None.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
@@ -110,34 +121,37 @@ class Output(dict[str, Any]):
 
 
 class Head:
-    """Hidden states to logits; the device of `weight` is where it computes."""
+    """Makes logits of hidden states, on the device of `weight`."""
 
     # Some architectures scale logits behind their layers (Cohere, Granite) or cap them
-    # (Gemma). Therefore the model's own `forward` is run with hidden states in the
-    # place of those of its layers.
+    # (Gemma). Therefore the model's own `forward` is run, in which the layers are replaced
+    # by a function that returns the given hidden states.
     def __init__(self, model: Any) -> None:
         weight = model.get_output_embeddings().weight
-        # Weights that are kept on disk are on no device until they are used; their
-        # input is moved then.
+        # Weights that are kept on disk are on no device until they are used. Hidden
+        # states on the CPU are moved to them then.
         self.weight = torch.empty(0) if weight.is_meta else weight
         self.layers = _layers_of(model)
         self.model = model
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """Logits [..., vocabulary] of hidden states [..., width]."""
-        rows = hidden.reshape(1, -1, hidden.shape[-1])
-        tokens = torch.zeros(rows.shape[:2], dtype=torch.long, device=hidden.device)
+        """Return logits [..., vocabulary] of hidden states [..., width]."""
+        # All hidden states become one row of a batch. The model also wants tokens, which
+        # nothing reads.
+        row = hidden.reshape(1, -1, hidden.shape[-1])
+        tokens = torch.zeros(row.shape[:2], dtype=torch.long, device=hidden.device)
 
-        # If a model is spread over devices, its modules have a `forward` in their own
-        # dictionary. It is put back below.
-        own = vars(self.layers).get("forward")
-        self.layers.forward = lambda *_, **__: Output(last_hidden_state=rows)
+        # An attribute of the object hides the method `forward` of its class. If a model
+        # is spread over devices, its modules have such an attribute already, which is put
+        # back below.
+        forward_before = vars(self.layers).get("forward")
+        self.layers.forward = lambda *_, **__: Output(last_hidden_state=row)
         try:
             output = self.model(input_ids=tokens, use_cache=False, return_dict=True)
         finally:
             del self.layers.forward
-            if own is not None:
-                self.layers.forward = own
+            if forward_before is not None:
+                self.layers.forward = forward_before
 
         logits: Tensor = output.logits
         return logits.reshape(*hidden.shape[:-1], -1)
@@ -153,8 +167,9 @@ def _layers_of(model: Any) -> Any:
 
 @contextmanager
 def upcast(layers: nn.Module) -> Iterator[None]:
-    """Let everything before the head compute in float32, with the same weights."""
-    # Weights are converted one unit at a time, so that no second model has to be held.
+    """Let everything before the head compute in float32 in the block."""
+    # The weights of a unit, such as a layer, are converted when it begins and restored
+    # when it ends, so that memory holds no second model.
     with ExitStack() as hooks:
         for unit in _units(layers):
             for handle in _add_hooks(unit):
@@ -163,11 +178,12 @@ def upcast(layers: nn.Module) -> Iterator[None]:
 
 
 def _units(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers, and the modules beside them."""
+    """Yield the layers, and the modules beside them, such as norms and embeddings."""
     for child in module.children():
+        has_layers = any(isinstance(part, nn.ModuleList) for part in child.modules())
         if isinstance(child, nn.ModuleList):
             yield from child
-        elif any(isinstance(part, nn.ModuleList) for part in child.modules()):
+        elif has_layers:
             yield from _units(child)
         else:
             yield child

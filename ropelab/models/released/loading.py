@@ -1,7 +1,7 @@
 """A causal language model and its tokenizer, loaded whole and unchanged by transformers.
 
-Missing weights would be drawn at random, and weights left over are another model's:
-both are refused.
+If weights are missing, transformers draws them at random, and if weights are left over,
+it ignores them. Here both are errors.
 """
 
 import warnings
@@ -19,14 +19,15 @@ from ropelab.runs.errors import InputError, RopelabError
 
 # `auto` stands for the number format of the checkpoint.
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
-# Characters of an error message of transformers that are passed on.
+# The most characters of an error message of transformers that are passed on.
 LONGEST_REASON = 240
 # The most numbers in tables that are no weights (rotary tables, masks).
-BUFFERS = 2**28
+MOST_TABLE_NUMBERS = 2**28
 # Arguments of `from_pretrained` under which nothing is downloaded, and no code of a
 # checkpoint is run.
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
-# Keys of transformers' report on a loading, and their meaning.
+# Keys of the report that transformers makes on loading a model, and what is wrong if
+# they have entries.
 INCOMPLETE = {
     "mismatched_keys": "has weights of another shape than its configuration says",
     "missing_keys": "lacks weights of the model",
@@ -49,9 +50,10 @@ def import_transformers() -> Any:
 
 @contextmanager
 def refusing(problem: str, path: Path | str) -> Iterator[None]:
-    """Turn any error of transformers over a folder into one line.
+    """Turn any error of transformers in the block into an InputError of one line.
 
-    There are no progress bars, warnings or logs in the block.
+    The line begins with the problem and the path. transformers shows no progress bars,
+    warnings or logs in the block.
     """
     import_transformers()
     from transformers.utils import logging
@@ -76,9 +78,9 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return an exception's message in one line of printable characters.
+    """Return the message of an exception in one line of printable characters.
 
-    An exception without a message gives its type.
+    It is the type of the exception if this has no message.
     """
     one_line = " ".join(str(error).split())
     message = "".join(letter for letter in one_line if letter.isprintable())
@@ -95,11 +97,12 @@ def reason(error: Exception) -> str:
 
 
 def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """Let a reader of a folder read again only if one of the files changed.
+    """Decorate a function that reads a folder, so that it reads an unchanged one once.
 
-    The folder may be an id in the Hub's local cache.
+    The decorated function also takes an id in the Hub's local cache.
     """
 
+    # `files` identifies the files of the folder, so that changed ones are read again.
     @lru_cache(maxsize=4)
     def read_files(folder: Path, files: object) -> Any:
         return read(folder)
@@ -120,16 +123,17 @@ def configuration(folder: Path) -> Any:
 
 
 def read_configuration(folder: Path, images: bool = False) -> Any:
-    """Return the configuration of a language model.
+    """Return the configuration of a language model, as transformers has it.
 
-    ``images``: also of one that reads images, too.
+    If `images` is True, models that also read images are allowed. InputError:
+    transformers does not know the model, or it is no language model.
     """
     transformers = import_transformers()
-    config = checked_config(folder)
-    architecture = config.get("model_type")
+    raw_config = checked_config(folder)
+    architecture = raw_config.get("model_type")
     known = transformers.CONFIG_MAPPING
     if isinstance(architecture, str) and architecture not in known:
-        if "auto_map" in config:
+        if "auto_map" in raw_config:
             raise InputError(
                 f"{folder} needs the code in its folder, which is never run"
             )
@@ -163,14 +167,15 @@ def load(
 ) -> Any:
     """Return the model in evaluation mode, without gradients.
 
-    It is on a device, or spread by a map. InputError: it is no causal language model,
-    or its weights do not match it.
+    The model is put on the `device`, unless a `device_map` spreads it over several.
+    InputError: it is no causal language model, or its weights do not match its
+    configuration.
     """
     transformers = import_transformers()
     config = configuration(folder)
     weights = weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
-        # A kernel named in the configuration would be fetched from elsewhere.
+        # transformers would download a kernel that the configuration names here.
         config._experts_implementation = None
         attention = _check_size(transformers, config, folder, weights)
         try:
@@ -204,12 +209,18 @@ def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
     """Refuse weights that are missing, left over, or of another shape."""
     for kind, problem in INCOMPLETE.items():
         names = []
-        for key in info[kind]:
-            names.append(str(key[0] if isinstance(key, tuple) else key))
+        for entry in info[kind]:
+            # A weight of another shape comes as (name, shape, shape).
+            name = entry[0] if isinstance(entry, tuple) else entry
+            names.append(str(name))
         names.sort()
         if names:
+            # `reason` makes the names printable and not too long.
             listed = reason(ValueError(", ".join(names[:SHOWN])))
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            others = len(names) - SHOWN
+            more = ""
+            if others > 0:
+                more = f" and {others} more"
             raise InputError(f"{folder} {problem}: {listed}{more}")
 
 
@@ -219,23 +230,25 @@ def _check_size(
     folder: Path,
     weights: int,
 ) -> str:
-    """Build the model without memory and compare its size with that of its files.
+    """Refuse a configuration whose model does not fit the size of its files.
 
-    Return the attention that it takes.
+    Return the name of the attention that the model has in transformers.
     """
+    # On the device `meta` a model has shapes, but no numbers.
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(
             config, trust_remote_code=False, attn_implementation="eager"
         )
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-    # The files do not have a single bit for each of so many parameters.
-    if parameters > 8 * weights:
+    # A weight needs at least a bit.
+    bits_of_files = 8 * weights
+    if parameters > bits_of_files:
         raise InputError(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"
             f" fit into the {weights:,} bytes of its files"
         )
     buffers = sum(buffer.numel() for buffer in skeleton.buffers())
-    if buffers > BUFFERS:
+    if buffers > MOST_TABLE_NUMBERS:
         raise InputError(
             f"{folder}: config.json asks for tables of {buffers:.3g} numbers"
         )

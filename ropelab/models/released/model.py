@@ -1,4 +1,9 @@
-"""A causal language model of transformers behind the interface that evaluation uses."""
+"""A causal language model of transformers behind the interface that evaluation uses.
+
+`ReleasedModel` is the loaded model, whose positions can be patched. `Capabilities` are
+tests of what its architecture allows. `ModelRef` is a description of a model that can be
+a part of a cell, and is loaded when the cell is computed.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -15,7 +20,9 @@ from torch import Tensor
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
+from ropelab.models.encoding.extended import LogN, SelfExtend
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading, positions
 from ropelab.models.released.facts import facts_of, layer_windows
@@ -35,17 +42,19 @@ from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
 from ropelab.runs.machine import available_memory, return_freed_memory
 
-# The bytes of a number, by format.
-ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
-# The tokens of a row, and the rows, of the passes that test what a model can do.
-PROBE = 24
-ROWS = 4
-# Parts are as good as one pass if they are at most so many times as far from float32.
-# For SmolLM2-135M in bfloat16 they are 0.9 to 1.15 times as far, over draws of as many
-# tokens as here.
+# The bytes of a number in each format.
+ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# The number of rows, and of tokens in a row, with which capabilities are tested.
+TESTED_ROWS = 4
+TESTED_TOKENS = 24
+# A context may be passed in parts if the result is at most so many times as far from that
+# of float32 as the result of one pass is. For SmolLM2-135M in bfloat16 it is 0.9 to 1.15
+# times as far, over draws of as many tokens as here.
 AS_NEAR = 1.5
-# A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
+# A part has so many tokens that its mask, which has a number for each token of the part
+# and each token so far, stays below this (32 MiB).
 SCORES_PER_PART = 2**25
+# All features that may rotate: the first or the last of a head, in either pairing.
 LAYOUTS = [
     PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)
 ]
@@ -54,80 +63,88 @@ UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, Value
 
 
 class Capabilities:
-    """Capabilities of a model, tested with a few tokens."""
+    """What can be done with a model, tested with a few tokens.
 
-    # Architectures are many and change, so that no list of them is kept. Rounding to
-    # bfloat16 or float16 would hide results, so they are computed in float32, or
-    # compared with it.
+    No list of architectures is kept, since there are many and they change.
+    """
+
+    # Differences would be lost in the rounding to bfloat16 or float16. So the results of
+    # tests are computed in float32, or compared with it.
     def __init__(self, model: "ReleasedModel") -> None:
         self.model = model
         self.plan = RopePlan(model.facts.geometry().inv_freq)
         random = torch.Generator().manual_seed(0)
-        tokens = torch.randint(model.size.vocabulary, (ROWS, PROBE), generator=random)
+        shape = (TESTED_ROWS, TESTED_TOKENS)
+        tokens = torch.randint(model.size.vocabulary, shape, generator=random)
         self.tokens = tokens.to(model.head.weight.device)
 
     @torch.inference_mode()
     def objection(self) -> str:
         """Return the reason why the model cannot be evaluated; empty if it can."""
-        # A single row is passed, since all logits of a pass are held at once.
+        # A single row is passed, since all logits of a pass are in memory at once.
         tokens = self.tokens[:1]
         theirs = self.model.lm(tokens, use_cache=False).logits.float()
         if not theirs.isfinite().all():
             return "its logits are not finite numbers"
-        if not self._close(self.model.head(self.model.read(tokens)), theirs):
+        ours = self.model.head(self.model.pass_tokens(tokens))
+        if not self._is_close(ours, theirs):
             return "this architecture changes its logits after the head"
         return ""
 
     @torch.inference_mode()
-    def in_parts(self) -> bool:
-        """Return True if contexts in parts are as good as one pass; then allow them."""
-        whole = self.model.read(self.tokens)
+    def allow_parts(self) -> None:
+        """Let the model pass contexts in parts if that is as good as one pass."""
+        whole = self.model.pass_tokens(self.tokens)
         is_near = False
         self.model.in_parts = True
         with suppress(*UNSUITED):
-            parts = self.model.read(self.tokens, longest=PROBE // 2)
-            is_near = self._close(parts, whole)
+            parts = self.model.pass_tokens(self.tokens, longest=TESTED_TOKENS // 2)
+            is_near = self._is_close(parts, whole)
             if not is_near and self.exact is not None:
-                allowed = AS_NEAR * distance(whole, self.exact)
-                is_near = distance(parts, self.exact) <= allowed
+                allowed = AS_NEAR * measure_distance(whole, self.exact)
+                is_near = measure_distance(parts, self.exact) <= allowed
         self.model.in_parts = is_near
-        return is_near
 
     @cached_property
     def exact(self) -> Tensor | None:
         """The result of float32; None where weights cannot be upcast."""
         with suppress(*UNSUITED), upcast(self.model.layers):
-            result = self.model.read(self.tokens)
+            result = self.model.pass_tokens(self.tokens)
             if result.dtype == torch.float32:
                 return result
         return None
 
     @cached_property
-    def sharpens(self) -> bool:
-        """True if layers call our attention, and a factor of 1 changes nothing."""
-        without_effect = Patch(sharper=LogN(Encoding(), 10**9))
-        return self._same(UNPATCHED, without_effect)
+    def calls_attention(self) -> bool:
+        """True if the layers call an attention that is patched in."""
+        # Within 10^9 trained tokens the factor log n is 1, so that the result must be that
+        # of the unpatched model.
+        without_effect = Patch(log_n=LogN(Encoding(), 10**9))
+        return self._have_same_result(UNPATCHED, without_effect)
 
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate; None if the rotation cannot be taken over."""
-        # In a window of 2^40 tokens all distances are exact.
+        # In a window of 2^40 tokens all distances are exact, so that with the right layout
+        # the result must be that of the model's own rotation.
         without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
             patch = Patch(self.plan, rotation=without_effect, layout=layout)
-            if self._same(Patch(self.plan), patch):
+            if self._have_same_result(Patch(self.plan), patch):
                 return layout
         return None
 
     @torch.inference_mode()
-    def _same(self, own: Patch, other: Patch) -> bool:
+    def _have_same_result(self, patch: Patch, other: Patch) -> bool:
         computing = nullcontext() if self.exact is None else upcast(self.model.layers)
         with suppress(*UNSUITED), computing:
-            expected = self.model.read(self.tokens, own)
-            return self._close(self.model.read(self.tokens, other), expected)
+            expected = self.model.pass_tokens(self.tokens, patch)
+            result = self.model.pass_tokens(self.tokens, other)
+            return self._is_close(result, expected)
+        # One of the errors was raised.
         return False
 
-    def _close(self, ours: Tensor, theirs: Tensor) -> bool:
+    def _is_close(self, ours: Tensor, theirs: Tensor) -> bool:
         """Return True if the number format explains the difference of two results."""
         tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
         spread = max(float(theirs.float().std()), 1e-6)
@@ -135,7 +152,7 @@ class Capabilities:
         return float(difference) <= tolerance * spread
 
 
-def distance(
+def measure_distance(
     ours: Float[Tensor, "rows tokens width"],
     theirs: Float[Tensor, "rows tokens width"],
 ) -> float:
@@ -145,15 +162,16 @@ def distance(
 
 
 class ReleasedModel:
-    """A causal language model whose rotary frequencies can be patched.
+    """A causal language model whose positions can be patched.
 
-    `model.encoding = Rope(...)` patches the frequencies, the attention factor and the
-    softmax factor, `LogN` and `Remapped` encodings change attention as well;
-    `UNMODIFIED`, which a model begins with, restores the checkpoint. Weights and
-    windows never change, and rotary angles are float32. `closed` is the reason why no
-    method can be patched in, if there is one; `in_parts` is True once it is known
-    that long contexts can be passed in parts. InputError: no transformers, no readable folder,
-    or an architecture without rotary frequencies or that cannot be taken apart.
+    A model begins with the encoding `UNMODIFIED`, which stands for the checkpoint as it
+    came. `model.encoding = Rope(...)` patches the frequencies, and the factors on
+    queries, keys and scores. `LogN` and `Remapped` encodings change attention as well.
+    Weights and windows never change, and angles are float32.
+
+    InputError: transformers is not installed, the folder cannot be read, the
+    architecture has no rotary frequencies, or it cannot be taken apart into layers and
+    head.
     """
 
     def __init__(
@@ -166,6 +184,7 @@ class ReleasedModel:
         path = locate(path)
         self.path = path
         self.facts = facts_of(str(path))
+
         # Evaluation needs only the vocabulary of a model's size.
         self.size = self.facts
         self.lm = load(path, device, dtype, device_map)
@@ -179,13 +198,15 @@ class ReleasedModel:
             self.shape = self._measure_shape(device, device_map)
             self.head = Head(self.lm)
             self.layers = self.head.layers
-            self.closed = self.positions.objection(self.facts.geometry())
+            # The reason why no frequencies can be patched; empty if they can.
+            self.objection_to_plans = self.positions.objection(self.facts.geometry())
+            # True if long contexts are passed in parts.
             self.in_parts = False
             self.capabilities = Capabilities(self)
             objection = self.capabilities.objection()
             if objection:
                 raise InputError(f"{path}: {objection}")
-            self.capabilities.in_parts()
+            self.capabilities.allow_parts()
         self.encoding = UNMODIFIED
 
     def _measure_shape(self, device: str, device_map: str | None) -> ModelShape:
@@ -194,15 +215,21 @@ class ReleasedModel:
         element = next(self.lm.parameters()).element_size()
         shape = ModelShape.read_config(self.text, element, is_fused)
 
-        # A GPU has too little to do in parts; windows make masks of the whole context.
+        # Parts are too small to keep a GPU busy, so that longer passes are allowed there,
+        # in half of its free memory. They are not for models with windows, which make
+        # masks of the whole context.
         on_one_gpu = device == "cuda" and not device_map
         if is_fused and on_one_gpu and not layer_windows(self.text):
-            shape = replace(shape, room=torch.cuda.mem_get_info()[0] // 2)
+            free_bytes, _ = torch.cuda.mem_get_info()
+            shape = replace(shape, room=free_bytes // 2)
         return shape
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding of its evaluation; setting one it does not take: InputError."""
+        """The encoding under which the model is evaluated.
+
+        InputError, when it is set: the model cannot have this encoding.
+        """
         return self._encoding
 
     @encoding.setter
@@ -220,20 +247,21 @@ class ReleasedModel:
 
     def _objection_to(self, patch: Patch) -> str:
         """Return the reason why a patch cannot be applied; empty if it can."""
-        if patch.plan is not None and self.closed:
-            return self.closed
-        if patch.changes_attention and not self.capabilities.sharpens:
+        if patch.plan is not None and self.objection_to_plans:
+            return self.objection_to_plans
+        if patch.changes_attention and not self.capabilities.calls_attention:
             return "its layers do not call transformers' attention interface"
         if patch.rotation is not None and self.capabilities.layout is None:
             return "its own rotation of queries and keys cannot be taken over"
         return ""
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Set UNMODIFIED, and yield rising lengths that one pass serves.
+        """Set the encoding UNMODIFIED, and yield the lengths that each pass serves.
 
-        The pass is over the longest of them.
+        `lengths` rise, and a pass is over the longest length that it serves. Lengths for
+        which the checkpoint is not defined are left out.
         """
-        # Scaling that follows the length (dynamic NTK, LongRoPE) needs a pass for each.
+        # Scaling that depends on the length (dynamic NTK, LongRoPE) needs a pass for each.
         self.encoding = UNMODIFIED
         longest = self.positions.longest
         defined = [length for length in lengths if longest is None or length <= longest]
@@ -243,107 +271,126 @@ class ReleasedModel:
     def own_rotation(self, length: int) -> Rope:
         """Return the checkpoint's rotation of a context of that length."""
         if self.facts.rope_type == "default":
-            # This is float64, unlike what the module stores.
+            # These frequencies are computed in float64. The module stores float32.
             return Rope(RopePlan(self.facts.geometry().inv_freq))
-        return self.positions.own(length)
+        return self.positions.read_rotation(length)
 
     def hidden_states(
         self,
         tokens: Int[Tensor, "batch tokens"],
         *,
-        last: int = 0,
+        last: int | None = None,
     ) -> Float[Tensor, "batch last width"]:
-        """Return hidden states after all layers.
+        """Return the hidden states of the `last` tokens (None: of all) after all layers.
 
         InputError: there are more tokens than the checkpoint is defined for.
         """
         longest = self.positions.longest
-        is_own = self._patch.plan is None
-        if is_own and longest is not None and tokens.shape[1] > longest:
+        length = tokens.shape[1]
+        is_unmodified = self._patch.plan is None
+        if is_unmodified and longest is not None and length > longest:
             raise InputError(
                 f"{self.path}: unmodified it takes no more than {longest} tokens"
             )
-        return self.read(tokens, self._patch)[:, -last:]
+        hidden = self.pass_tokens(tokens, self._patch)
+        return hidden[:, start_of_last(length, last) :]
 
-    def read(
+    def pass_tokens(
         self,
         tokens: Tensor,
         patch: Patch = UNPATCHED,
         longest: int | None = None,
     ) -> Tensor:
-        """Return hidden states under a patch, `longest` tokens of a row at once.
+        """Return the hidden states of all tokens under a patch.
 
-        RuntimeError: the patch changes attention, and the layers do not call the
-        interface.
+        Rows of more than `longest` tokens (None: as many as the memory allows) are
+        passed in parts, if `in_parts` is True. RuntimeError: the patch changes attention,
+        and the layers do not call the interface.
         """
         rows, length = tokens.shape
         shape = self.shape
         attention = PatchedAttention(patch, self.positions.by_layer_type)
         replacing: AbstractContextManager[None] = nullcontext()
         if patch.changes_attention:
+            # Longer passes on a GPU are only for its fused attention.
             shape = replace(shape, room=0)
             replacing = positions.replacing_attention(self.lm, attention)
-        most = longest or shape.longest(rows)
+        if longest is None:
+            longest = shape.longest(rows)
 
         with self.positions.apply(patch, length), replacing:
-            if length > most and self.in_parts:
-                return self._read_in_parts(tokens, attention, most)
+            if length > longest and self.in_parts:
+                return self._pass_in_parts(tokens, attention, longest)
             whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
             return whole
 
-    def _read_in_parts(
+    def _pass_in_parts(
         self,
         tokens: Tensor,
         attention: PatchedAttention,
-        most: int,
+        longest: int,
     ) -> Tensor:
         """Return hidden states, computed part by part with a cache."""
         from transformers import DynamicCache
 
         rows, length = tokens.shape
-        step = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
+        # Limits of a part: half of one pass, the size of its mask, and as many scores as
+        # one pass of `longest` tokens has.
+        limits = (longest // 2, SCORES_PER_PART // length, longest**2 // length)
+        step = max(1, min(limits))
         cache = DynamicCache(config=self.text)
         result = torch.empty(0)
-        for first in range(0, length, step):
-            attention.first = first
-            part = slice(first, first + step)
+        for start in range(0, length, step):
+            attention.first_query = start
+            part = slice(start, start + step)
             output = self.layers(tokens[:, part], past_key_values=cache, use_cache=True)
             hidden = output.last_hidden_state
-            if first == 0:
+            if start == 0:
                 result = hidden.new_empty(rows, length, hidden.shape[-1])
             result[:, part] = hidden
-            # Keys and values were copied into a longer table.
+            # The cache has copied keys and values into a longer table and freed the old.
             return_freed_memory()
         return result
 
     def bytes_of_reading(self, length: int) -> int:
+        """Return the bytes that a pass over a context adds to those of the weights."""
         return self.shape.bytes_of_reading(length, self.in_parts)
 
     def free_bytes(self) -> int:
+        """Return the free memory of the device on which the model is."""
         if self.head.weight.device.type == "cuda":
-            return int(torch.cuda.mem_get_info()[0])
+            free_bytes, _ = torch.cuda.mem_get_info()
+            return int(free_bytes)
         return available_memory()
 
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A released model, small enough to be part of a cell's description."""
+    """A description of a released model, small enough to be a part of a cell."""
 
+    # The folder of the model, or its id in the Hub's local cache.
     path: str
+    # The hash of all files of the folder.
     fingerprint: str
     dtype: ModelDtype = "auto"
     device: str = "cpu"
+    # How the model is spread over devices, as transformers takes it; None: not spread.
     device_map: str | None = None
 
     @property
     def key(self) -> dict[str, Any]:
+        """What results of the model depend on."""
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:
-        """Return the model, loaded once; MachineError if its folder has changed."""
+        """Return the model, loaded once; MachineError if its folder has changed.
+
+        A cell calls this with its context, as for a model that is trained here. It is not
+        used.
+        """
         model = _load_once(self)
-        # The results of changed files would be kept under the fingerprint of the files
-        # that the run was asked for.
+        # Results of changed files would be stored under the fingerprint of the files that
+        # the run was asked for.
         if fingerprint_of(Path(self.path)) != self.fingerprint:
             raise MachineError(
                 f"{self.path} has changed since this run began; start again"
@@ -351,13 +398,18 @@ class ModelRef:
         return model
 
     def resources(self, windows: Sequence[tuple[int, int]]) -> Resources:
-        """Estimate passes over rows of tokens, from configuration and file sizes."""
+        """Estimate passes over rows of tokens, from configuration and file sizes.
+
+        `windows` has the number of rows, and of tokens in a row, of each pass.
+        """
         shape = self._shape
-        weights = weight_count(Path(self.path))
-        inner = shape.layers * shape.heads * shape.head_dim
+        weights = count_weights(Path(self.path))
+        # A token needs 2 operations for each weight, and 4 for each feature of attention
+        # and each token before it, which are half of the context on average.
+        features = shape.layers * shape.heads * shape.head_dim
         operations = 0
         for rows, length in windows:
-            operations += 2 * rows * length * (weights + inner * length)
+            operations += 2 * rows * length * (weights + features * length)
         longest = max(length for _, length in windows)
         return Resources(
             operations,
@@ -368,10 +420,15 @@ class ModelRef:
         )
 
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
-        """Return the bytes of libraries, weights, and a pass; `added`, if known."""
+        """Return the bytes of libraries, weights, and a pass over a context.
+
+        `added` is that of the pass, if it is known; None: it is estimated.
+        """
         shape = self._shape
-        weights = weight_count(Path(self.path)) * shape.element
-        return LIBRARIES + weights + (added or shape.bytes_of_reading(length))
+        weights = count_weights(Path(self.path)) * shape.element
+        if added is None:
+            added = shape.bytes_of_reading(length)
+        return LIBRARIES + weights + added
 
     def check_memory(
         self,
@@ -379,7 +436,7 @@ class ModelRef:
         length: int,
         added: int | None = None,
     ) -> None:
-        """Raise InputError where a context needs more bytes than a limit."""
+        """Raise InputError if a context needs more bytes than a limit (None: no limit)."""
         needed = self.bytes_of_reading(length, added)
         if limit is not None and needed > limit:
             raise InputError(
@@ -390,13 +447,14 @@ class ModelRef:
     @property
     def _shape(self) -> ModelShape:
         text = loading.configuration(Path(self.path)).get_text_config(decoder=True)
-        return ModelShape.read_config(text, ELEMENTS.get(self.dtype, 4))
+        # The format `auto` is not known before loading, and is taken for float32.
+        return ModelShape.read_config(text, ELEMENT_BYTES.get(self.dtype, 4))
 
 
-def weight_count(path: Path) -> int:
+def count_weights(path: Path) -> int:
     """Return the number of weights, from the size and the format of their files."""
     folder = locate(path)
-    element = ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
+    element = ELEMENT_BYTES.get(loading.checkpoint_dtype(folder), 4)
     return weight_bytes(folder) // element
 
 

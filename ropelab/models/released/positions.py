@@ -1,14 +1,19 @@
-"""The parts of a model that make its positions: patched for an encoding, and restored.
+"""The parts of a transformers model that make its positions, patched for an encoding.
 
-A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of
-layers that attend to the whole context is patched: a window never sees an untrained
-distance. GPT-J and CodeGen keep a table in each layer instead. DeepSeek's YaRN has a
-factor on whole scores, which goes too.
+An encoding becomes a `Patch`: other frequencies, another attention, or both. `Positions`
+patches the frequencies of a model and restores them. `PatchedAttention` takes the place
+of the attention of its layers.
 
-Attention is patched through transformers' own interface. Sharper logits (log n)
-multiply queries, which any architecture that calls it allows. Other distances for far
-keys (ReRoPE, Self-Extend) and rounded rotations replace the model's own rotation, if
-its pairs are known (`Capabilities`).
+Frequencies are in rotary modules. Such a module has a buffer `inv_freq`, or one for each
+layer type. Of these only the one of layers that attend to the whole context is patched,
+since a layer with a window never sees an untrained distance. GPT-J and CodeGen keep a
+table in each layer instead. DeepSeek's code has a factor on whole scores under YaRN,
+which is replaced, too.
+
+Attention is patched through an interface of transformers that most architectures call.
+A factor on scores (log n) multiplies the queries there. Other distances for far keys
+(ReRoPE, Self-Extend) and rounded rotations replace the model's own rotation, if
+`Capabilities` (ropelab/models/released/model.py) finds out which features rotate.
 """
 
 import copy
@@ -26,23 +31,21 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import LogN, Remapped, Rope, cos_sin
+from ropelab.models.encoding.extended import LogN, Remapped
+from ropelab.models.encoding.rope import Rope, cos_sin
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
 from ropelab.runs.errors import InputError
 
-# Rope types whose frequencies depend on the length of the context.
+# Rope types (keys of transformers) whose frequencies depend on the length of the context.
 GROWING = ("dynamic", "longrope")
-# Positions at which a module is asked for its cosines.
+# Positions at which a module is tested for its cosines.
 PROBED = (0, 1, 5)
 
 
 class UnmodifiedEncoding(Encoding):
-    """The checkpoint's own frequencies, scaling, softmax factor and windows.
-
-    It undoes every patch.
-    """
+    """Stands for the frequencies, factors and windows that a checkpoint came with."""
 
     name: ClassVar[str] = "unmodified"
 
@@ -55,8 +58,7 @@ class PairLayout:
     """The features that rotate in queries and keys, as layers pass them to attention."""
 
     pairing: Pairing = "half"
-    # True if the last features of a head rotate, as in latent attention; False if the
-    # first do.
+    # True: the last features of a head rotate, as in latent attention. False: the first.
     last: bool = False
 
 
@@ -64,34 +66,38 @@ class PairLayout:
 class Patch:
     """An encoding as changes of a model."""
 
-    # The frequencies; None for those of the checkpoint.
+    # The frequencies; None: those of the checkpoint.
     plan: RopePlan | None = None
-    # The factor on scores, for models whose code has one.
-    softmax: float = 1.0
-    # A factor on logits. Only the factor is applied, not the encoding inside `LogN`.
-    sharper: LogN | None = None
-    # An encoding that rotates instead of the model's code; None if that code rotates.
+    # The factor on scores, for models whose code has one (DeepSeek).
+    softmax_factor: float = 1.0
+    # The factor log n on scores; None: no such factor. The encoding inside this `LogN` is
+    # not used.
+    log_n: LogN | None = None
+    # An encoding that rotates queries and keys instead of the model's code; None: that
+    # code rotates.
     rotation: Remapped | RoundedRope | None = None
+    # The features that `rotation` has to rotate.
     layout: PairLayout = PairLayout()
 
     @property
     def changes_attention(self) -> bool:
-        return self.sharper is not None or self.rotation is not None
+        return self.log_n is not None or self.rotation is not None
 
 
+# The patch that changes nothing.
 UNPATCHED = Patch()
 
 
 def patch_of(encoding: Encoding) -> Patch:
     """Return the patch of an encoding.
 
-    InputError: it changes more than frequencies and attention.
+    InputError: the encoding changes more than frequencies and attention.
     """
     if encoding is UNMODIFIED:
         return UNPATCHED
     if isinstance(encoding, LogN):
-        sharper = LogN(Encoding(), encoding.trained_len)
-        return replace(patch_of(encoding.inner), sharper=sharper)
+        log_n = LogN(Encoding(), encoding.trained_len)
+        return replace(patch_of(encoding.inner), log_n=log_n)
     if isinstance(encoding, Remapped):
         return Patch(encoding.rope.plan, rotation=encoding)
     if isinstance(encoding, RoundedRope):
@@ -106,11 +112,14 @@ def patch_of(encoding: Encoding) -> Patch:
 class RotaryModule:
     """A module with `inv_freq`, or with one `<layer type>_inv_freq` per layer type."""
 
+    # The most positions that it defines; None: any number.
     longest: int | None = None
 
     def __init__(self, module: Any) -> None:
         self.module = module
+        # True if layers with windows have other frequencies than the rest.
         self.by_layer_type = not hasattr(module, "inv_freq")
+        # The names of the module's attributes begin with the prefix.
         if self.by_layer_type:
             self.prefix = f"{FULL}_"
             self.rope_type = str(module.rope_type.get(FULL, "default"))
@@ -127,16 +136,18 @@ class RotaryModule:
 
     @property
     def attention_factor(self) -> float:
+        """The factor on cos and sin."""
         return float(getattr(self.module, f"{self.prefix}attention_scaling", 1.0))
 
     def set_original(self, length: int) -> None:
         """Set the checkpoint's frequencies for a context of that length."""
-        # Frequencies that follow the length are computed for the whole of it, once. In
-        # a pass over all of it transformers does the same; in parts the first ones
-        # would be of a shorter context.
+        # Frequencies that depend on the length are computed once, for the whole context.
+        # If the context is passed in parts, transformers would compute those of the first
+        # parts for a shorter context.
         if self.rope_type in GROWING:
-            # A copy, since transformers may write into it.
+            # transformers may write into the buffer, so it gets a copy.
             self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
+            # A call at the last position makes the module compute the frequencies.
             self.cosines([length - 1])
             self._stop_updates()
 
@@ -149,8 +160,8 @@ class RotaryModule:
         setattr(self.module, f"{self.prefix}attention_scaling", plan.attention_factor)
         self._stop_updates()
 
-        # PhiMoE computes its frequencies in every pass, and takes factors from keys of
-        # its own.
+        # PhiMoE computes its frequencies in every pass by this function, and reads its
+        # factors from the configuration unless the rope type there is `default`.
         if "rope_init_fn" in vars(self.module):
             self.module.rope_init_fn = lambda *_, **__: (
                 inv_freq,
@@ -161,14 +172,15 @@ class RotaryModule:
             self.module.config = config
 
     def _stop_updates(self) -> None:
-        """Keep transformers from computing frequencies of its own for long inputs."""
+        """Keep transformers from computing other frequencies for long inputs."""
+        # It does so for some rope types, and never for `default`.
         if self.by_layer_type:
             self.module.rope_type = {**self.module.rope_type, FULL: "default"}
         else:
             self.module.rope_type = "default"
 
     def cosines(self, positions: list[int]) -> Tensor:
-        """Return the module's cosines at positions, times its factor, one row each."""
+        """Return the module's cosines times its factor, with a row for each position."""
         count = len(positions)
         position_ids = torch.tensor([positions], device=self.inv_freq.device)
         x = torch.zeros(1, count, 1, device=position_ids.device)
@@ -185,9 +197,10 @@ class RotaryModule:
 
 
 class SineTables:
-    """The tables of GPT-J and CodeGen, the same in each layer.
+    """The tables of GPT-J and CodeGen, of which each layer has a copy.
 
-    A row per position holds the sines, then the cosines.
+    A table has a row for each position, with the sines of all pairs, then the cosines.
+    This class has the same methods and attributes as `RotaryModule`.
     """
 
     by_layer_type = False
@@ -198,11 +211,12 @@ class SineTables:
         self.modules = modules
         table: Tensor = modules[0].embed_positions
         self.longest, width = table.shape
-        # Frequencies are at most 1, so that their sines give them back.
+        # At position 1 the angles are the frequencies. These are at most 1 rad, so that
+        # the arcsine gives them back.
         self.inv_freq = table[1, : width // 2].asin()
 
     def set_original(self, length: int) -> None:
-        """Keep the checkpoint's table, which is in the modules."""
+        """Do nothing: unpatched, the modules have the checkpoint's table."""
 
     def patch(self, plan: RopePlan, length: int) -> None:
         cos, sin = cos_sin(torch.arange(length), plan)
@@ -217,10 +231,11 @@ class SineTables:
 
 
 class Positions:
-    """The rotary modules of a model (none if it does not rotate).
+    """The rotary modules of a model, which can be patched and restored.
 
-    They are unmodified unless patched. Unmodified they serve `longest` tokens (None:
-    any); `by_layer_type` is True if layers with windows have others.
+    `modules` is empty if the model does not rotate. Unmodified they serve contexts of
+    `longest` tokens (None: of any length). `by_layer_type` is True if layers with
+    windows have other frequencies than the rest.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
@@ -237,18 +252,21 @@ class Positions:
         self.longest = min(limits, default=None)
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
 
-        # DeepSeek's factor on scores, and the modules without it.
+        # DeepSeek's factor on scores, which is that of the first attention module, and
+        # each attention module with its scale of scores without the factor.
         self.softmax_factor = 1.0
-        self.unscaled: list[tuple[Any, float]] = []
+        self.scales: list[tuple[Any, float]] = []
         for module in modules:
             factor = _softmax_factor(module, rope_parameters(text))
             if factor:
-                if not self.unscaled:
+                is_first = not self.scales
+                if is_first:
                     self.softmax_factor = factor
-                self.unscaled.append((module, module.scaling / factor))
+                self.scales.append((module, module.scaling / factor))
 
+        # The state after loading of everything that a patch changes.
         changed = [*rotary, *tables]
-        changed += [module for module, _ in self.unscaled]
+        changed += [module for module, _ in self.scales]
         self.saved = []
         for module in changed:
             attributes = dict(vars(module))
@@ -267,8 +285,8 @@ class Positions:
                     module.patch(plan, length)
 
             if patch.plan is not None:
-                for scaled, scaling in self.unscaled:
-                    scaled.scaling = scaling * patch.softmax
+                for attention, scale in self.scales:
+                    attention.scaling = scale * patch.softmax_factor
             yield
         finally:
             self._restore()
@@ -279,9 +297,10 @@ class Positions:
         patch: Patch,
         plan: RopePlan,
     ) -> RopePlan:
-        """Return the plan for a module; none rotates if the patch rotates instead.
+        """Return the plan for a module.
 
-        InputError: the module has another number of pairs.
+        If the patch rotates instead of the model's code, the frequencies are 0, so that
+        the code rotates nothing. InputError: the module has another number of pairs.
         """
         pairs = len(module.inv_freq)
         if len(plan.inv_freq) != pairs:
@@ -293,17 +312,20 @@ class Positions:
         return RopePlan(0 * plan.inv_freq)
 
     def _restore(self) -> None:
-        """Return the state after loading, whatever has been computed since."""
+        """Restore the state after loading, whatever has been computed since."""
         for module, attributes, buffers in self.saved:
             vars(module).clear()
             vars(module).update(attributes, _buffers=dict(buffers))
 
     def signature(self, length: int) -> Hashable:
-        """Return a value that lengths share if they share the checkpoint's frequencies."""
+        """Return the checkpoint's frequencies for a context of that length.
+
+        Lengths with the same frequencies can share a pass.
+        """
         with self.apply(UNPATCHED, length):
             return tuple(tuple(module.inv_freq.tolist()) for module in self.modules)
 
-    def own(self, length: int) -> Rope:
+    def read_rotation(self, length: int) -> Rope:
         """Return the checkpoint's own rotation of a context of that length."""
         with self.apply(UNPATCHED, length):
             module = self.modules[0]
@@ -324,12 +346,13 @@ class Positions:
         module: "RotaryModule | SineTables",
         geometry: Geometry,
     ) -> str:
-        own = module.inv_freq.double().cpu().numpy()
-        pairs = len(own)
-        if not pairs:
+        inv_freq = module.inv_freq.double().cpu().numpy()
+        pairs = len(inv_freq)
+        if pairs == 0:
             return (
                 "none of its layers rotates by frequencies that serve the whole context"
             )
+
         if module.rope_type == "proportional":
             return "it rotates a selection of pairs of its own (proportional)"
         if pairs != geometry.pairs:
@@ -338,8 +361,8 @@ class Positions:
                 f" {geometry.pairs}"
             )
         if module.rope_type == "default":
-            differences = abs(own / geometry.inv_freq - 1)
-            if differences.max() > 1e-4:
+            relative_differences = abs(inv_freq / geometry.inv_freq - 1)
+            if relative_differences.max() > 1e-4:
                 return f"its frequencies are not those of base {geometry.base:g}"
         if not self._follows_patches(module, pairs):
             return "its rotary module does not follow its frequencies"
@@ -347,15 +370,19 @@ class Positions:
 
     def _follows_patches(self, module: "RotaryModule | SineTables", pairs: int) -> bool:
         """Return True if a module's cosines are those of patched frequencies."""
-        # Some modules compute frequencies of their own in every pass.
+        # Some modules compute other frequencies in every pass.
         inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
-        module.patch(RopePlan(inv_freq.numpy(), 1.25), max(PROBED) + 1)
+        factor = 1.25
+        module.patch(RopePlan(inv_freq.numpy(), factor), max(PROBED) + 1)
+        # [positions, columns]: a module may have one or several columns for each pair.
         cosines = module.cosines(list(PROBED)).double().cpu()
         self._restore()
 
-        # Every column has to be that of a pair, and every pair has to have a column.
+        # [positions, pairs]
         angles = torch.tensor(PROBED)[:, None] * inv_freq
-        expected = 1.25 * torch.cos(angles)
+        expected = factor * torch.cos(angles)
+        # Every column has to be that of a pair, and every pair has to have a column. All
+        # columns are compared with all pairs, [positions, columns, pairs].
         differences = (cosines[:, :, None] - expected[:, None, :]).abs()
         is_equal = differences.amax(dim=0) < 1e-4
         pairs_have_columns = bool(is_equal.any(dim=0).all())
@@ -379,32 +406,38 @@ def _has_sine_table(module: Any) -> bool:
 
 
 def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
-    """Return the factor on scores of DeepSeek's code under YaRN; None in other code."""
+    """Return the factor on scores in an attention module of DeepSeek's code.
+
+    It is 1 unless the checkpoint has YaRN. None: the module is no attention module, or
+    has other code.
+    """
     code = sys.modules[type(module).__module__]
-    compute = getattr(code, "yarn_get_mscale", None)
-    if compute is None or not isinstance(getattr(module, "scaling", None), float):
+    compute_factor = getattr(code, "yarn_get_mscale", None)
+    has_scale = isinstance(getattr(module, "scaling", None), float)
+    if compute_factor is None or not has_scale:
         return None
 
     is_scaled = rope.get("rope_type", "default") != "default"
     share = rope.get("mscale_all_dim")
-    if not (is_scaled and share and rope.get("factor")):
-        return 1.0
-    return float(compute(rope["factor"], share)) ** 2
+    if is_scaled and share and rope.get("factor"):
+        return float(compute_factor(rope["factor"], share)) ** 2
+    return 1.0
 
 
 class PatchedAttention:
-    """Attention of a model's layers under a patch.
+    """The attention of a model's layers under a patch.
 
-    It begins at position `first` of a context. If `by_layer_type`, layers with a window
-    keep their own rotation. `called` is True once a layer attended.
+    If `by_layer_type` is True, layers with a window keep the model's rotation.
     """
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
         self.by_layer_type = by_layer_type
         self.rotates_last = patch.layout.last
-        self.sharper = patch.sharper
+        self.log_n = patch.log_n
         self.rotation = _with_pairing(patch.rotation, patch.layout.pairing)
-        self.first = 0
+        # The position of the first query. It is not 0 if a context is passed in parts.
+        self.first_query = 0
+        # True once a layer has called this attention.
         self.called = False
 
     def __call__(
@@ -417,41 +450,56 @@ class PatchedAttention:
         mask: Any,
         **more: Any,
     ) -> Any:
-        """Return the attention of one layer.
+        """Compute the attention of one layer.
 
-        Keys and values may have fewer heads than queries. `mask` [batch, 1, queries,
-        keys] is True or 0 where a query may look; None: at all before.
+        Args:
+            original: the function that this attention replaces.
+            module: the attention module of the layer.
+            q: queries [batch, heads, queries, head_dim].
+            k: keys; there may be fewer heads, and more keys than queries.
+            v: values.
+            mask: [batch, 1, queries, keys], True or 0 where a query may look; None: it
+                may look at itself and all keys before.
+            more: options of the interface of transformers.
+
+        Returns:
+            The output [batch, queries, heads, head_dim], and None in the place of the
+            attention weights.
         """
         self.called = True
+        queries = q.shape[2]
+        stop = self.first_query + queries
         window = _window_of(module, more)
-        if self.sharper is not None:
-            # The factor follows the tokens that a query sees, no more than its window
-            # has.
-            at_q = torch.arange(self.first, self.first + q.shape[2], device=q.device)
-            if window:
-                at_q = at_q.clamp(max=window - 1)
-            q = self.sharper.query(q, at_q)
+        if self.log_n is not None:
+            # The factor follows from the number of tokens that a query sees, which is at
+            # most that of the window.
+            q_positions = torch.arange(self.first_query, stop, device=q.device)
+            if window is not None:
+                q_positions = q_positions.clamp(max=window - 1)
+            q = self.log_n.query(q, q_positions)
 
         keeps_rotation = self.by_layer_type and _layer_type_of(module, window) != FULL
         if self.rotation is None or keeps_rotation:
             return original(module, q, k, v, mask, **more)
 
         if self.rotates_last:
+            # The encoding rotates the first features of a head. Queries and keys have
+            # their features rolled alike, which leaves their products as they are.
             q = q.roll(self.rotation.rotary_dim, dims=-1)
             k = k.roll(self.rotation.rotary_dim, dims=-1)
-        queries = q.shape[2]
-        before = k.shape[2] - queries
-        first_key = self.first - before
-        at_k = torch.arange(first_key, self.first + queries, device=q.device)
-        q = self.rotation.query(q, at_k[before:])
-        k = self.rotation.key(k, at_k)
+        earlier_keys = k.shape[2] - queries
+        first_key = self.first_query - earlier_keys
+        k_positions = torch.arange(first_key, stop, device=q.device)
+        q = self.rotation.query(q, k_positions[earlier_keys:])
+        k = self.rotation.key(k, k_positions)
         if self.rotation.fused:
             return original(module, q, k, v, mask, **more)
 
+        # Each head of queries gets a copy of the keys and values that it shares.
         heads_per_key = q.shape[1] // k.shape[1]
         k = k.repeat_interleave(heads_per_key, dim=1)
         v = v.repeat_interleave(heads_per_key, dim=1)
-        # The scores of an encoding are divided by sqrt(head_dim) already.
+        # The encoding divides scores by sqrt(head_dim). The layer has another scale.
         width = q.shape[-1]
         scaling = more.get("scaling") or width**-0.5
         q = q * (scaling * width**0.5)
@@ -460,8 +508,8 @@ class PatchedAttention:
             self.rotation,
             mask,
             softcap=more.get("softcap"),
-            before=before,
-            first=first_key,
+            earlier_keys=earlier_keys,
+            first_key=first_key,
         )
         output = blocked_attention(masked, q, k, v)
         return output.transpose(1, 2).contiguous(), None
@@ -471,14 +519,14 @@ def _with_pairing(
     rotation: Remapped | RoundedRope | None,
     pairing: Pairing,
 ) -> Remapped | RoundedRope | None:
-    """Return a rotation like another that rotates the pairs of a model."""
+    """Return a copy of an encoding that rotates other pairs of features."""
     if rotation is None:
         return None
     if isinstance(rotation, Remapped):
         rope = Rope(rotation.rope.plan, pairing)
         return type(rotation)(rope, *rotation.sizes)
-    # The encoding is built anew, since it moves keys by a second rotation, which needs the
-    # pairing, too.
+    # A RoundedRope has a second rotation, which moves keys. It needs the pairing, too, so
+    # the encoding is built anew.
     rope = Rope(rotation.plan, pairing, rotation.softmax_factor)
     return RoundedRope(rope, rotation.rounding, rotation.base)
 
@@ -492,48 +540,61 @@ def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:
 
 
 def _layer_type_of(module: Any, window: int | None) -> str:
+    """Return the type of a layer by the name that transformers has for it."""
     for name in ("layer_type", "attention_type"):
         kind = getattr(module, name, None)
         if kind and isinstance(kind, str):
             return kind
-    if window:
+    # The module does not say its type.
+    if window is not None:
         return "sliding_attention"
     return FULL
 
 
 class _MaskedScores(Encoding):
-    """Scores of an encoding, capped and masked as a layer of the model does it."""
+    """Scores of an encoding, capped and masked as a layer of the model does it.
+
+    `blocked_attention` counts positions from the first key that it is given, which is at
+    the position `first_key` of the context.
+    """
 
     def __init__(
         self,
         encoding: Encoding,
         mask: Any,
         softcap: float | None,
-        before: int,
-        first: int,
+        earlier_keys: int,
+        first_key: int,
     ) -> None:
         super().__init__()
         self.encoding = encoding
         self.mask = mask
+        # The scores are kept between -softcap and softcap; None: no such limit.
         self.softcap = softcap
-        # The number of keys before the first query, and the position of the first key.
-        self.before = before
-        self.first = first
+
+        # The number of keys before the first query.
+        self.earlier_keys = earlier_keys
+        self.first_key = first_key
 
     def scores(
         self,
         q: Tensor,
         k: Tensor,
-        at_q: Tensor,
-        at_k: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor,
     ) -> Tensor:
-        scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first)
+        scores = self.encoding.scores(
+            q, k, q_positions + self.first_key, k_positions + self.first_key
+        )
         scores = scores.float()
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if self.mask is None:
             return scores
-        mask = self.mask[:, :, at_q - self.before, : len(at_k)]
+
+        # The rows of the mask are the queries.
+        rows = q_positions - self.earlier_keys
+        mask = self.mask[:, :, rows, : len(k_positions)]
         if mask.dtype == torch.bool:
             return scores.masked_fill(~mask, -math.inf)
         return scores + mask
@@ -541,31 +602,35 @@ class _MaskedScores(Encoding):
 
 @contextmanager
 def replacing_attention(model: Any, attention: PatchedAttention) -> Iterator[None]:
-    """Let a model's layers attend by `attention` in the block.
+    """Let a model's layers call `attention` in the block.
 
-    RuntimeError: none of them did.
+    RuntimeError: no layer has called it.
     """
+    # transformers has tables of attention functions, and of functions that make masks for
+    # them. A model's configuration names the entry that its layers use.
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    before = model.config._attn_implementation
+    original_name = model.config._attn_implementation
 
     def attend(
         module: Any, q: Any, k: Any, v: Any, mask: Any = None, **more: Any
     ) -> Any:
-        if before == "eager":
+        if original_name == "eager":
+            # Each architecture has a function of this name in its file.
             original = sys.modules[type(module).__module__].eager_attention_forward
         else:
-            original = ALL_ATTENTION_FUNCTIONS[before]
+            original = ALL_ATTENTION_FUNCTIONS[original_name]
         return attention(original, module, q, k, v, mask, **more)
 
-    name = f"ropelab_{before}"
+    name = f"ropelab_{original_name}"
+    make_mask = ALL_MASK_ATTENTION_FUNCTIONS[original_name]
     ALL_ATTENTION_FUNCTIONS.register(name, attend)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(name, ALL_MASK_ATTENTION_FUNCTIONS[before])
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, make_mask)
     model.config._attn_implementation = name
     try:
         yield
     finally:
-        model.config._attn_implementation = before
+        model.config._attn_implementation = original_name
     if not attention.called:
         raise RuntimeError("the layers do not call transformers' attention interface")

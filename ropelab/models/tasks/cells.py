@@ -1,4 +1,9 @@
-"""The cells of a run that evaluates models: tasks of trained or released ones."""
+"""The cells of a run that evaluates models.
+
+A cell is a piece of a run whose tables are stored under a hash of its `key`. An
+`Evaluation` is one task done by one model in one mode. Before a released model is
+evaluated, a cell `Checked` finds out if it can be.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +25,7 @@ from ropelab.runs.thresholds import KNOWN
 
 # The share of the forward pass in the operations of a training step.
 FORWARD = 1 / 3
+# The status of a task that a model does not even solve inside its trained length.
 UNDECIDABLE = "undecidable"
 
 
@@ -27,16 +33,19 @@ UNDECIDABLE = "undecidable"
 class Checked:
     """A check, before any evaluation, that a released model loads and takes all methods."""
 
+    # The model.
     subject: ModelRef
+    # The modes of all evaluations.
     modes: tuple[Mode, ...]
     train_len: int
     # The longest context, in tokens.
     longest: int
-    # In bytes; None: all that is free.
+    # The bytes that may be used; None: all that are free.
     limit_memory: int | None = None
     title: ClassVar[str] = "loading the model"
     kind: ClassVar[str] = "given-checked"
     version: ClassVar[int] = 1
+    # The cells that are computed before this one: none.
     starts: ClassVar[tuple[()]] = ()
 
     @property
@@ -53,18 +62,18 @@ class Checked:
         return self.subject.resources([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `model`: True if long contexts are passed in parts.
+        """Return the table `model`, which says if long contexts are passed in parts.
 
         InputError: a method does not fit, or the longest context needs too much memory.
         """
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
             for mode in self.modes:
-                # Only the errors of the first pass are of interest here. There is no
-                # pass if the encoding is not defined for the trained length.
+                # The first pass is prepared only for the errors that this may raise. There
+                # is no pass if the encoding is not defined for the trained length.
                 next(mode.passes(model, [self.train_len]), None)
-            # Only now is it known if long contexts are passed in parts, and how much
-            # memory of a GPU is free.
+            # Now that the model is loaded, it is known if long contexts are passed in
+            # parts, and how much memory of a GPU is free.
             added = model.bytes_of_reading(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
             if context.limits:
@@ -77,17 +86,18 @@ class Checked:
 class Evaluation:
     """One task done by one model in one evaluation mode."""
 
+    # The model: one that is trained here, or a released one.
     subject: Training | ModelRef
     task: EvaluationTask
     mode: Mode
-    # The first columns of its rows; not in the key.
+    # The first columns of the rows in tables, and their values; not in the key.
     labels: tuple[tuple[str, object], ...]
-    # The format of products; a released model has its own.
+    # The number format of matrix products. A released model has its own.
     dtype: DtypeName = "float32"
-    # The check of a released model.
+    # The check of a released model; None for a model that is trained here.
     checked: Checked | None = None
-    # The same task inside the trained length. Where too little is found there, this one
-    # is undecidable, and is not computed.
+    # The evaluation of the same task inside the trained length. If the model finds too
+    # little there, this task is undecidable and not computed. None: no such condition.
     probe: "Evaluation | None" = None
 
     @property
@@ -97,8 +107,9 @@ class Evaluation:
 
     @property
     def version(self) -> int:
-        # Earlier ones moved keys of released models in halves, also where a model
-        # rotates interleaved pairs.
+        # One version more sets these results apart from stored ones that are wrong: in
+        # them keys of released models were moved as if all models paired the halves of a
+        # head, although some pair neighbours.
         if isinstance(self.subject, ModelRef) and self.mode.moves_keys:
             return self.task.version + 1
         return self.task.version
@@ -118,13 +129,14 @@ class Evaluation:
     @property
     def title(self) -> str:
         labels = dict(self.labels)
-        mode = str(next(iter(labels.values())))
+        # The first label names the method, or what else the experiment compares.
+        name = str(next(iter(labels.values())))
         factor = labels.get("factor")
         if isinstance(factor, int | float):
-            mode = method_label(mode, factor, str(labels.get("arm", "")))
+            name = method_label(name, factor, str(labels.get("arm", "")))
         if isinstance(self.subject, Training):
-            return f"{self.task.title}, seed {self.subject.seed}, {mode}"
-        return f"{self.task.title}, {mode}"
+            return f"{self.task.title}, seed {self.subject.seed}, {name}"
+        return f"{self.task.title}, {name}"
 
     @property
     def resources(self) -> Resources:
@@ -132,25 +144,28 @@ class Evaluation:
         if isinstance(self.subject, ModelRef):
             return self.subject.resources(windows)
         size = self.subject.size
-        # Where few tokens are scored, the last layer makes of all others keys and
-        # values alone, a sixth of its products.
-        last = 1 if self.task.scores_all else 1 / 6
-        shorter = replace(size, layers=size.layers - 1)
+        # If few tokens are scored, the last layer makes only the keys and values of all
+        # other tokens, which is a sixth of its products.
+        share_of_last_layer = 1 if self.task.scores_all else 1 / 6
+        without_last_layer = replace(size, layers=size.layers - 1)
 
-        def per_token(length: int) -> float:
-            before = operations_per_token(shorter, length)
-            return before + last * (operations_per_token(size, length) - before)
+        def count_per_token(length: int) -> float:
+            before = operations_per_token(without_last_layer, length)
+            in_last_layer = operations_per_token(size, length) - before
+            return before + share_of_last_layer * in_last_layer
 
-        def operations(windows: Windows) -> float:
+        def count_operations(windows: Windows) -> float:
             total = 0.0
             for rows, length in windows:
-                total += rows * length * per_token(length) * FORWARD
+                total += rows * length * count_per_token(length) * FORWARD
             return total
 
-        search = self.mode.evaluations * operations(self.task.search_windows)
+        operations = count_operations(windows)
+        operations_of_loss = count_operations(self.task.search_windows)
+        operations += self.mode.evaluations * operations_of_loss
         memory = [bytes_of_reading(size, rows, length) for rows, length in windows]
         return Resources(
-            operations(windows) + search,
+            operations,
             memory_bytes=max(MEMORY, *memory),
             dtype=self.dtype,
             gpu=self.subject.device == "cuda",
@@ -160,18 +175,23 @@ class Evaluation:
 
     @property
     def starts(self) -> "tuple[Training | Checked | Evaluation, ...]":
-        """The training of its model, or the check of a released one and the probe."""
+        """The cells that are computed before: the training of the model, or the check of a
+        released model and the probe.
+        """
         if isinstance(self.subject, Training):
             return (self.subject,)
         starts = (self.checked, self.probe)
         return tuple(start for start in starts if start is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return values per document or sequence, or the status of an undecidable task."""
-        # KNOWN decides the status and is not in the key: raise the version where it is
-        # changed.
-        if self.probe is not None and not is_found(context.compute(self.probe)):
-            return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
+        """Return the tables of the task, or the table `status` of an undecidable one."""
+        # The threshold KNOWN decides the status and is not in the key. Whoever changes it
+        # raises the version of the task.
+        if self.probe is not None:
+            tables_of_probe = context.compute(self.probe)
+            if not is_decidable(tables_of_probe):
+                return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
+
         model = self.subject.model(context)
         computing = computing_in(self.dtype, self.subject.device)
         with context.progress(self.title, self.task.steps) as advance, computing:
@@ -182,26 +202,32 @@ class Evaluation:
         return tables
 
 
-def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
-    """Return True if enough is found for a task to be decidable."""
-    table = values["trials" if "trials" in values else "answers"]
+def is_decidable(tables_of_probe: Mapping[str, pd.DataFrame]) -> bool:
+    """Return True if a model finds enough inside its trained length."""
+    # Retrieval has the table `trials`, tasks with keys the table `answers`.
+    name = "trials" if "trials" in tables_of_probe else "answers"
+    table = tables_of_probe[name]
     return bool(table["correct"].sum() >= KNOWN * table["trials"].sum())
 
 
 def collect(
     cells: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """Return the values of all tasks by task and table, one model after the other."""
+    """Return the tables of finished cells by task and name.
+
+    A table has the rows of all cells of its task, with the labels of each cell in the
+    first columns.
+    """
     parts: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for cell in cells:
         for name, table in values[cell].items():
             labels = pd.DataFrame(dict(cell.labels), index=table.index)
-            of_task = parts.setdefault(cell.task.name, {})
-            of_task.setdefault(name, []).append(labels.join(table))
+            parts_of_task = parts.setdefault(cell.task.name, {})
+            parts_of_task.setdefault(name, []).append(labels.join(table))
 
     tables: dict[str, dict[str, pd.DataFrame]] = {}
-    for task, of_task in parts.items():
+    for task, parts_of_task in parts.items():
         tables[task] = {}
-        for name, rows in of_task.items():
-            tables[task][name] = pd.concat(rows, ignore_index=True)
+        for name, parts_of_table in parts_of_task.items():
+            tables[task][name] = pd.concat(parts_of_table, ignore_index=True)
     return tables

@@ -1,6 +1,7 @@
-"""Fields, checks and the corpus of the configs of experiments that evaluate models.
+"""Fields and checks that the configs of experiments on models share, and their corpus.
 
-Nothing heavy is imported here.
+A config is a frozen pydantic model with a field for each option of a command
+(`ropelab.runs.config`). Nothing heavy is imported here, so that help is quick.
 """
 
 from functools import cached_property
@@ -55,7 +56,8 @@ TokensPerStep = Annotated[
 FirstWindow = Annotated[
     OfModel[Count], Field(description="tokens in first windows; doubled to train_len")
 ]
-# Of methods whose text names none; None: each method's own.
+# The factor of all methods that have one and whose text names none; None: each method
+# computes its own.
 Factor = Annotated[
     OfEvaluation[Positive | None],
     Field(
@@ -74,8 +76,10 @@ CorpusPath = Annotated[
         )
     ),
 ]
-On = Annotated[OfModel[Device], Field(description="where tensors are computed")]
-In = Annotated[
+DeviceField = Annotated[
+    OfModel[Device], Field(description="where tensors are computed")
+]
+DtypeField = Annotated[
     OfModel[Dtype],
     Field(
         description=(
@@ -86,11 +90,13 @@ In = Annotated[
 ]
 # The words of tasks and options in answers and help.
 TEXTS = table_beside(__file__)
-# The words for what a model does that solves a task, by the name of the task.
+# The words for what a model does that solves a task, by the name of the task. Its keys are
+# the tasks that come with ropelab.
 DOES = TEXTS["does"]
 
 
 def _check_task(name: str) -> str:
+    """Return a name that is a task, of ropelab or of the user; else raise InputError."""
     if name in DOES:
         return name
     function = find("tasks", name)
@@ -104,6 +110,8 @@ def _check_task(name: str) -> str:
 
 
 def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of tasks; raise InputError if two would have the same title."""
+    # The title of a task of the user is the name of its function.
     titles = [getattr(find("tasks", name), "__qualname__", name) for name in names]
     for title in titles:
         if titles.count(title) > 1:
@@ -122,17 +130,21 @@ Depths = Annotated[
     OfEvaluation[Naturals],
     Field(description="depths of a pass key in its text, in percent"),
 ]
+# The most depths, since each key needs one of sixteen names
+# (ropelab/models/tasks/needles.py).
 MOST_DEPTHS = 16
-# The least trained length. With fewer tokens the rotary geometry and the grids of
-# positions degenerate, and there are no shorter first windows.
+# The least trained length. With fewer tokens the frequencies and the grids of positions
+# degenerate, and no first window is shorter.
 SHORTEST = 64
 
 
-def question(trained: int, tested: int) -> str:
-    """Return the question what happens at another length, with methods if it is longer
-    than the trained one.
+def ask_what_happens(trained: int, tested: int) -> str:
+    """Write the question of an experiment that trains at one length and tests at
+    another. Methods are named if the tested length is the longer one.
     """
-    methods = " with PI, NTK, YaRN" if tested > trained else ""
+    methods = ""
+    if tested > trained:
+        methods = " with PI, NTK, YaRN"
     return (
         f"My model was trained at {trained} tokens: what happens at {tested}{methods}?"
     )
@@ -148,7 +160,11 @@ Offsets = Annotated[
 
 
 class Roundable(Protocol):
-    """A config of an experiment that evaluates casts and formats of keys."""
+    """A config of an experiment that evaluates casts and formats of keys.
+
+    A cast rounds stages of RoPE to a number format. A format of keys is that in which a
+    cache stores keys. Both are a `Rounding` (ropelab.math.numerics.keys).
+    """
 
     @property
     def casts(self) -> tuple[str, ...]: ...
@@ -158,10 +174,11 @@ class Roundable(Protocol):
     def offsets(self) -> tuple[int, ...]: ...
 
 
-def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
-    """Return the casts at each offset, then the formats of keys.
+def list_roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
+    """Return the casts of a config at each of its offsets, then its formats of keys.
 
-    InputError: an unknown name, or a format that heads of that width do not fit.
+    InputError: an unknown name, or a format that heads of the width `head_dim` do not
+    fit. If `head_dim` is 0, the width is not known yet and not checked.
     """
     from ropelab.math.numerics.keys import Rounding, parse_keys, parse_rounding
 
@@ -171,18 +188,18 @@ def roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
         for fmt in keys:
             fmt.check(head_dim)
 
-    every = []
+    roundings = []
     for cast in casts:
-        every += [cast._replace(first=offset) for offset in config.offsets]
-    every += [Rounding(fmt.label, keys=fmt) for fmt in keys]
+        roundings += [cast._replace(first=offset) for offset in config.offsets]
+    roundings += [Rounding(fmt.label, keys=fmt) for fmt in keys]
     # A rounding that was typed twice, perhaps in different words, is returned once.
-    return list(dict.fromkeys(every))
+    return list(dict.fromkeys(roundings))
 
 
 def read_against(text: str) -> "Rounding":
-    """Return the cast, or the format of keys, that others are compared with.
+    """Read the option `against`: the rounding with which all others are compared.
 
-    InputError: an unknown name.
+    InputError: the text is neither a cast nor a format of keys.
     """
     from ropelab.math.numerics.keys import (
         Rounding,
@@ -198,7 +215,11 @@ def read_against(text: str) -> "Rounding":
 
 
 def check_against(config: Roundable, against: str, head_dim: int = 0) -> None:
-    """Raise ValueError where nothing is compared, InputError for an unknown name."""
+    """Check the option `against`; an empty text means that it was not given.
+
+    ValueError: there are no roundings to compare. InputError: the name is unknown, or
+    heads of the width `head_dim` (0: not known yet) do not fit.
+    """
     if not against:
         return
     if not (config.casts or config.cache):
@@ -211,10 +232,9 @@ def check_against(config: Roundable, against: str, head_dim: int = 0) -> None:
 
 
 def check_depths(depths: tuple[int, ...]) -> None:
-    """Raise ValueError if depths are no percents, or more than there are names for
-    keys.
-    """
-    if max(depths) > 100 or len({*depths}) > MOST_DEPTHS:
+    """Raise ValueError if depths are no percents, or more than MOST_DEPTHS."""
+    different = set(depths)
+    if max(depths) > 100 or len(different) > MOST_DEPTHS:
         raise ValueError(
             f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them"
         )
@@ -244,7 +264,8 @@ class Evaluated(Protocol):
 class TaskConfig(Config):
     """A config of an experiment that trains models and measures them on tasks."""
 
-    # Every subclass has these fields, at the place where its help shows them.
+    # Every subclass defines these fields itself, since their order is that of its help.
+    # A type checker has to know that they are there.
     if TYPE_CHECKING:
         tasks: tuple[str, ...]
         train_len: int
@@ -269,10 +290,10 @@ class TaskConfig(Config):
         seeds = "one training seed"
         if len(self.seeds) != 1:
             seeds = f"{len(self.seeds)} training seeds"
-        beyond = ""
+        evaluated = ""
         if self.longest > self.train_len:
-            beyond = f", evaluated up to {self.longest}"
-        return f"trained at {self.train_len} tokens{beyond}, {seeds}"
+            evaluated = f", evaluated up to {self.longest}"
+        return f"trained at {self.train_len} tokens{evaluated}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of the corpus, of the names of its documents, and of its
@@ -338,6 +359,6 @@ class ShapedConfig(TaskConfig):
     seeds: Seeds = (0,)
     documents: Documents = 50
     corpus: CorpusPath = ""
-    # `device` comes before `dtype`, whose value `auto` depends on it.
-    device: On = "auto"
-    dtype: In = "auto"
+    # `device` comes before `dtype`, since `auto` for the dtype depends on the device.
+    device: DeviceField = "auto"
+    dtype: DtypeField = "auto"

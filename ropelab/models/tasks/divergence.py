@@ -1,18 +1,19 @@
-"""What two roundings do to the probabilities of the same tokens.
+"""How far apart the probabilities are that one model has under two roundings.
 
 A model that is trained with one rounding and served with another gives the same text two
-probabilities. Both are computed here by one model, on the same documents, and compared
-token by token: p under a cast, q under the cast that it is compared with.
+probabilities. Here one model computes both for the same documents, and they are compared
+token by token: p under a rounding (a cast, or a format of stored keys), q under the
+rounding that it is compared with. There are two tables:
 
 divergence
-    a row per cast over whole documents. `kl_nats_per_token` is the mean over tokens of
-    KL(p || q) = sum of p (log p - log q) over the vocabulary. The other columns are
-    about |log p - log q| of the token that the text has: its mean, its largest value,
-    and `share_beyond`, the share of tokens where it is above 0.01 nats. Intervals are
-    over seeds and documents. The largest value has none: it grows with the number of
-    tokens
+    A row for each rounding, over whole documents. `kl_nats_per_token` is the mean over
+    tokens of KL(p || q) = sum of p (log p - log q) over the vocabulary. The other columns
+    are about |log p - log q| for the token that the text has: its mean, its largest
+    value, and `share_beyond`, the share of tokens where it is above 0.01 nats. Intervals
+    are over seeds and documents. The largest value has no interval, since it grows with
+    the number of tokens.
 divergence_by_place
-    the same in buckets of positions
+    The same for each bucket, a range of positions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,12 @@ from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, Readable
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation
-from ropelab.models.tasks.config import Evaluated, Roundable, read_against, roundings
+from ropelab.models.tasks.config import (
+    Evaluated,
+    Roundable,
+    list_roundings,
+    read_against,
+)
 from ropelab.models.tasks.modes import Mode, Rounded, WithMethod
 from ropelab.models.tasks.task import DocumentTask, Windows
 from ropelab.runs.cell import Advance, Values
@@ -39,9 +45,10 @@ from ropelab.runs.stats import crossed_mean
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import DIVERGED
 
-PLACE = ["bucket_start_tokens", "bucket_end_tokens"]
-# The columns that identify a row over whole documents.
-PLANS = ["method", "factor", "cast", "against"]
+# The columns that identify a bucket.
+BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
+# The columns that identify a pair of roundings.
+PAIR = ["method", "factor", "cast", "against"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +73,7 @@ class Divergence(DocumentTask):
 
     @property
     def windows(self) -> Windows:
+        # Each document is passed twice, once in each mode.
         return [(2 * self.steps, self.length)]
 
     def measure(
@@ -74,18 +82,19 @@ class Divergence(DocumentTask):
         """Return `divergence`: a row per document and bucket."""
         tokens, _ = self.corpus.documents(self.length + 1, self.documents)
         starts = {end: start for start, end in self.buckets}
-        first_document = self.only or 0
+        first_document = 0 if self.only is None else self.only
         rows = []
         for document in range(first_document, first_document + self.steps):
             for ends in mode.passes(model, list(starts)):
-                text = tokens[document : document + 1, : ends[-1] + 1]
-                hidden = _read_text(model, text)
+                # `mode` has set the model's encoding for this pass. `other` replaces it,
+                # and the next step of the loop sets that of `mode` again.
+                text = tokens[document, : ends[-1] + 1]
+                hidden = _pass_text(model, text)
                 self.other.prepare(model, ends)
-                other_hidden = _read_text(model, text)
-                # The next step of the loop sets the encoding of `mode` again.
+                other_hidden = _pass_text(model, text)
 
                 kl, differences = compare_predictions(
-                    model, hidden, other_hidden, text[0, 1:]
+                    model, hidden, other_hidden, targets=text[1:]
                 )
                 for end in ends:
                     place = slice(starts[end], end)
@@ -105,10 +114,14 @@ class Divergence(DocumentTask):
 
 
 @torch.inference_mode()
-def _read_text(model: Readable, text: Tensor) -> Tensor:
-    """Return the hidden states, [tokens, width], that predict all tokens but the first."""
-    inputs = text[:, :-1].to(model.head.weight.device)
-    return model.hidden_states(inputs)[0]
+def _pass_text(model: Readable, text: Tensor) -> Tensor:
+    """Return the hidden states that predict all tokens of a text but the first.
+
+    `text` is [tokens], the result [tokens - 1, width].
+    """
+    inputs = text[None, :-1].to(model.head.weight.device)
+    (hidden,) = model.hidden_states(inputs)
+    return hidden
 
 
 @torch.inference_mode()
@@ -129,35 +142,38 @@ def compare_predictions(
     differences = []
     for start in range(0, len(targets), size):
         chunk = slice(start, start + size)
-        # Differences of 1e-6 are looked for, which float32 has lost behind a sum over
-        # the vocabulary.
+        # Differences can be as small as 1e-6, which a sum over the vocabulary would lose
+        # in float32.
         log_p = model.head(hidden[chunk]).double().log_softmax(-1)
         log_q = model.head(other_hidden[chunk]).double().log_softmax(-1)
-        ratios = log_p - log_q
-        divergences.append((log_p.exp() * ratios).sum(-1))
-        chosen = targets[chunk, None]
-        differences.append(ratios.gather(-1, chosen)[:, 0])
+        # [tokens, vocabulary]
+        log_ratios = log_p - log_q
+        divergences.append((log_p.exp() * log_ratios).sum(-1))
+        log_ratio_of_target = log_ratios.gather(-1, targets[chunk, None])
+        differences.append(log_ratio_of_target.squeeze(-1))
     return torch.cat(divergences).cpu(), torch.cat(differences).cpu()
 
 
-class Compared(Evaluated, Roundable, Protocol):
-    """A config of an experiment that compares casts with another cast."""
+class ComparingConfig(Evaluated, Roundable, Protocol):
+    """A config of an experiment that compares roundings with another rounding."""
 
     @property
     def against(self) -> str:
-        """The name of the other cast; empty if casts are not compared."""
+        """The name of the other rounding; empty if roundings are not compared."""
 
     def parsed_methods(self) -> Sequence[Method]: ...
 
 
 @dataclass(frozen=True)
-class PlanPair:
-    """Two evaluation modes of one method, and the columns that name them."""
+class RoundingPair:
+    """Two roundings of one method that are compared."""
 
     method: str
     factor: float
+    # The names of the two roundings.
     cast: str
     against: str
+    # The evaluation modes under the two roundings.
     mode: Mode
     other: Mode
 
@@ -171,17 +187,20 @@ class PlanPair:
         )
 
 
-def pair_plans(
-    config: Compared, method: str, factor: float, mode: Mode, geometry: Geometry
-) -> Iterator[PlanPair]:
-    """Yield each rounding of a config beside the rounding that it is compared with."""
+def pair_roundings(
+    config: ComparingConfig, method: str, factor: float, mode: Mode, geometry: Geometry
+) -> Iterator[RoundingPair]:
+    """Yield each rounding of a config beside the one with which it is compared.
+
+    `mode` is the evaluation mode of the method without a rounding.
+    """
     if not config.against:
         return
     against = read_against(config.against)
-    for rounding in roundings(config):
-        # The positions of both plans begin at the same number.
+    for rounding in list_roundings(config):
+        # Under both roundings the text begins at the same position.
         other = against._replace(first=rounding.first)
-        yield PlanPair(
+        yield RoundingPair(
             method,
             factor,
             cast=rounding.label,
@@ -191,12 +210,16 @@ def pair_plans(
         )
 
 
-def pair_method_plans(config: Compared, geometry: Geometry) -> Iterator[PlanPair]:
+def pair_roundings_of_methods(
+    config: ComparingConfig, geometry: Geometry
+) -> Iterator[RoundingPair]:
     """Yield the pairs of roundings of every scaling method of a config."""
     for method in config.parsed_methods():
         if isinstance(method, Scaled):
             mode = WithMethod(method, geometry)
-            yield from pair_plans(config, method.label, method.factor, mode, geometry)
+            yield from pair_roundings(
+                config, method.label, method.factor, mode, geometry
+            )
 
 
 def round_mode(mode: Mode, rounding: Rounding, geometry: Geometry) -> Mode:
@@ -206,8 +229,8 @@ def round_mode(mode: Mode, rounding: Rounding, geometry: Geometry) -> Mode:
     return mode
 
 
-def make_divergence(config: Compared, pair: PlanPair) -> Divergence:
-    """Return the comparison of two modes on the documents of a config."""
+def make_divergence(config: ComparingConfig, pair: RoundingPair) -> Divergence:
+    """Return the task that compares the two modes of a pair on a config's documents."""
     return Divergence(
         corpus=config.text,
         documents=config.documents,
@@ -231,18 +254,21 @@ def divergence_tables(
     by_place = pd.concat(parts, ignore_index=True)
     sizes = by_place["bucket_end_tokens"] - by_place["bucket_start_tokens"]
     by_place = by_place.assign(tokens=sizes)
-    whole = join_buckets(by_place)
+    by_document = join_buckets(by_place)
     return {
-        "divergence": average(whole, [*PLANS, *PLACE]),
-        "divergence_by_place": average(by_place, [*PLANS, *PLACE]),
+        "divergence": average_documents(by_document, [*PAIR, *BUCKET]),
+        "divergence_by_place": average_documents(by_place, [*PAIR, *BUCKET]),
     }
 
 
 def join_buckets(by_place: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per document instead of one per bucket."""
+    """Return a row per document instead of one per bucket.
+
+    Means over the tokens of a document are weighted by the tokens of its buckets.
+    """
     means = ["kl_nats_per_token", "mean_difference_nats_per_token", "share_beyond"]
     records = []
-    keys = [*PLANS, "seed", "document"]
+    keys = [*PAIR, "seed", "document"]
     for key, rows in by_place.groupby(keys, sort=False):
         tokens = rows["tokens"]
         record = dict(zip(keys, key, strict=True))
@@ -257,32 +283,37 @@ def join_buckets(by_place: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
-def average(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Return means over seeds and documents with their 95 % intervals."""
+def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Return a row for each combination of values of `columns`, with means over seeds and
+    documents and their 95 % intervals.
+    """
+    mean_difference = "mean_difference_nats_per_token"
+    largest_difference = "largest_difference_nats_per_token"
     records = []
+
     for key, rows in values.groupby(columns, sort=False):
         record = dict(zip(columns, key, strict=True))
         record["seeds"] = rows["seed"].nunique()
         record["documents"] = rows["document"].nunique()
         record["tokens"] = rows["tokens"].sum()
+        # Each column with an interval, and the beginning of the names of its ends.
         intervals = (("kl_nats_per_token", "kl"), ("share_beyond", "share"))
         for name, short in intervals:
-            wide = rows.pivot(index="seed", columns="document", values=name)
-            mean = crossed_mean(wide.to_numpy()).interval()
+            by_seed = rows.pivot(index="seed", columns="document", values=name)
+            mean = crossed_mean(by_seed.to_numpy()).interval()
             record[name] = mean.value
-            # Neither is ever below 0.
+            # Neither a divergence nor a share is ever below 0.
             record[f"{short}_ci_low"] = max(0.0, mean.low)
             record[f"{short}_ci_high"] = mean.high
-        name = "mean_difference_nats_per_token"
-        record[name] = rows[name].mean()
-        name = "largest_difference_nats_per_token"
-        record[name] = rows[name].max()
+        record[mean_difference] = rows[mean_difference].mean()
+        record[largest_difference] = rows[largest_difference].max()
         records.append(record)
+
     return pd.DataFrame(records)
 
 
 def describe_divergence(tables: Tables) -> list[str]:
-    """Say how far the two casts are apart; nothing if they were not compared."""
+    """Say how far the roundings of each pair are apart; nothing without a comparison."""
     if "divergence" not in tables:
         return []
     return describe_casts_apart(
@@ -303,20 +334,18 @@ def _describe_pair(row: pd.Series) -> str:
     interval = ""
     if pd.notna(row["kl_ci_high"]):
         interval = f" ({row['kl_ci_low']:.2g} to {row['kl_ci_high']:.2g})"
-    beyond = "none"
-    if row["share_beyond"]:
-        beyond = f"{100 * row['share_beyond']:.2g} %"
+    share_beyond = "none"
+    if row["share_beyond"] > 0:
+        share_beyond = f"{100 * row['share_beyond']:.2g} %"
     return (
         f"{lead}the mean KL is {row['kl_nats_per_token']:.2g}{interval} nats; the"
         f" log-probability of a token differs by {largest:.2g} at most, and by more than"
-        f" {DIVERGED:g} in {beyond} of tokens"
+        f" {DIVERGED:g} in {share_beyond} of tokens"
     )
 
 
 def shorten_divergence(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return the short table of casts beside the cast that they are compared with; none
-    if no casts were compared.
-    """
+    """Return the short table of the comparison; no table if nothing was compared."""
     if "divergence" not in tables:
         return {}
     table = tables["divergence"]

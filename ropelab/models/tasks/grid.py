@@ -1,15 +1,17 @@
-"""Grids of places: buckets of positions, growing contexts, distances of retrieved tokens.
+"""The places at which tasks measure: buckets of positions, contexts, and distances.
 
-All grids follow from the trained length L and the tested length T, so that runs of
-different lengths ask for the same multiples of L.
+A bucket is a range [start, end) of positions. A context is a number of tokens before
+what is measured. A distance is the number of tokens from something that is to be found
+to its repetition. All of them follow from the trained length L and the tested length T,
+so that runs of different lengths ask for the same multiples of L.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-# The number of final tokens on which growing contexts are compared, or a quarter of L if
-# that is less.
+# The number of final tokens whose loss is compared in contexts of different lengths. It
+# is a quarter of L if that is less.
 LAST_WINDOW = 512
 
 
@@ -33,9 +35,9 @@ def _multiples(train_len: int, limit: float) -> list[int]:
 
 
 def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
-    """Return ranges [start, end) of positions, which end at L/2, L, 1.5 L, 2 L ... and T.
+    """Return the buckets that end at L/2, L, 1.5 L, 2 L ... and T.
 
-    The prediction at position p is made after p + 1 tokens, so `end` is the longest
+    The prediction at position p is made after p + 1 tokens, so that `end` is the longest
     context in a bucket.
     """
     edges = [0, train_len // 2, *_multiples(train_len, test_len)]
@@ -55,24 +57,26 @@ def contexts(train_len: int, test_len: int) -> list[int]:
 
 
 def last_window(train_len: int) -> int:
-    """Return the number of final tokens on which growing contexts are compared."""
+    """Return the number of final tokens whose loss is compared in different contexts."""
     return min(LAST_WINDOW, train_len // 4)
 
 
 def distances(train_len: int, test_len: int) -> list[int]:
-    """Return distances of the copied segment: from L/8 to 3/4 of T."""
+    """Return the distances of retrieval: from L/8 to 3/4 of T."""
     short = [train_len // 8, train_len // 4, train_len // 2, train_len * 3 // 4]
     return short + _multiples(train_len, 3 / 4 * test_len)
 
 
 def retrieval_contexts(train_len: int, test_len: int) -> list[int]:
     """Return lengths of context in which something is retrieved: L, 2 L ... and T."""
+    # The first two contexts, L/4 and L/2, are too short for some of the distances.
     return contexts(train_len, test_len)[2:]
 
 
 def inner_buckets(train_len: int) -> list[tuple[int, int]]:
-    """Return ranges [start, end) inside L: up to L/16, L/8, L/4, L/2, L."""
-    edges = [0, *(train_len // part for part in (16, 8, 4, 2, 1))]
+    """Return the buckets inside L, which end at L/16, L/8, L/4, L/2 and L."""
+    edges = [0]
+    edges += [train_len // part for part in (16, 8, 4, 2, 1)]
     return list(pairwise(edges))
 
 
@@ -83,8 +87,9 @@ def inner_distances(train_len: int) -> list[int]:
 
 
 def places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
-    """Pair each context with the distances of at most three quarters of it, so that a
-    question fits into the context, too.
+    """Pair each context with all distances up to three quarters of its length.
+
+    The last quarter leaves room for the question.
     """
     distances = list(distances)
     pairs = []

@@ -1,5 +1,11 @@
-"""Evaluation modes: the encoding with which a model is evaluated at some length."""
+"""Evaluation modes: how a model is evaluated on texts of some length.
 
+A mode sets the encoding of the model before each pass (unmodified, under a method,
+rounded), and may cut texts into windows. Tasks ask it for losses and right predictions,
+and do not know which encoding the model has.
+"""
+
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +24,15 @@ from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.matcher import cached_predictions
+from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import PAIRING, FixedMethod, Method, Scaled
 from ropelab.runs.labels import AS_SHIPPED
-from ropelab.runs.own import sources
+from ropelab.runs.own import key_of_sources
 
-# The longest n-gram context of a cache, in tokens, and the weights that are tried.
+# The longest context of an n-gram cache, in tokens.
 ORDER = 8
+# The weights of a cache that a search tries.
 WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 
 
@@ -34,13 +42,20 @@ class Mode(ABC):
     @property
     @abstractmethod
     def key(self) -> dict[str, Any]:
-        """Everything that identifies it, json-able."""
+        """Everything that identifies the mode, json-able."""
 
     @abstractmethod
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Prepare the model for one pass after another; yield the lengths each serves.
+        """Prepare the model for one pass after another.
 
-        Lengths rise; those for which the encoding is not defined are left out.
+        Several lengths may have the same encoding. One pass, over the longest of them,
+        then serves them all. For each pass the model's encoding is set, and the lengths
+        that it serves are yielded. Lengths for which the encoding is not defined are
+        left out.
+
+        Args:
+            model: its encoding is set.
+            lengths: the lengths of context, rising.
         """
 
     def prepare(self, model: Any, lengths: Sequence[int]) -> None:
@@ -50,13 +65,15 @@ class Mode(ABC):
         """
         next(self.passes(model, lengths))
 
-    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        """Return the loss of the `last` tokens (0: all) of each row."""
+    def losses(
+        self, model: Readable, tokens: Tensor, last: int | None = None
+    ) -> Tensor:
+        """Return the loss of the `last` predictions (None: of all) of each row."""
         return evaluation.token_losses(model, tokens, last)
 
-    def correct(self, model: Readable, batch: Batch) -> Tensor:
+    def find_correct(self, model: Readable, batch: Batch) -> Tensor:
         """Return True where a scored token is the most probable one, [rows, scored]."""
-        return evaluation.correct(model, batch)
+        return evaluation.find_correct(model, batch)
 
     def visible(self, tokens: Tensor) -> Tensor:
         """Return the part of rows from which their last tokens are predicted."""
@@ -69,30 +86,31 @@ class Mode(ABC):
 
     @property
     def evaluations(self) -> int:
-        """The number of losses that `search` will ask for."""
+        """The number of losses that `search` will ask for; 0: nothing is searched."""
         return 0
 
     def search(
         self, loss: Callable[[Readable, "Mode"], float], model: Readable
     ) -> tuple["Mode", dict[str, Any]]:
-        """Choose open parameters to lower the `loss` of that model.
+        """Choose the parameters that are left open, so that the `loss` is low.
 
-        Return the mode with them, and a row about the choice.
+        Return the mode with these parameters, and a row of a table about the choice,
+        which is empty if nothing was searched.
         """
         return self, {}
 
 
 @dataclass(frozen=True)
 class AsTrained(Mode):
-    """With the encoding the model was trained with, as far as that is defined."""
+    """The encoding with which the model was trained, as far as that is defined."""
 
     @property
     def key(self) -> dict[str, Any]:
         return {}
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        last = model.encoding.max_position
-        defined = [length for length in lengths if last is None or length <= last + 1]
+        longest = defined_length(model.encoding, max(lengths, default=0))
+        defined = [length for length in lengths if length <= longest]
         if defined:
             yield defined
 
@@ -111,11 +129,12 @@ class Unmodified(Mode):
 
 @dataclass(frozen=True)
 class WithMethod(Mode):
-    """By a method made for contexts longer than the trained one."""
+    """The encoding that a method makes for contexts longer than the trained ones."""
 
     method: Method
+    # The trained geometry of the model, from which the method computes.
     geometry: Geometry
-    # The layout that the weights were trained with.
+    # The pairs of features that the weights were trained with.
     pairing: Pairing = PAIRING
 
     @property
@@ -125,16 +144,14 @@ class WithMethod(Mode):
             "method": self.method.label,
             "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
-            **sources(self.method),
+            **key_of_sources(self.method),
         }
         if self.pairing != PAIRING:
             key["pairing"] = self.pairing
         return key
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        assert isinstance(self.method, FixedMethod), (
-            "a method that is searched must be found first"
-        )
+        assert isinstance(self.method, FixedMethod), "call `search` first"
         for encoding, served in self.method.passes(self.geometry, lengths):
             set_pairing(encoding, self.pairing)
             model.encoding = encoding
@@ -155,13 +172,17 @@ class WithMethod(Mode):
 
         method = self.method.search(self.geometry, loss_under)
         if not losses:
+            # The method has no parameters to search.
             return self, {}
-        chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)
+        if isinstance(method, Scaled):
+            chosen = as_typed(method.scaling)
+        else:
+            chosen = as_typed(method)
         return replace(self, method=method), _describe_choice(chosen, losses)
 
 
 def set_pairing(encoding: Encoding, pairing: Pairing) -> None:
-    """Let every rotation of an encoding pair the features of a head in that layout."""
+    """Set the pairs of features that every rotation in an encoding rotates."""
     for part in list_parts(encoding):
         if isinstance(part, Rope):
             part.pairing = pairing
@@ -169,10 +190,11 @@ def set_pairing(encoding: Encoding, pairing: Pairing) -> None:
 
 @dataclass(frozen=True)
 class Rounded(Mode):
-    """Another mode, which must rotate, with rounded stages or rounded keys."""
+    """Another mode, whose encoding must be RoPE, with rounded stages or rounded keys."""
 
     mode: Mode
     rounding: Rounding
+    # The trained geometry of the model.
     geometry: Geometry
 
     @property
@@ -192,6 +214,7 @@ class Rounded(Mode):
         for served in self.mode.passes(model, lengths):
             rope = model.encoding
             if not isinstance(rope, Rope):
+                # An unmodified released model rotates by its own code.
                 rope = model.own_rotation(served[-1])
             model.encoding = RoundedRope(rope, self.rounding, self.geometry.base)
             yield served
@@ -199,9 +222,10 @@ class Rounded(Mode):
 
 @dataclass(frozen=True)
 class SlidingWindow(Mode):
-    """At most `window` tokens at once, moved on by half of that.
+    """Windows of at most `window` tokens, each moved on by half a window.
 
-    Each token is predicted from between half and all of the window.
+    A token is thus predicted from at least half a window of tokens before it. `mode` is
+    the mode in each window.
     """
 
     mode: Mode
@@ -216,38 +240,46 @@ class SlidingWindow(Mode):
         return self.mode.moves_keys
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        # The encoding is that for a window, whatever the length of the text.
         for _ in self.mode.passes(model, [self.window]):
             yield list(lengths)
 
-    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
-        stride = self.window // 2
-        losses = evaluation.sliding_losses(model, tokens, self.window, stride)
-        return losses[:, -last:]
+    @property
+    def stride(self) -> int:
+        """The number of tokens by which a window is moved on."""
+        return self.window // 2
 
-    def correct(self, model: Readable, batch: Batch) -> Tensor:
-        return evaluation.correct(model, batch, self.window, self.window // 2)
+    def losses(
+        self, model: Readable, tokens: Tensor, last: int | None = None
+    ) -> Tensor:
+        losses = evaluation.sliding_losses(model, tokens, self.window, self.stride)
+        return losses[:, start_of_last(losses.shape[1], last) :]
+
+    def find_correct(self, model: Readable, batch: Batch) -> Tensor:
+        return evaluation.find_correct(model, batch, self.window, self.stride)
 
     def visible(self, tokens: Tensor) -> Tensor:
+        # The last token is predicted from the whole window before it.
         return tokens[:, -self.window - 1 :]
 
     def count_passes(self, length: int) -> tuple[int, int]:
         """Return the number of passes over a text and the tokens in each."""
-        stride = self.window // 2
-        # Rounded up.
-        further_passes = -(-(length - self.window) // stride)
+        further_passes = math.ceil((length - self.window) / self.stride)
         return 1 + max(0, further_passes), self.window
 
 
 @dataclass(frozen=True)
 class WithCache(SlidingWindow):
-    """The sliding window, mixed with counts of n-grams of the text before.
+    """The sliding window, whose probabilities are mixed with those of an n-gram cache.
 
-    The n-grams are more than `beyond` tokens back, and at most `within` further.
+    The cache counts n-grams of the text before a token (`cached_predictions`): not in
+    the last `beyond` tokens, and in the `within` tokens before these (None: in all).
     """
 
     beyond: int
     within: int | None = None
-    # Of the counts where the longest context was seen before; shorter ones weigh less.
+    # The share of the cache in the mixture, where a context of ORDER tokens was seen
+    # before. Where only a shorter one was seen, the share is smaller in proportion.
     weight: float = 0.0
 
     @property
@@ -257,7 +289,9 @@ class WithCache(SlidingWindow):
             key["within"] = self.within
         return key
 
-    def losses(self, model: Readable, tokens: Tensor, last: int = 0) -> Tensor:
+    def losses(
+        self, model: Readable, tokens: Tensor, last: int | None = None
+    ) -> Tensor:
         losses = super().losses(model, tokens).double()
         predictions = []
         for row in tokens.tolist():
@@ -266,11 +300,13 @@ class WithCache(SlidingWindow):
                     row, ORDER, self.beyond, model.size.vocabulary, self.within
                 )
             )
+        # Probabilities and lengths of known contexts, both [rows, predictions].
         cached, longest = torch.tensor(predictions, dtype=torch.float64).unbind(-1)
 
         weight = self.weight * longest / ORDER
-        mixed = -((1 - weight) * (-losses).exp() + weight * cached).log()
-        return mixed[:, -last:]
+        probabilities = (1 - weight) * (-losses).exp() + weight * cached
+        mixed = -probabilities.log()
+        return mixed[:, start_of_last(mixed.shape[1], last) :]
 
     @property
     def evaluations(self) -> int:
@@ -280,13 +316,14 @@ class WithCache(SlidingWindow):
         self, loss: Callable[[Readable, Mode], float], model: Readable
     ) -> tuple[Mode, dict[str, Any]]:
         losses = [loss(model, replace(self, weight=weight)) for weight in WEIGHTS]
-        weight = WEIGHTS[losses.index(min(losses))]
+        best = losses.index(min(losses))
+        weight = WEIGHTS[best]
         choice = _describe_choice(f"weight={weight:g}", losses)
         return replace(self, weight=weight), choice
 
 
 def _describe_choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
-    """Return the row of a search: its choice, and the losses in the order of trying."""
+    """Return the row of a search, given its choice and all losses in order."""
     return {
         "chosen": chosen,
         "evaluations": len(losses),
@@ -296,6 +333,8 @@ def _describe_choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:
-    """Return the longest context the encoding is defined for, at most `longest`."""
+    """Return the longest context for which an encoding is defined, at most `longest`."""
     last = encoding.max_position
-    return longest if last is None else min(longest, last + 1)
+    if last is None:
+        return longest
+    return min(longest, last + 1)

@@ -1,16 +1,17 @@
-"""Pass keys in natural text, asked for at its end: by depth and length of the context.
+"""Tasks that hide a key or a list in natural text and ask for it at the end of the text.
 
 passkey
-    one key (Mohtashami and Jaggi 2023, arXiv:2305.16300), at one of the depths
+    One key is hidden at one of the depths, and asked for (Mohtashami and Jaggi 2023,
+    arXiv:2305.16300).
 multiquery
-    a named key at every depth, all asked for in turn, each after the right answers to
-    the earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
+    A named key is hidden at every depth. All are asked for in turn, each after the right
+    answers to the earlier questions, as in RULER (Hsieh et al. 2024, arXiv:2404.06654).
 indexing, keyed
-    one of four values by its place in a list, and by its key: see
-    `ropelab.models.lm.lists`
+    A list of four values is hidden. One value is asked for by its place in the list, or
+    by its key (ropelab/models/lm/lists.py).
 
-The wording is ours. Scored are greedy decoding of the whole answer and its
-log-probability.
+A depth is a place in the text, in percent. The wording is that of ropelab. An answer is
+right if greedy decoding gives all of its tokens. Its log-probability is measured, too.
 """
 
 from collections.abc import Iterator
@@ -54,36 +55,42 @@ NAMES = (
 )
 # The least share of a context that has to be text of the corpus.
 LEAST_TEXT = 0.5
-# Rows of a search; they follow those that are measured.
+# The number of rows on which a search measures its loss. They have the numbers that follow
+# those of the rows that are measured.
 SEARCH_ROWS = 2
-# How keys are introduced, stated and asked for; their names and values are filled in.
+# For `passkey` and `multiquery`: how keys are introduced, stated and asked for. Names and
+# values are filled in.
 WORDINGS: dict[str, dict[str, str]] = table_beside(__file__)
+# The names of all tasks of this file.
 NEEDLES = (*WORDINGS, *LISTS)
 
 
 class Query(NamedTuple):
     """A key or list in words, and the question for it."""
 
-    # In percent of the text.
+    # The depth of the statement, in percent of the text.
     depth: int
+    # The text that states the key or the list.
     statement: str
     question: str
-    # The text after the question, its space included.
+    # The text after the question, with the space before it.
     answer: str
 
 
 class Answer(NamedTuple):
-    """The place of an answer in a row, in tokens, and the place of its key."""
+    """The place of an answer in a row of tokens."""
 
+    # The depth of the key or list, in percent of the text.
     depth: int
+    # The place of the first token, and the number of tokens.
     start: int
     size: int
-    # From the answer back to the key.
+    # The number of tokens from the key or list to the answer.
     distance: int
 
 
 class Needle(NamedTuple):
-    """One row: a context, and the answers that it asks for, the last one at its end."""
+    """One row of tokens, and the answers that it asks for; the last answer ends it."""
 
     tokens: Int[Tensor, "1 length"]
     answers: tuple[Answer, ...]
@@ -91,14 +98,15 @@ class Needle(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needles(EvaluationTask):
-    """Keys to be found, in the words of WORDINGS: one in a row, or one at every depth."""
+    """The evaluation of a model on rows of one of the tasks in NEEDLES."""
 
-    # Tokens before the last one of the answer.
+    # The lengths of context: the number of tokens before the last one of the answer.
     contexts: tuple[int, ...]
     # In percent of the text; 0 is its beginning.
     depths: tuple[int, ...]
-    # Of each length, each in other text; single keys and lists are at the depths in
-    # turn, at least once at each.
+    # The number of rows of each length, each in another text. For `multiquery` a row asks
+    # at all depths. For the other tasks rows have the depths in turn, and there are more
+    # rows if each depth would not occur otherwise.
     sequences: int
 
     @property
@@ -111,6 +119,7 @@ class Needles(EvaluationTask):
 
     @property
     def rows(self) -> int:
+        """The number of rows of each length."""
         if self.name == "multiquery":
             return self.sequences
         return max(self.sequences, len(self.depths))
@@ -137,16 +146,20 @@ class Needles(EvaluationTask):
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return `answers`: 1 for each one that was found, and its log-probability."""
+        """Return `answers`: for each answer 1 if it was found, and its log-probability."""
         records: list[dict[str, Any]] = []
+
         for context in self.contexts:
             for number in range(self.rows):
                 needle = self.needle(context, number)
+                # The loop has one step, or none if the model's encoding is not defined
+                # for the context.
                 for _ in mode.passes(model, [context]):
                     row = {"context_tokens": context, "sequence": number}
                     for result in _measure_answers(model, mode, needle):
                         records.append({**row, **result})
                 advance(1)
+
         columns = [
             "context_tokens",
             "sequence",
@@ -160,64 +173,79 @@ class Needles(EvaluationTask):
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the mean loss of the last answer of rows that are not measured."""
+        longest = self.contexts[-1]
         losses = []
         for number in range(self.rows, self.rows + SEARCH_ROWS):
-            tokens, answers = self.needle(self.contexts[-1], number)
-            mode.prepare(model, [self.contexts[-1]])
-            losses_of_answer, _ = evaluate_last(model, tokens, answers[-1].size)
+            tokens, answers = self.needle(longest, number)
+            mode.prepare(model, [longest])
+            last_answer = answers[-1]
+            losses_of_answer, _ = evaluate_last(model, tokens, last_answer.size)
             losses.append(losses_of_answer.mean())
         return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
-        """Make the row of that number, with text and keys of its own.
+        """Make the row of a number. Every row has its own text and keys.
 
-        InputError: the context is too short.
+        A row is the introduction, then text with the statements in it, then each
+        question with its answer. InputError: the context is too short.
         """
         queries = self._draw_queries(context, number)
         statements = [self.corpus.ids(query.statement) for query in queries]
-        ends = [self._tokenize(query.question, query.answer) for query in queries]
+        questions_and_answers = [
+            self._tokenize(query.question, query.answer) for query in queries
+        ]
         introduction = ""
         if self.name in WORDINGS:
             introduction = WORDINGS[self.name]["introduction"]
         before = self.corpus.front + self.corpus.ids(f"{introduction}\n\n")
 
-        around = len(before) + sum(len(statement) for statement in statements)
-        around += sum(len(question) + len(answer) for question, answer in ends)
-        room = context + 1 - around
+        # The text of the corpus fills the room that everything else leaves.
+        no_text = len(before) + sum(len(statement) for statement in statements)
+        for question, answer in questions_and_answers:
+            no_text += len(question) + len(answer)
+        room = context + 1 - no_text
         if room < LEAST_TEXT * context:
             raise InputError(
-                f"{context} tokens are too few for {self.name}: {around} are no text"
+                f"{context} tokens are too few for {self.name}: {no_text} are no text"
             )
 
         depths = [query.depth for query in queries]
         text, starts = insert(self.corpus.stretch(number, room), statements, depths)
         row = [*before, *text]
         answers = []
-        for depth, start, (question, answer) in zip(depths, starts, ends, strict=True):
-            place = len(row) + len(question)
-            distance = place - len(before) - start
-            answers.append(Answer(depth, place, len(answer), distance))
+        for depth, start, (question, answer) in zip(
+            depths, starts, questions_and_answers, strict=True
+        ):
+            start_of_answer = len(row) + len(question)
+            start_of_statement = len(before) + start
+            distance = start_of_answer - start_of_statement
+            answers.append(Answer(depth, start_of_answer, len(answer), distance))
             row += question
             row += answer
         return Needle(torch.tensor([row]), tuple(answers))
 
     def _draw_queries(self, context: int, number: int) -> list[Query]:
-        """Draw the keys of a row with their depths, in the order of the questions."""
+        """Draw the keys or the list of a row, in the order of the questions."""
         random = np.random.default_rng(
             (EVALUATION, NEEDLES.index(self.name), context, number)
         )
+        # The depths take turns in the rows of tasks that have one statement in a row.
         single_depth = self.depths[number % len(self.depths)]
         if self.name in LISTS:
-            words = FOR_BYTES if isinstance(self.corpus, CorpusRef) else FOR_TOKENS
+            words = FOR_TOKENS
+            if isinstance(self.corpus, CorpusRef):
+                words = FOR_BYTES
             statement, questions = draw_list(random, self.name, words)
-            return [Query(single_depth, statement, *questions[0])]
+            # Only the first of the questions for the list is used.
+            question, answer = questions[0]
+            return [Query(single_depth, statement, question, answer)]
 
         if self.name == "passkey":
             depths = [single_depth]
         else:
             depths = random.permutation(self.depths).tolist()
         names = random.permutation(NAMES)[: len(depths)].tolist()
-        # Five digits, none of them a leading zero.
+        # Different numbers of five digits, the first of which is not 0.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
         wording = WORDINGS[self.name]
         queries = []
@@ -229,30 +257,39 @@ class Needles(EvaluationTask):
 
     def _tokenize(self, question: str, answer: str) -> tuple[list[int], list[int]]:
         """Return the tokens of the question, and those that the answer adds to it."""
-        # A tokenizer may join the last token of the question with the first of the
-        # answer.
+        # A tokenizer may join the end of the question and the beginning of the answer to
+        # one token. Both are therefore tokenized together, and the answer begins at the
+        # first token that the question alone does not have.
         alone = self.corpus.ids(question)
-        whole = self.corpus.ids(question + answer)
-        cut = 0
-        while cut < min(len(alone), len(whole)) and alone[cut] == whole[cut]:
-            cut += 1
-        return whole[:cut], whole[cut:]
+        together = self.corpus.ids(question + answer)
+        shared = 0
+        for token_alone, token_together in zip(alone, together, strict=False):
+            if token_alone != token_together:
+                break
+            shared += 1
+        return together[:shared], together[shared:]
 
 
 def _measure_answers(
     model: Readable, mode: Mode, needle: Needle
 ) -> Iterator[dict[str, Any]]:
-    """Yield for each answer of a row if it was found, and its log-probability."""
+    """Yield a record for each answer of a row: if it was found, and its probability."""
+    # All tokens from the first answer on are evaluated, those of questions among them.
     first = needle.answers[0].start
     last = needle.tokens.shape[1] - first
     losses, is_right = evaluate_last(model, mode.visible(needle.tokens), last)
+
+    # The only row.
+    (losses_of_row,) = losses
+    (is_right_in_row,) = is_right
     for answer in needle.answers:
-        place = slice(answer.start - first, answer.start - first + answer.size)
+        start = answer.start - first
+        place = slice(start, start + answer.size)
         yield {
             "depth_percent": answer.depth,
             "distance_tokens": answer.distance,
-            "correct": int(is_right[0, place].all()),
-            "log_probability_nats": -float(losses[0, place].sum()),
+            "correct": int(is_right_in_row[place].all()),
+            "log_probability_nats": -float(losses_of_row[place].sum()),
         }
 
 
@@ -260,10 +297,12 @@ def _measure_answers(
 def evaluate_last(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
-    """Return losses of the last tokens in nats, and True at the most probable token."""
-    # Under greedy decoding an answer comes out exactly if each of its tokens is the
-    # most probable one after those before it: one pass over a row that ends in the
-    # right answer shows both.
+    """Return the losses of the last tokens in nats, and True where a token is the most
+    probable one.
+    """
+    # Greedy decoding gives an answer exactly if each of its tokens is the most probable
+    # one after the tokens before it. So one pass over a row that ends in the right answer
+    # shows whether greedy decoding would give it, and its probability as well.
     tokens = tokens.to(model.head.weight.device)
     hidden = model.hidden_states(tokens[:, :-1], last=last)
     logits = model.head(hidden).float()

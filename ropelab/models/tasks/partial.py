@@ -1,4 +1,7 @@
-"""The short table of a run that is not finished: what its finished cells tell so far."""
+"""The short table that is shown while a run goes on, from the cells that are finished.
+
+A cell is a piece of a run; here those count that evaluate one task under one method.
+"""
 
 from collections.abc import Iterable
 
@@ -14,47 +17,57 @@ from ropelab.runs.tables import Tables
 def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
     """Return a row per method and a column per task, both as far as they are known.
 
-    Losses (nats per byte) and shares found are those of the longest context: means over
-    the documents and models that are done, without intervals.
+    The values are losses (nats per byte) and shares of what was found, in the longest
+    context. They are means over the documents and models that are finished, without
+    intervals.
     """
     records = []
     for cell, tables in finished:
         if not isinstance(cell, Evaluation):
             continue
         labels = dict(cell.labels)
-        measured = _measure_longest(tables)
+        has_labels_of_rows = set(ROW) <= set(labels)
+        sums = _sum_longest(tables)
         # Comparisons of casts have other labels, and undecidable tasks no values.
-        if measured is None or not set(ROW) <= set(labels):
+        if sums is None or not has_labels_of_rows:
             continue
-        context, total, count = measured
-        method, factor, arm = labels["method"], labels["factor"], labels["arm"]
-        label = method_label(str(method), float(str(factor)), str(arm))
-        # The finished table has losses by position and shares by distance, which have
-        # other names.
+        context, total, count = sums
+        method = str(labels["method"])
+        factor = float(str(labels["factor"]))
+        arm = str(labels["arm"])
+        # The columns are not named like those of the finished table, which has losses by
+        # position and shares by distance.
         column = "loss" if cell.task.name == "text" else cell.task.name
+        label = method_label(method, factor, arm)
         records.append((label, f"{column} in {context}", total, count))
     if not records:
         return pd.DataFrame()
 
     rows = pd.DataFrame(records, columns=["method", "column", "total", "count"])
-    sums = rows.groupby(["method", "column"], sort=False)[["total", "count"]].sum()
-    means = (sums["total"] / sums["count"]).unstack()
+    groups = rows.groupby(["method", "column"], sort=False)
+    totals = groups[["total", "count"]].sum()
+    means = (totals["total"] / totals["count"]).unstack()
+    # Methods and columns come in the order in which their first cells were finished.
     methods = rows["method"].unique()
     columns = rows["column"].unique()
     return means.loc[methods, columns].rename_axis(columns=None).reset_index()
 
 
-def _measure_longest(tables: Tables) -> tuple[int, float, int] | None:
-    """Return the longest context of a finished task, and what was measured there: the
-    sum and the number of losses, or of trials; None if the task has neither.
+def _sum_longest(tables: Tables) -> tuple[int, float, int] | None:
+    """Sum up what a finished task measured in its longest context.
+
+    Return the length of that context, the sum of losses and their number, or else the
+    number of successes and of trials. None: the task has neither.
     """
     for name in ("last_window", "trials", "answers"):
         if name not in tables:
             continue
         rows = tables[name]
         context = int(rows["context_tokens"].max())
-        longest = rows[rows["context_tokens"] == context]
-        if NLL in longest:
-            return context, float(longest[NLL].sum()), len(longest)
-        return context, float(longest["correct"].sum()), int(longest["trials"].sum())
+        in_longest = rows[rows["context_tokens"] == context]
+        if NLL in in_longest:
+            return context, float(in_longest[NLL].sum()), len(in_longest)
+        successes = float(in_longest["correct"].sum())
+        trials = int(in_longest["trials"].sum())
+        return context, successes, trials
     return None

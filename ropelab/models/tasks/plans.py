@@ -1,4 +1,9 @@
-"""The tasks of all experiments, and the models that they train, made from configs."""
+"""The tasks of all experiments and the models that they train, made from their configs.
+
+The functions of this file turn the options of a config (lengths, numbers of documents,
+the shape of a model) into descriptions of tasks (ropelab/models/tasks/task.py) and
+trainings (ropelab/models/lm/trained.py).
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,21 +21,21 @@ from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
-from ropelab.runs.own import find, reference_of, source
+from ropelab.runs.own import find, fingerprint_source, reference_of
 
 # The share of training rows with a list, if a task asks for lists.
 LIST_ROWS = 0.5
 
 
-def beyond_training(
+def task_beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
     """Return a task at lengths up to the longest that is tested.
 
     Args:
-        config: of the run.
-        task: its name.
-        depths: where pass keys are in their text, in percent.
+        config: that of the run.
+        task: the name of the task.
+        depths: the places of hidden keys and lists in their text, in percent.
     """
     train = config.grid_len
     test = config.longest
@@ -62,18 +67,20 @@ def beyond_training(
         sequences=config.sequences,
         corpus=corpus,
     )
-    function = find("tasks", task)
-    if function is None:
+    function_of_user = find("tasks", task)
+    if function_of_user is None:
         return retrieval
-    reference = reference_of(function)
+    # The reference of a function is `module:name`. The name becomes the task's.
+    reference = reference_of(function_of_user)
     _, _, name = reference.partition(":")
-    own = (reference, source(function))
+    own = (reference, fingerprint_source(function_of_user))
     return replace(retrieval, name=name.replace(".", "_"), own=own)
 
 
-def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
+def task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     """Return a task at lengths that were all trained."""
     length = config.train_len
+
     if task == "text":
         return Texts(
             corpus=config.text,
@@ -90,9 +97,7 @@ def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
 
 
 def mixture_of(config: TaskConfig) -> Mixture:
-    """Return the training text of the models of a config, with lists if a task asks for
-    them.
-    """
+    """Return the mixture of the training data, with lists if a task asks for lists."""
     asks_for_lists = any(task in LISTS for task in config.tasks)
     return Mixture(lists=LIST_ROWS if asks_for_lists else 0)
 
@@ -106,7 +111,14 @@ def training_of(
     first_window: int = FIRST_WINDOW,
     fused: bool = True,
 ) -> Training:
-    """Describe a model of an experiment whose config gives its shape."""
+    """Describe a model of an experiment whose config gives its shape.
+
+    The arguments that are not named here are the fields of `Training`.
+
+    Args:
+        config: that of the run.
+        first_window: the tokens in a row of the first training steps.
+    """
     return Training(
         called=called,
         corpus=config.text,
@@ -133,8 +145,9 @@ def model_size(config: ShapedConfig) -> ModelSize:
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """Return the training recipe of a config; first windows have `first_window`
-    tokens.
+    """Return the training recipe of a config.
+
+    The rows of the first steps have `first_window` tokens.
     """
     return Recipe(
         steps=config.steps,

@@ -1,18 +1,25 @@
-"""Finding again earlier parts of a context full of random symbols or real text.
-
-Symbols are bytes for a model trained here, and ordinary tokens for a released one.
-Contexts are pure functions of their arguments. A context asks once for every distance,
-at the places of `ropelab.models.tasks.geometry`. The right answer stands exactly that
-distance before the question.
+"""Retrieval tasks: finding earlier parts of a context of random symbols or real text.
 
 copy
-    stretches of random symbols, repeated at the end of a context of random symbols
+    A stretch of random symbols is repeated, in a context of random symbols. The model
+    has to predict the repeated symbols.
 copy_in_text
-    the same in a context of real text
+    The same in a context of real text.
 associative_recall
-    records of a key and a value among random symbols; the values are asked for
+    Records of a key and a value are repeated, among random symbols. The model has to
+    predict the values.
 most_recent
-    the same, each key twice, with two values: the nearer one's is right
+    The same, but each key occurs twice before, with two values. The nearer value is
+    right.
+
+The repeated stretch is called a question, its earlier occurrence a source. The source
+begins exactly `distance` tokens before the question. A context has a question for each
+distance; `ropelab.models.tasks.geometry` says where. Symbols are bytes for a model
+trained here, and ordinary tokens for a released one. Contexts are pure functions of
+their arguments.
+
+The file has the functions that make contexts (`TASKS`), then the task that evaluates a
+model on them (`Retrieval`), and the same task done without a model (`NgramBaseline`).
 """
 
 from collections.abc import Callable, Sequence
@@ -38,30 +45,33 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.own import find, keep_surroundings
 from ropelab.runs.sentences import join_names
 
-# Contexts in which a search for the parameters of a method measures its loss.
+# The number of contexts on which a search for parameters of a method measures its loss.
 SEARCH_SEQUENCES = 4
-# Lengths in tokens of the cues that the n-gram baseline looks for.
+# The baseline without a model predicts from so many tokens before a token.
 GRAMS = (1, 2, 3)
-# The token in places where text is filled in later. No symbol has this value.
+# This value stands for a token of text, which is filled in later. No symbol has it.
 BLANK = -1
 # The least number of scored symbols in a stretch.
 FEWEST_SCORED = 2
-# Part of the random seed, so that tasks draw differently.
+# One of these is a part of the random seed, so that different tasks draw different
+# symbols. `copy` and `copy_in_text` draw the same ones.
 COPY, RECALL, MOST_RECENT = range(3)
 
+# The symbols around the stretches. They are BLANK where text is filled in later.
 Background = Int[Tensor, "rows length"]
 
 
 class Trials(NamedTuple):
-    """Contexts and what they ask for."""
+    """Contexts, and which of their tokens have to be predicted."""
 
     tokens: Int[Tensor, "rows length"]
-    # The distance at each token that is to be predicted, 0 at all others. Each row asks
-    # for as many tokens at each distance.
+    # At each token that has to be predicted the distance to its source, and 0 at all
+    # others. Every row has the same number of tokens at each distance.
     distances: Int[Tensor, "rows length"]
 
     @property
     def batch(self) -> Batch:
+        """The contexts, with a mark at the tokens that have to be predicted."""
         return Batch(self.tokens, self.distances > 0)
 
 
@@ -72,10 +82,10 @@ def copy_trials(
     rows: int,
     background: Background | None = None,
 ) -> Trials:
-    """Ask for stretches of symbols that occur only once more, each at its distance.
+    """Make contexts in which stretches of symbols are repeated, each at its distance.
 
-    The first CUE tokens of each, its mark, are not scored. InputError: they do not fit
-    into the context.
+    The first CUE tokens of a repeated stretch are not scored, since they say which
+    stretch is repeated. InputError: the stretches do not fit into the context.
     """
     sources = [(distance,) for distance in distances]
     size = stretch_length(length, sources)
@@ -86,8 +96,9 @@ def copy_trials(
         context = _Context(random, length, rows, row, background)
         for question in place_questions(random, length, sources, size):
             stretch = random_symbols(random, size)
+            (source,) = question.sources
+            context.put(source, stretch)
             context.put(question.start, stretch)
-            context.put(question.sources[0], stretch)
             context.ask(question.start + CUE, size - CUE, question.distance)
         contexts.append(context)
     return _join(contexts)
@@ -100,9 +111,10 @@ def recall_trials(
     rows: int,
     background: Background | None = None,
 ) -> Trials:
-    """Ask for records, a key and a value, each at its distance; the value is scored.
+    """Make contexts in which records are repeated, each at its distance.
 
-    InputError: they do not fit into the context.
+    Only the values of the repeated records are scored. InputError: the records do not
+    fit into the context.
     """
     sources = [(distance,) for distance in distances]
     return _record_trials(seed, RECALL, sources, length, rows, background)
@@ -115,15 +127,18 @@ def most_recent_trials(
     rows: int,
     background: Background | None = None,
 ) -> Trials:
-    """Ask as `recall_trials` does, where each key also stands further back with another
-    value: the value of the nearer key is right.
+    """Make contexts as `recall_trials` does, in which each key also occurs further back,
+    with another value. The value of the nearer key is right.
     """
-    # The further key is as far behind the nearer one as that is behind the question.
-    # Where the context is too short for it, it is half of the way to the beginning.
+    # The further key is twice as far from the question as the nearer one. In a context
+    # that is too short for this, it is in the middle between the nearer key and the
+    # beginning.
     sources = []
+
     for distance in distances:
-        further = min(2 * distance, distance + (length - distance) // 2)
-        sources.append((distance, further))
+        further_distance = min(2 * distance, distance + (length - distance) // 2)
+        sources.append((distance, further_distance))
+
     return _record_trials(seed, MOST_RECENT, sources, length, rows, background)
 
 
@@ -135,40 +150,55 @@ def _record_trials(
     rows: int,
     background: Background | None,
 ) -> Trials:
-    distances = [distance for distance, *_ in sources]
+    """Make contexts with repeated records.
+
+    Args:
+        seed: of the symbols and places.
+        task: RECALL or MOST_RECENT.
+        sources: for each question the distances of its sources, the nearest first.
+        length: of a context.
+        rows: the number of contexts.
+        background: the symbols around the stretches; None: random ones.
+    """
+    distances = [nearest for nearest, *_ in sources]
+    # A stretch has whole records.
     size = stretch_length(length, sources) // RECORD * RECORD
     _check_size(size, RECORD, length, distances)
-    # Every second record of a question repeats its source; those between are new:
-    # otherwise the repeats together would be a copied stretch.
-    is_asked = np.arange(size) % (2 * RECORD) < RECORD
-    is_value = np.arange(size) % RECORD == KEY
+    # Only every second record of a question repeats its source, and those between are
+    # new. If all were repeated, the question would be a copied stretch.
+    places = np.arange(size)
+    is_repeated = places % (2 * RECORD) < RECORD
+    is_value = places % RECORD == KEY
     contexts = []
     for row in range(rows):
         random = np.random.default_rng((EVALUATION, seed, length, row, task))
         context = _Context(random, length, rows, row, background)
         for question in place_questions(random, length, sources, size):
             records = random_symbols(random, size)
-            nearer, *further = question.sources
-            context.put(nearer, records)
+            nearest, *further = question.sources
+            context.put(nearest, records)
             for start in further:
-                others = _other_symbols(random, records)
-                context.put(start, np.where(is_value, others, records))
+                other_values = _draw_others(random, records)
+                context.put(start, np.where(is_value, other_values, records))
 
-            unasked = random_symbols(random, size)
-            context.put(question.start, np.where(is_asked, records, unasked))
-            for value in np.flatnonzero(is_asked & is_value):
-                context.ask(question.start + int(value), 1, question.distance)
+            new_records = random_symbols(random, size)
+            context.put(question.start, np.where(is_repeated, records, new_records))
+            for place in np.flatnonzero(is_repeated & is_value):
+                context.ask(question.start + int(place), 1, question.distance)
         contexts.append(context)
     return _join(contexts)
 
 
-def _other_symbols(random: np.random.Generator, symbols: np.ndarray) -> np.ndarray:
-    """Draw for each symbol another one, all others being equally probable."""
+def _draw_others(random: np.random.Generator, symbols: np.ndarray) -> np.ndarray:
+    """Draw another symbol for each symbol, all others being equally probable."""
+    # Each symbol moves on by at least one place in the alphabet, and by less than all.
     steps = random.integers(1, len(ALPHABET), size=symbols.shape)
-    return ALPHABET[(np.searchsorted(ALPHABET, symbols) + steps) % len(ALPHABET)]
+    places = np.searchsorted(ALPHABET, symbols) + steps
+    return ALPHABET[places % len(ALPHABET)]
 
 
 def _check_size(size: int, least: int, length: int, distances: Sequence[int]) -> None:
+    """Raise InputError if stretches of `size` tokens are shorter than `least`."""
     if size < least:
         raise InputError(
             f"{length} tokens do not hold stretches of {least} tokens at the distances"
@@ -177,7 +207,11 @@ def _check_size(size: int, least: int, length: int, distances: Sequence[int]) ->
 
 
 class _Context:
-    """A context that is being filled."""
+    """A context that is being filled with stretches.
+
+    It is number `row` of `rows` contexts, and begins as that row of the background or,
+    without one, as random symbols.
+    """
 
     def __init__(
         self,
@@ -198,9 +232,11 @@ class _Context:
         self.distances = np.zeros(length, np.int64)
 
     def put(self, start: int, symbols: np.ndarray) -> None:
+        """Put symbols into the context from a place on."""
         self.tokens[start : start + len(symbols)] = symbols
 
     def ask(self, start: int, count: int, distance: int) -> None:
+        """Note that so many tokens have to be predicted, and how far their source is."""
         self.distances[start : start + count] = distance
 
 
@@ -210,8 +246,8 @@ def _join(contexts: Sequence[_Context]) -> Trials:
     return Trials(torch.from_numpy(tokens), torch.from_numpy(distances))
 
 
-# Functions of the seed, the distances, the length of the context, the number of
-# contexts and a background of text.
+# The function of each task. Its arguments are the seed, the distances, the length of a
+# context, the number of contexts, and the background (None: random symbols).
 TASKS: dict[
     str, Callable[[int, Sequence[int], int, int, Background | None], Trials]
 ] = {
@@ -224,16 +260,19 @@ TASKS: dict[
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(EvaluationTask):
-    """Contexts in which something is to be found again, by a task of TASKS."""
+    """The evaluation of a model on contexts that a function of TASKS makes."""
 
+    # The distances that are asked for, each with the length of the context.
     places: tuple[Place, ...]
-    # Of each length; all distances are asked for in each.
+    # The number of contexts of each length. Each asks for all distances of its length.
     sequences: int
-    # The reference of a task from outside, and its source.
+    # For a task that the user defined, the reference of its function (`module:name`) and
+    # the fingerprint of its source; None for a task of TASKS.
     own: tuple[str, str] | None = None
 
     @property
     def version(self) -> int:
+        # Versions of stored results with bytes, and with tokens of released models.
         return 3 if isinstance(self.corpus, CorpusRef) else 2
 
     @property
@@ -262,7 +301,7 @@ class Retrieval(EvaluationTask):
         return [(SEARCH_SEQUENCES, max(self.contexts))]
 
     def check(self) -> None:
-        # Code of one's own is called only where it is computed.
+        # A function of the user is called only when results are computed.
         if self.own is None:
             for context in self.contexts:
                 self.trials(0, context, self.sequences)
@@ -277,17 +316,18 @@ class Retrieval(EvaluationTask):
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return `trials`: the tokens found again in each context, by place."""
+        """Return `trials`: the number of right predictions by context and distance."""
         tables = []
         for context in self.contexts:
             for _ in mode.passes(model, [context]):
                 trials = self.trials(0, context, self.sequences)
-                hits = mode.correct(model, trials.batch)
+                hits = mode.find_correct(model, trials.batch)
                 tables.append(_count_hits(hits, trials, context))
             advance(self.sequences)
         return {"trials": pd.concat(tables, ignore_index=True)}
 
     def examples(self, count: int, length: int) -> Tensor:
+        """Return some of the contexts that are measured."""
         return self.trials(0, length, count).tokens
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
@@ -302,40 +342,47 @@ class Retrieval(EvaluationTask):
         return float(losses[is_scored].mean())
 
     def trials(self, seed: int, context: int, count: int) -> Trials:
-        """Make contexts of a length, each with all of its distances.
+        """Make `count` contexts of a length, each with all of its distances.
 
-        With a seed other than 0, that of a search, the text around is training text.
+        The seed is 0 for contexts that are measured. With any other seed, that of a
+        search, the text around the symbols is training text.
         """
+        # The tokens with which every row begins are put in front: [count, tokens].
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
         length = context - front.shape[1]
         made = self._make_symbols(seed, self.distances_in(context), length, count)
-        symbols = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
-        tokens = self.corpus.symbols[symbols]
+        # Each symbol is replaced by the token of the corpus that stands for it.
+        numbers = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
+        tokens = self.corpus.symbols[numbers]
         if self.reads_text:
-            text = self._background(seed, context, length, count)
+            text = self._read_text(seed, context, length, count)
             tokens = torch.where(made.tokens == BLANK, text, tokens)
 
-        unscored = torch.zeros_like(front)
+        distances_of_front = torch.zeros_like(front)
         return Trials(
-            torch.cat([front, tokens], 1), torch.cat([unscored, made.distances], 1)
+            torch.cat([front, tokens], dim=1),
+            torch.cat([distances_of_front, made.distances], dim=1),
         )
 
     def _make_symbols(
         self, seed: int, distances: list[int], length: int, count: int
     ) -> Trials:
-        """Call the function of the task; InputError if one's own returns something
-        else.
+        """Call the function of the task, whose tokens are symbols of ALPHABET or BLANK.
+
+        InputError: a function of the user returns something else.
         """
-        blank = torch.full((count, length), BLANK) if self.reads_text else None
+        background = None
+        if self.reads_text:
+            background = torch.full((count, length), BLANK)
         if self.own is None:
-            return TASKS[self.name](seed, distances, length, count, blank)
+            return TASKS[self.name](seed, distances, length, count, background)
 
         reference, _ = self.own
         function = find("tasks", reference) or TASKS[self.name]
-        # The answer of the user's function is compared with the distances. The function
+        # The result of the user's function is compared with the distances. The function
         # gets a copy of them, which it may change.
         with keep_surroundings():
-            made = function(seed, [*distances], length, count, blank)
+            made = function(seed, [*distances], length, count, background)
         if not isinstance(made, Trials):
             raise InputError(f"{reference} must return a Trials (docs/own.md)")
         shape = (count, length)
@@ -344,35 +391,37 @@ class Retrieval(EvaluationTask):
             raise InputError(
                 f"{reference} must return {count} rows of {length} symbols"
             )
-        if not _asks_alike(made, distances):
+        if not _asks_equally(made, distances):
             raise InputError(
                 f"{reference} must ask in each row for as many symbols at each of the"
                 " distances"
             )
         return made
 
-    def _background(self, seed: int, context: int, length: int, count: int) -> Tensor:
+    def _read_text(self, seed: int, context: int, length: int, count: int) -> Tensor:
         """Return the text around the symbols, the last `length` tokens of contexts."""
         documents, _ = self.corpus.documents(context, count)
         if len(documents) < count:
             raise InputError(
                 f"{self.name} has {len(documents)} texts for {count} sequences"
             )
-        if seed:
+        is_for_search = seed != 0
+        if is_for_search:
             return self.corpus.windows(seed, length, count)
         return documents[:, context - length :]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramBaseline:
-    """A cell: the task done without a model, from the tokens that followed n-grams.
+    """A cell: the task done without a model, by repeating what followed the same n-gram.
 
-    Where this solves a task, a model shows that it finds tokens, not that it knows
-    their distance.
+    If this solves a task, a model that solves it shows that it finds tokens, but not that
+    it uses their distance.
     """
 
     task: Retrieval
     labels: ClassVar[tuple[tuple[str, object], ...]] = ()
+    # The cells that are computed before this one: none.
     starts: ClassVar[tuple[()]] = ()
     kind: ClassVar[str] = "matched"
     version: ClassVar[int] = 2
@@ -392,23 +441,28 @@ class NgramBaseline:
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
         """Return `matched`: n_gram_tokens, then the columns of `trials`."""
         tables = []
-        for context in self.task.contexts:
-            trials = self.task.trials(0, context, self.task.sequences)
+        for length in self.task.contexts:
+            trials = self.task.trials(0, length, self.task.sequences)
             for n in GRAMS:
                 is_right = ngram_predictions(trials.tokens, n) == trials.tokens
                 hits = is_right[trials.distances > 0].view(len(trials.tokens), -1)
-                table = _count_hits(hits, trials, context)
+                table = _count_hits(hits, trials, length)
                 tables.append(table.assign(n_gram_tokens=n))
         return {"matched": pd.concat(tables, ignore_index=True)}
 
 
 def _count_hits(hits: Tensor, trials: Trials, context: int) -> pd.DataFrame:
-    """Return a row for each distance and context; `hits` is [rows, scored]."""
+    """Return a row for each distance and row of `trials`.
+
+    `hits` is True at the right predictions of the scored tokens, [rows, scored]. All
+    rows have contexts of the length `context`.
+    """
     rows = len(hits)
-    asked = trials.distances[trials.distances > 0].view(rows, -1)
+    # The distance of each scored token, [rows, scored].
+    scored_distances = trials.distances[trials.distances > 0].view(rows, -1)
     tables = []
-    for distance in asked.unique().tolist():
-        is_here = asked == distance
+    for distance in scored_distances.unique().tolist():
+        is_here = scored_distances == distance
         table = pd.DataFrame(
             {
                 "sequence": range(rows),
@@ -422,11 +476,17 @@ def _count_hits(hits: Tensor, trials: Trials, context: int) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _asks_alike(made: Trials, distances: Sequence[int]) -> bool:
-    """Return True if every row asks for as many symbols at each of the distances."""
-    counts = [(made.distances == distance).sum(dim=1) for distance in distances]
-    total = sum(int(count.sum()) for count in counts)
-    others = int((made.distances > 0).sum()) - total
-    return not others and all(
-        int(count[0]) > 0 and bool((count == count[0]).all()) for count in counts
-    )
+def _asks_equally(made: Trials, distances: Sequence[int]) -> bool:
+    """Return True if each distance is asked for in all rows, and equally often in each.
+
+    No other distances may be asked for.
+    """
+    asked_tokens = 0
+    for distance in distances:
+        # The number of tokens at this distance in each row.
+        counts = (made.distances == distance).sum(dim=1)
+        is_equal = bool((counts == counts[0]).all())
+        if counts[0] == 0 or not is_equal:
+            return False
+        asked_tokens += int(counts.sum())
+    return asked_tokens == int((made.distances > 0).sum())

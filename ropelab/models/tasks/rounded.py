@@ -1,13 +1,21 @@
-"""Rounded rotations and stored keys as further rows, and the table of their cost.
+"""Models evaluated under roundings, and the table of what the roundings cost.
 
-casts
-    a row per rounding, metric and length: the prediction of arithmetic beside the
-    measurement, each compared with the same row without the rounding.
-    `angle_error_rad` is the worst up to that length; `score_error` of a cast is the
-    spread of a score at a fixed distance over positions, of keys the root mean square
-    error of a score: scores of random vectors have deviation 1. `cost` is positive
-    where the rounded row is worse: nats per byte, or the share found. Predictions are
-    for the frequencies of the configuration's base, or of the method
+A rounding is a cast (stages of RoPE are rounded) or a format of stored keys. Each method
+is evaluated without roundings and once more under each of them. The table `casts` has a
+row for each rounding, metric and length of context:
+
+angle_error_rad
+    predicted by arithmetic: the largest error of an angle up to that length
+score_error
+    predicted by arithmetic, as a share of the standard deviation of scores of random
+    vectors: for a cast the spread, over positions, of a score at a fixed distance; for
+    a format of keys the root mean square error of a score
+cost
+    measured: how much worse the row with the rounding is than the same row without it,
+    in nats per byte or as a share of what is found
+
+The predictions are for the frequencies of the method or, for an unmodified model, for
+those of the base in its configuration.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -23,7 +31,7 @@ from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
 from ropelab.math.numerics.spread import Spreads
 from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
-from ropelab.models.tasks.config import Roundable, roundings
+from ropelab.models.tasks.config import Roundable, list_roundings
 from ropelab.models.tasks.modes import Mode, Rounded
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, method_label
@@ -48,9 +56,10 @@ COLUMNS = [
     "n",
     "verdict",
 ]
-# The verdicts on a rounded row: it cannot be distinguished from the row without the
-# rounding, it is worse, or it is better.
-FREE = "~"
+# The verdict on a rounded row that cannot be distinguished from the row without the
+# rounding.
+INDISTINGUISHABLE = "~"
+# The verdicts on a rounded row that is worse, and on one that is better.
 WORSE = "costs"
 BETTER = "gains"
 # The metric of text that sentences are about.
@@ -59,14 +68,15 @@ TEXT_METRIC = "nll_last_window"
 MOST_NAMED = 3
 
 
-def rounded_rows(
+def round_rows(
     config: Roundable, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
-    """Yield the name and the evaluation mode of a row under each rounding.
+    """Yield a name and an evaluation mode for each rounding of a config.
 
-    A rounding that rounds nothing leaves the mode as it is.
+    `label` and `mode` are those of the row without a rounding. A rounding that rounds
+    nothing leaves the mode as it is.
     """
-    for rounding in roundings(config):
+    for rounding in list_roundings(config):
         name = f"{label} + {rounding.label}"
         if rounding.rounds:
             yield name, Rounded(mode, rounding, geometry)
@@ -96,39 +106,47 @@ def casts_table(
 
     records = []
     for method_name, factor in scalings:
-        for rounding in roundings(config):
-            exact = method_label(method_name, factor)
-            rounded = method_label(f"{method_name} + {rounding.label}", factor)
+        for rounding in list_roundings(config):
+            exact_label = method_label(method_name, factor)
+            rounded_name = f"{method_name} + {rounding.label}"
+            rounded_label = method_label(rounded_name, factor)
             about = {
                 "method": method_name,
                 "factor": factor,
                 "rounding": rounding.label,
                 "rounds": "keys" if rounding.keys else "rotation",
             }
-            for pair in select_pair(comparisons, rounded, exact).to_dict("records"):
+            # The differences are those of the rounded row to the exact one.
+            pairs = select_pair(comparisons, rounded_label, exact_label)
+            for pair in pairs.to_dict("records"):
                 length = int(pair["context_tokens"])
                 errors = predict((method_name, factor), rounding, length)
-                records.append({**about, **_cost_of(pair, errors)})
+                records.append({**about, **_describe_cost(pair, errors)})
     if not records:
         return {}
     return {"casts": pd.DataFrame(records, columns=COLUMNS)}
 
 
-def _cost_of(
+def _describe_cost(
     comparison: Mapping[Hashable, Any], errors: tuple[float, float]
 ) -> dict[str, Any]:
-    """Return the cost of a rounding from its comparison, and the predicted errors."""
+    """Return the cost of a rounding from its comparison, and the predicted errors.
+
+    `errors` are the error of an angle and the error of a score.
+    """
     cost = comparison["difference"]
     low = comparison["ci_low"]
     high = comparison["ci_high"]
-    if not comparison["metric"].startswith("nll"):
-        # The metric is a share, of which more is better, so that the cost has the other
-        # sign. Unlike a minus, the subtraction from 0 makes no negative zero.
+    is_loss = comparison["metric"].startswith("nll")
+    if not is_loss:
+        # Of a share more is better, so that the cost has the other sign, and the ends of
+        # its interval change places. Unlike a minus, the subtraction from 0 makes no
+        # negative zero.
         cost = 0 - cost
         low, high = 0 - high, 0 - low
 
-    if comparison["verdict"] == FREE:
-        verdict = FREE
+    if comparison["verdict"] == INDISTINGUISHABLE:
+        verdict = INDISTINGUISHABLE
     elif cost > 0:
         verdict = WORSE
     else:
@@ -157,11 +175,14 @@ def _predict_errors(
     The error of a score is NaN for a format of keys in blocks that do not fit the head.
     """
     if rounding.keys is not None:
-        # The prediction is for a head whose features all rotate.
-        fits = rounding.keys.shared != "block" or 2 * spectrum.pairs % BLOCK == 0
-        if not fits:
-            return 0.0, float("nan")
-        return 0.0, key_errors(rounding.keys, spectrum, length, SEED).score
+        # Keys are rotated exactly. The prediction is for a head whose features all rotate.
+        angle_error = 0.0
+        rotated_features = 2 * spectrum.pairs
+        has_blocks = rounding.keys.shared == "block"
+        if has_blocks and rotated_features % BLOCK != 0:
+            return angle_error, float("nan")
+        errors = key_errors(rounding.keys, spectrum, length, SEED)
+        return angle_error, errors.score
 
     phase = Chain(rounding.cast.phase, spectrum)
     angle_error = worst(phase, rounding.first, length).error_rad
@@ -171,8 +192,8 @@ def _predict_errors(
 
 
 def describe_casts(casts: pd.DataFrame) -> list[str]:
-    """Say for each method what its roundings cost, in text and at the farthest places of
-    each task.
+    """Say for each method what its roundings cost: on text, and in each task at the
+    farthest place.
     """
     metrics = [TEXT_METRIC]
     metrics += [name for name in casts["metric"].unique() if "accuracy" in name]
@@ -194,28 +215,30 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
         task = metric.removesuffix("_accuracy").replace("_", " ")
         unit = f"the share found in {task}"
 
+    # All rows are of one method and length.
     first = rows.iloc[0]
     label = method_label(first["method"], first["factor"])
     lead = f"{label} at {first['context_tokens']} tokens: "
-    costly = rows[rows["verdict"] == WORSE]
+    is_worse = rows["verdict"] == WORSE
+    costly = rows[is_worse]
     if costly.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
 
-    free = rows[rows["verdict"] != WORSE]
+    without_cost = rows[~is_worse]
     errors = ""
-    if len(free):
-        by_error = free.sort_values("score_error", na_position="first")
-        errors = f" (score errors up to {_write_error(by_error.iloc[-1])})"
+    if len(without_cost):
+        by_error = without_cost.sort_values("score_error", na_position="first")
+        largest = by_error.iloc[-1]
+        errors = f" (score errors up to {_write_error(largest)})"
     return (
-        f"{lead}{len(free)} of {len(rows)} roundings cost nothing that can be"
+        f"{lead}{len(without_cost)} of {len(rows)} roundings cost nothing that can be"
         f" distinguished{errors}; the others cost, in {unit}: {_list_costs(costly)}"
     )
 
 
 def _write_error(row: pd.Series) -> str:
-    """Write the predicted error of a score with the digits that are known: that of keys
-    is a mean over random vectors, known to about 7 %.
-    """
+    """Write the predicted error of a score with as many digits as are known."""
+    # The error of keys is a mean over random vectors, which is known to about 7 %.
     digits = 1 if row["rounds"] == "keys" else 2
     return f"{row['score_error']:.{digits}g}"
 

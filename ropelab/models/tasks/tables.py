@@ -21,11 +21,11 @@ context_by_kind
 comparisons
     Every pair of rows under every metric.
 
-The intervals of `losses` and `accuracies` are those of one training seed: they say what
-other documents or sequences would give with the same model. The interval of
-`over_seeds` is one over all seeds. The unit of retrieval is the context (`sequence`).
-All distances and keys that are asked for in a context, and all rows, share it, and its
-tokens succeed or fail together.
+Each value comes from units: documents for text, contexts (`sequence`) for retrieval.
+All distances and keys that a context asks for belong to one unit, since its tokens
+succeed or fail together. The intervals of `average_losses` and `average_shares` are
+those of one training seed: they say what other units would give with the same model.
+The interval of `average_over_seeds` is one over all seeds.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -41,14 +41,17 @@ from ropelab.runs.sentences import sentences_of
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 from ropelab.runs.tables import Tables
 
+# Columns of losses and of log-probabilities of answers.
 NLL = "nll_nats_per_byte"
 LOG_PROBABILITY = "log_probability_nats"
-# The measures of columns that are no shares.
+# What these columns measure. All other columns that are compared are shares.
 MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
+# The columns of an interval, of a bucket of positions, and of a place of retrieval.
 INTERVAL = ["ci_low", "ci_high"]
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 PLACE = ["distance_tokens", "context_tokens"]
-# The columns that identify a row.
+# The columns that identify a row: a method with its factor on a model of one seed. The
+# arm says how it was trained or evaluated, such as zero_shot or finetuned.
 ROW = ["method", "factor", "seed", "arm"]
 # The columns that identify a comparison.
 ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
@@ -56,10 +59,10 @@ ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
 KEYS = ("passkey", "multiquery", "indexing", "keyed")
 # The status of a task whose rows are compared.
 OK = "ok"
-# The values of a task by the name of their table, a row for each document or sequence.
+# The results of the cells of a task by the name of their table, with a row for each unit.
 TaskValues = Mapping[str, pd.DataFrame]
-# The ending of the name of a table of retrieval.
-OF_TASK = "_accuracy"
+# The name of a table of retrieval is the name of the task with this ending.
+ACCURACY = "_accuracy"
 
 
 def describe_success(task: str) -> str:
@@ -73,13 +76,13 @@ def retrieval_of(tables: Tables) -> list[str]:
     """
     tasks = []
     for name in tables:
-        if name.endswith(OF_TASK):
-            tasks.append(name.removesuffix(OF_TASK))
-    # A task of the user is not in DOES, so that the list ends with it.
+        if name.endswith(ACCURACY):
+            tasks.append(name.removesuffix(ACCURACY))
+    # A task of the user is not in DOES, and gets the place behind all of them.
     return sorted(tasks, key=lambda task: [*DOES, task].index(task))
 
 
-def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def average_losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the mean loss over documents for each combination of values of `columns`.
 
     The other columns of the result are documents (their number), nll_nats_per_byte,
@@ -92,7 +95,7 @@ def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=[*columns, "documents", NLL, *INTERVAL])
 
 
-def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the share of successes for each combination of values of `columns`.
 
     The other columns of the result are sequences and trials (their numbers), accuracy,
@@ -101,17 +104,19 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     records = []
     for key, group in counts.groupby(list(columns), sort=False):
         shares = (group["correct"] / group["trials"]).to_numpy()
-        # All sequences have the same number of trials. There is one row for one seed.
-        share = crossed_proportion(shares[None, :], int(group["trials"].iloc[0]))
+        # All sequences have the same number of trials.
+        trials_per_sequence = int(group["trials"].iloc[0])
+        # The shares of a single seed are a matrix with one row, [seeds, sequences].
+        share = crossed_proportion(shares[None, :], trials_per_sequence)
         trials = int(group["trials"].sum())
         records.append((*key, len(group), trials, share.value, share.low, share.high))
     names = [*columns, "sequences", "trials", "accuracy", *INTERVAL]
     return pd.DataFrame(records, columns=names)
 
 
-def per_unit(table: pd.DataFrame) -> pd.DataFrame:
-    """Return losses of documents or shares of sequences, with the columns `unit`,
-    `trials` and `value` that `over_seeds` takes.
+def list_units(table: pd.DataFrame) -> pd.DataFrame:
+    """Return losses of documents, or shares of sequences, as `average_over_seeds` takes
+    them: with the columns `unit`, `value` and `trials`.
     """
     if NLL in table:
         units = table.rename(columns={"document": "unit", NLL: "value"})
@@ -120,17 +125,21 @@ def per_unit(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={"sequence": "unit"}).assign(value=shares)
 
 
-def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Return the number of seeds, the number of units, the value, and the ends of its
-    interval over both.
+def average_over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
+    """Average values over seeds and units.
 
     `rows` has a row for each seed and unit, with the columns seed, unit, value and
     trials (the number that each value is a share of; 0 for losses).
+
+    Returns:
+        The number of seeds, the number of units, the mean, and the ends of its interval
+        over seeds and units.
     """
     values = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
     seeds, units = values.shape
     trials = int(rows["trials"].iloc[0])
-    if trials:
+    is_share = trials > 0
+    if is_share:
         result = crossed_proportion(values, trials)
     else:
         result = crossed_mean(values).interval()
@@ -147,11 +156,11 @@ def tables_of_tasks(
     """Return the tables that the head of this file describes.
 
     Args:
-        values_by_task: the values of each task.
-        config: of the run.
-        plain: the method that leaves the model as it was trained.
-        short: lengths of contexts inside the trained length, in which methods are
-            compared, too: a higher loss there is the cost of a method.
+        values_by_task: the results of the cells of each task.
+        config: that of the run.
+        plain: the name of the method that leaves the model as it was trained.
+        short: lengths of contexts inside the trained length. Methods are compared there,
+            too, since a higher loss there is the cost of a method.
         status: a value for the column `status` of a task's tables. Rows of a task are
             compared if it is OK, or if the task has none.
     """
@@ -174,8 +183,8 @@ def _tables_of_task(
     if task == "text":
         return _tables_of_text(values, config, plain)
     if task in KEYS:
-        return {f"{task}{OF_TASK}": _table_of_keys(values["answers"])}
-    return {f"{task}{OF_TASK}": accuracies(values["trials"], [*ROW, *PLACE])}
+        return {f"{task}{ACCURACY}": _table_of_keys(values["answers"])}
+    return {f"{task}{ACCURACY}": average_shares(values["trials"], [*ROW, *PLACE])}
 
 
 def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
@@ -185,7 +194,7 @@ def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
     columns = [*ROW, "depth_percent", "context_tokens"]
     groups = answers.groupby(columns, sort=False)
     means = groups[["distance_tokens", LOG_PROBABILITY]].mean().reset_index()
-    return accuracies(answers, columns).merge(means, on=columns)
+    return average_shares(answers, columns).merge(means, on=columns)
 
 
 def _tables_of_text(
@@ -198,23 +207,25 @@ def _tables_of_text(
     table = last.merge(documents, on="document")
 
     contexts = table["context_tokens"]
-    longest = table[contexts == contexts.max()]
+    in_longest = table[contexts == contexts.max()]
     is_inside = contexts <= config.train_len
-    inside = table[is_inside & (table["method"] == plain)]
+    inside_of_plain = table[is_inside & (table["method"] == plain)]
 
     # Two documents may have the same name, so the number of the document is a key, too.
     keys = ["document", "name", "kind", "method", "factor", "arm"]
-    groups = longest.groupby(keys, sort=False)[NLL]
+    groups = in_longest.groupby(keys, sort=False)[NLL]
     by_document = groups.agg(["size", "mean"]).reset_index()
     by_document = by_document.drop(columns="document")
     by_document = by_document.rename(columns={"size": "seeds", "mean": NLL})
 
     tables = {
-        "text_nll": losses(values["buckets"], [*ROW, *BUCKET]),
-        "last_window": losses(last, [*ROW, "context_tokens"]),
-        "text_by_kind": losses(longest, [*ROW, "kind"]),
+        "text_nll": average_losses(values["buckets"], [*ROW, *BUCKET]),
+        "last_window": average_losses(last, [*ROW, "context_tokens"]),
+        "text_by_kind": average_losses(in_longest, [*ROW, "kind"]),
         "text_by_document": by_document,
-        "context_by_kind": losses(inside, [*ROW, "kind", "context_tokens"]),
+        "context_by_kind": average_losses(
+            inside_of_plain, [*ROW, "kind", "context_tokens"]
+        ),
     }
     return {name: table for name, table in tables.items() if not table.empty}
 
@@ -222,11 +233,14 @@ def _tables_of_text(
 def comparisons(
     values_by_task: Mapping[str, TaskValues], short: Sequence[int], longest: int
 ) -> pd.DataFrame:
-    """Compare all rows of each task under each of its metrics."""
+    """Compare all rows of each task under each of its metrics.
+
+    A metric is a measure of a task at one place, such as the loss in one bucket.
+    """
     pairs: list[Pair] = []
     for task, values in values_by_task.items():
-        for metric in _metrics(task, values, short, longest):
-            pairs += _pairs(metric)
+        for metric in _list_metrics(task, values, short, longest):
+            pairs += _list_pairs(metric)
     return compare(pairs, ABOUT)
 
 
@@ -242,51 +256,57 @@ class Metric(NamedTuple):
     column: str
 
 
-def _pairs(metric: Metric) -> Iterator[Pair]:
+def _list_pairs(metric: Metric) -> Iterator[Pair]:
     """Yield the pairs of rows that are compared under a metric."""
     group = metric.values
     measure = MEASURES.get(metric.column, "share")
-    trials = int(group["trials"].iloc[0]) if measure == "share" else 0
+    trials = 0
+    if measure == "share":
+        trials = int(group["trials"].iloc[0])
 
     labels = pd.Series(row_labels(group), group.index)
-    by_row = {}
+    values_by_row = {}
     for label, rows in group.groupby(labels, sort=False):
-        by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
+        values_by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
 
-    # Comparisons with a cache are a family of their own, since a cache knows text that
-    # methods do not see: its easy discoveries would change what methods are called
-    # different. Comparisons with a rounded row are in that family, too.
-    special = set(labels[group["arm"].isin((CACHE, ROUNDED))])
-    exact = _exact_rows(group)
-    for a, b in combinations(by_row, 2):
+    # All comparisons of a family are tested together. Those with a cache are a family
+    # apart. A cache knows text that methods do not see, and its easy discoveries would
+    # make more methods count as different. Comparisons with a rounded row are in the
+    # family of the caches.
+    apart = set(labels[group["arm"].isin((CACHE, ROUNDED))])
+    exact_of_rounded = _find_exact_rows(group)
+    for a, b in combinations(values_by_row, 2):
         # A rounded row is compared only with the same row without the rounding, which
         # comes before it.
-        has_rounded = a in exact or b in exact
-        if has_rounded and a != exact.get(b):
+        has_rounded = a in exact_of_rounded or b in exact_of_rounded
+        if has_rounded and a != exact_of_rounded.get(b):
             continue
-        family = (*metric.about, a in special or b in special)
-        names = (*metric.about, a, b)
-        yield Pair(names, by_row[a], by_row[b], (a, b), measure, family, trials)
+        is_apart = a in apart or b in apart
+        family = (*metric.about, is_apart)
+        about = (*metric.about, a, b)
+        values_a = values_by_row[a]
+        values_b = values_by_row[b]
+        yield Pair(about, values_a, values_b, (a, b), measure, family, trials)
 
 
-def _exact_rows(group: pd.DataFrame) -> dict[str, str]:
-    """Return the label of the row without the rounding for the label of each rounded
-    row.
-    """
+def _find_exact_rows(group: pd.DataFrame) -> dict[str, str]:
+    """Return for the label of each rounded row that of the row without the rounding."""
     rounded = group.loc[group["arm"] == ROUNDED, ["method", "factor"]]
-    exact = {}
+    exact_of_rounded = {}
     for method, factor in rounded.drop_duplicates().itertuples(index=False):
-        without, _, _ = method.partition(" + ")
-        exact[method_label(method, factor)] = method_label(without, factor)
-    return exact
+        # The name of a rounded row is `<method> + <rounding>`.
+        exact_method, _, _ = method.partition(" + ")
+        exact = method_label(exact_method, factor)
+        exact_of_rounded[method_label(method, factor)] = exact
+    return exact_of_rounded
 
 
-def _metrics(
+def _list_metrics(
     task: str, values: TaskValues, short: Sequence[int], longest: int
 ) -> Iterator[Metric]:
     """Yield the metrics of a task, each at each of its places."""
     if task == "text":
-        yield from _metrics_of_text(values, short, longest)
+        yield from _list_metrics_of_text(values, short, longest)
     elif task in KEYS:
         columns = {"accuracy": "accuracy", "log_probability": LOG_PROBABILITY}
         contexts = _average_over_keys(values["answers"])
@@ -298,13 +318,14 @@ def _metrics(
         trials = values["trials"]
         shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
         for place, group in shares.groupby(PLACE):
-            name = f"{task}{OF_TASK}"
+            name = f"{task}{ACCURACY}"
             yield Metric((name, *place), group, "sequence", "accuracy")
 
 
-def _metrics_of_text(
+def _list_metrics_of_text(
     values: TaskValues, short: Sequence[int], longest: int
 ) -> Iterator[Metric]:
+    """Yield the loss in each bucket, and of the final tokens after some contexts."""
     for end, group in values["buckets"].groupby("bucket_end_tokens"):
         yield Metric(("nll_bucket", end, end), group, "document", NLL)
 
@@ -327,16 +348,18 @@ def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
     return means.assign(accuracy=means["correct"] / means["trials"]).reset_index()
 
 
-def by_label(table: pd.DataFrame, value: str) -> pd.Series:
+def average_by_label(table: pd.DataFrame, column: str) -> pd.Series:
     """Return the mean of a column for each label of rows, in the order of the table."""
-    return table.groupby(row_labels(table), sort=False)[value].mean()
+    return table.groupby(row_labels(table), sort=False)[column].mean()
 
 
-def sentences(
+def write_sentences(
     findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()
 ) -> str:
-    """Return a sentence for each finding, and a last one with the number of significant
-    comparisons and with `more`.
+    """Write the sentences of an answer.
+
+    They are one for each finding, and a last one with the number of significant
+    comparisons, to which the texts `more` are added.
     """
     counts = significance(comparisons).removesuffix(".")
     return sentences_of([*findings, "; ".join([counts, *more])])

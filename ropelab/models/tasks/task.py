@@ -1,4 +1,9 @@
-"""The base of the tasks that models are evaluated on, and the first task: real text."""
+"""The tasks that models are evaluated on: their base, and the task of real text.
+
+A task describes what is measured. It holds no data, so that it can be a part of the
+description of a cell, and makes its sequences when a cell measures a model. How the
+model is evaluated (its encoding, windows) is a `Mode` (ropelab/models/tasks/modes.py).
+"""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -15,30 +20,29 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.tokens import Text
 from ropelab.runs.cell import Advance, Input
 
-# The passes of a measurement: for each the number of rows, and of tokens in a row.
+# The passes of a measurement: for each pass the number of rows, and the number of tokens
+# in a row.
 Windows = Sequence[tuple[int, int]]
-# The seed of the sequences on which parameters are searched. No training has this seed,
-# and the sequences that are measured have the seed 0.
+# The seed of the sequences on which parameters of methods are searched. No training has
+# this seed, and the sequences that are measured have the seed 0.
 SEARCH_SEED = 1_000_003
 # The number of documents between two reports of progress.
 ROWS_AT_ONCE = 5
 # The number of windows of text on which parameters are searched.
 SEARCH_WINDOWS = 2
-# The mean loss of each document, by the end of the bucket or the length of the context.
-Losses = defaultdict[int, list[float]]
+# A list of the mean loss of each document, by the place at which it was measured: the end
+# of a bucket of positions, or the length of a context.
+LossesByPlace = defaultdict[int, list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTask(ABC):
-    """A description of what a model is evaluated on: text, or symbols to find again.
+    """A description of what a model is evaluated on: text, or symbols to find again."""
 
-    It holds no data, and is identified by its key.
-    """
-
-    # The name in configs, which is the kind of its cells.
+    # The name in configs, which is also the kind of the cells.
     name: str
     corpus: Text
-    # True if all tokens of the longest pass are scored.
+    # True if all tokens of the longest pass are scored; False if only some are.
     scores_all: ClassVar[bool] = False
 
     @property
@@ -52,7 +56,7 @@ class EvaluationTask(ABC):
 
     @property
     def key(self) -> dict[str, Any]:
-        """All that the values depend on besides the model and the evaluation mode."""
+        """All that the results depend on besides the model and the evaluation mode."""
         key = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -63,6 +67,7 @@ class EvaluationTask(ABC):
 
     @property
     def text_key(self) -> dict[str, Any]:
+        """The part of the key that stands for the corpus."""
         return self.corpus.key
 
     @property
@@ -98,34 +103,42 @@ class EvaluationTask(ABC):
     def inside(self, length: int) -> Self | None:
         """Return an easy version of the task, in a context of that length.
 
-        None means that the task needs no easy version: every model reads text somehow.
+        A model that fails it cannot be judged by the task. None: the task needs no easy
+        version, since every model can be judged by its loss of text.
         """
         return None
 
     def parts(self) -> Sequence[Self]:
-        """Return the tasks that this task consists of; results are kept part by part."""
+        """Split the task; the results of each part are stored apart from the others."""
         return [self]
 
     @abstractmethod
     def measure(
         self, model: Any, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return values per document or sequence."""
+        """Return tables by name, with a row for each document or sequence."""
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
-        """Return a loss on material that is not measured, which a search lowers."""
+        """Return the loss that a search for parameters lowers.
+
+        It is a loss on sequences other than those that are measured.
+        """
         raise NotImplementedError(f"nothing is searched on {self.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentTask(EvaluationTask):
-    """A task on documents of real text, with values in buckets of positions."""
+    """A task on documents of real text, with results in buckets of positions.
+
+    A bucket is a range [start, end) of positions.
+    """
 
     scores_all: ClassVar[bool] = True
+    # The number of documents of the corpus that are used.
     documents: int
     # The number of the one document that is evaluated; None: all of them.
     only: int | None = None
-    # Ranges [start, end) of positions, without a gap.
+    # Each bucket starts where the one before ends.
     buckets: Sequence[tuple[int, int]]
 
     @property
@@ -149,7 +162,8 @@ class DocumentTask(EvaluationTask):
     @property
     def length(self) -> int:
         """The number of tokens of a document that are predicted."""
-        return self.buckets[-1][1]
+        _, end_of_last_bucket = self.buckets[-1]
+        return end_of_last_bucket
 
     def check(self) -> None:
         self.corpus.documents(self.length + 1, self.documents)
@@ -163,12 +177,12 @@ class Texts(DocumentTask):
     """The loss of real text, by position and by length of the context."""
 
     name: str = "text"
-    # Lengths in tokens of the contexts before the end of the text. The same final tokens
-    # are compared as this context grows.
+    # The lengths of contexts that end with the text, in tokens. In each of them the loss
+    # of the same final tokens is measured.
     contexts: Sequence[int] = ()
-    # The number of these final tokens.
+    # The number of these final tokens; 0 if there are no contexts.
     last: int = 0
-    # The first position of the loss that a search lowers; None: nothing is searched.
+    # A search lowers the loss from this position on; None: nothing is searched.
     beyond: int | None = None
 
     @property
@@ -186,32 +200,34 @@ class Texts(DocumentTask):
     def measure(
         self, model: Readable, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return nats per byte of each document: `buckets`, and `last_window`.
+        """Return two tables of the loss of each document in nats per byte.
 
-        All buckets come from one pass, if one serves them; the last window is measured
-        in each of the contexts.
+        `buckets` has the loss in each bucket. Several buckets come from one pass, if the
+        mode has the same encoding for their lengths. `last_window` has the loss of the
+        final tokens in each context.
         """
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
-        first_document = self.only or 0
+        first_document = 0 if self.only is None else self.only
         evaluated = slice(first_document, first_document + self.steps)
         row_blocks = tokens[evaluated].split(ROWS_AT_ONCE)
         size_blocks = bytes_per_token[evaluated].split(ROWS_AT_ONCE)
         ends_of_buckets = [end for _, end in self.buckets]
 
-        by_bucket = Losses(list)
-        by_context = Losses(list)
+        by_bucket = LossesByPlace(list)
+        by_context = LossesByPlace(list)
         for rows, sizes in zip(row_blocks, size_blocks, strict=True):
-            contexts = set(self.contexts)
+            unmeasured_contexts = set(self.contexts)
             for ends in mode.passes(model, ends_of_buckets):
                 losses = self._measure_buckets(
                     model, mode, rows, sizes, ends, by_bucket
                 )
-                if ends[-1] == self.length and self.length in contexts:
-                    # The same pass has the last window of the longest context.
-                    last = losses[:, -self.last :]
-                    by_context[self.length] += _nats_per_byte(last, sizes)
-                    contexts.remove(self.length)
-            for context in contexts:
+                is_longest = ends[-1] == self.length
+                if is_longest and self.length in unmeasured_contexts:
+                    # The same pass has the final tokens of the longest context.
+                    final_losses = losses[:, -self.last :]
+                    by_context[self.length] += _nats_per_byte(final_losses, sizes)
+                    unmeasured_contexts.remove(self.length)
+            for context in unmeasured_contexts:
                 # The loop has one step, which sets the model's encoding for this context.
                 # It has no step if the encoding is not defined for the context.
                 for _ in mode.passes(model, [context]):
@@ -234,16 +250,20 @@ class Texts(DocumentTask):
         rows: Tensor,
         sizes: Tensor,
         ends: Sequence[int],
-        by_bucket: Losses,
+        by_bucket: LossesByPlace,
     ) -> Tensor:
-        """Measure the buckets with these ends in one pass, and return its losses."""
+        """Measure the buckets with these ends in one pass, and append to `by_bucket`.
+
+        Return the losses of the pass, [rows, final tokens].
+        """
         starts = {end: start for start, end in self.buckets}
         length = ends[-1]
-        # The caller takes the last window from the same losses.
+        # Only final tokens are scored: those of the buckets, and those that the caller
+        # takes from the result.
         in_buckets = length - starts[ends[0]]
         in_last_window = min(self.last, length)
         scored = max(in_buckets, in_last_window)
-        # Sums over thousands of tokens lose digits in float32.
+        # Sums over thousands of tokens would lose digits in float32.
         losses = mode.losses(model, rows[:, : length + 1], scored).double()
 
         first_position = length - scored
@@ -253,7 +273,9 @@ class Texts(DocumentTask):
             by_bucket[end] += _nats_per_byte(bucket, sizes)
         return losses
 
-    def _bucket_table(self, by_bucket: Losses, first_document: int) -> pd.DataFrame:
+    def _bucket_table(
+        self, by_bucket: LossesByPlace, first_document: int
+    ) -> pd.DataFrame:
         starts = {end: start for start, end in self.buckets}
         table = _per_document(
             by_bucket, list(starts), "bucket_end_tokens", first_document
@@ -276,15 +298,19 @@ class Texts(DocumentTask):
 
 
 def _nats_per_byte(losses: Tensor, bytes_per_token: Tensor) -> list[float]:
-    """Return the mean loss of each row of losses per token."""
+    """Return the mean of each row of losses per token, as a loss per byte."""
     means: list[float] = (losses.mean(dim=1) / bytes_per_token).tolist()
     return means
 
 
 def _per_document(
-    losses: Losses, places: Sequence[int], column: str, first_document: int
+    losses: LossesByPlace, places: Sequence[int], column: str, first_document: int
 ) -> pd.DataFrame:
-    """Return a row per place and document, numbered from `first_document`."""
+    """Return a table with a row per place and document.
+
+    The place is in the column of that name. Documents are numbered from
+    `first_document` on.
+    """
     records = []
     for place in places:
         for document, value in enumerate(losses[place], first_document):

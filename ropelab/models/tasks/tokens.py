@@ -1,12 +1,15 @@
-"""Text to evaluate on, described so that another process can read it there, once.
+"""Text in the tokens of a released model, for its evaluation.
 
-A corpus gives documents, stretches to hide something in, and tokens that serve as
-symbols: as bytes, half of them to learn from (`CorpusRef`), or all in the tokens of a
-released model.
+A `TokenText` describes a corpus and a tokenizer, so that another process can read and
+tokenize the text there, once. Like `CorpusRef`, which does the same for bytes, it gives
 
-Documents are whole files, ordered by their content, one kind after the other, without
-near-duplicates. A single file is cut into pieces by tokens, as are packed documents:
-one after another with an end-of-sequence token between, as in pretraining.
+- documents: rows of tokens whose loss is measured;
+- stretches: text to hide something in;
+- symbols: ordinary tokens that stand for the symbols of retrieval tasks.
+
+Documents are whole files without near-duplicates, one of each kind (tests, code, ...)
+in turn. A single file is cut into pieces. So are packed documents: they are joined, with
+an end-of-sequence token between, as in pretraining.
 """
 
 import hashlib
@@ -35,9 +38,13 @@ from ropelab.models.released.folder import locate, stamp
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
 
+# Whether a row begins with the token that begins a text (bos); auto: if the tokenizer
+# itself adds it.
 Bos = Literal["auto", "yes", "no"]
+# The name and kind of a piece of text, and its tokens.
 Piece = tuple[Origin, list[int]]
-# Bytes per token that are enough text to tokenize; on average a token has three or four.
+# So many bytes of text are tokenized for each token that is wanted. On average a token has
+# three or four.
 BYTES_PER_TOKEN = 16
 
 
@@ -47,15 +54,15 @@ class TokenText:
 
     # A text file or a folder; empty for the standard library of this Python.
     path: str
-    # The hash of its content; a corpus that changed since is refused.
+    # The hash of the text. A corpus that has changed since is refused.
     fingerprint: str
-    # The folder of the tokenizer; not in the key, as a cell names its model.
+    # The folder of the tokenizer. It is not in the key: the key of a cell has its model.
     model: str
-    # Rows begin with that token; auto: if the tokenizer itself adds one.
     bos: Bos = "auto"
-    # Documents are joined one after another and cut into rows.
+    # True: documents are joined one after another and cut into rows.
     packed: bool = False
-    # The files of that folder: a tokenizer that was replaced makes other rows.
+    # A stamp of the files in the folder of the tokenizer. It is a field so that rows which
+    # are kept in memory are not those of a tokenizer that was replaced since.
     files: tuple[object, ...] = ()
 
     @classmethod
@@ -70,10 +77,12 @@ class TokenText:
 
     @property
     def key(self) -> dict[str, Any]:
+        """What results on documents depend on."""
         return {**self.stretch_key, "drawn": "kinds in turn"}
 
     @property
     def stretch_key(self) -> dict[str, Any]:
+        """What results on stretches depend on."""
         return {
             "corpus": self.fingerprint,
             "tokenizer": True,
@@ -82,12 +91,13 @@ class TokenText:
         }
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Return all that sequences of a task depend on besides their places."""
-        return self.key if reads_text else {"bos": self.bos}
+        """Return what results on symbols of a task depend on."""
+        if reads_text:
+            return self.key
+        return {"bos": self.bos}
 
     @property
-    def single(self) -> bool:
-        """True for one file, which is cut into pieces."""
+    def is_single_file(self) -> bool:
         return bool(self.path) and not Path(self.path).is_dir()
 
     @property
@@ -97,22 +107,26 @@ class TokenText:
 
     @property
     def front(self) -> list[int]:
-        """The tokens that every row begins with; InputError if there is no such token."""
-        first = self.tokenizer.bos_token_id
-        if first is None:
+        """The tokens with which every row begins: none, or the one that begins a text.
+
+        InputError: a row shall begin with such a token, and the tokenizer has none.
+        """
+        bos_token = self.tokenizer.bos_token_id
+        if bos_token is None:
             if self.bos == "yes":
                 raise InputError(
                     f"the tokenizer in {self.model} has no token that begins a text"
                 )
             return []
-        adds_it = self.tokenizer("a text")["input_ids"][:1] == [first]
-        if self.bos == "yes" or (self.bos == "auto" and adds_it):
-            return [first]
+        tokens = self.tokenizer("a text")["input_ids"]
+        tokenizer_adds_it = tokens[:1] == [bos_token]
+        if self.bos == "yes" or (self.bos == "auto" and tokenizer_adds_it):
+            return [bos_token]
         return []
 
     @property
     def symbols(self) -> Tensor:
-        """An ordinary token for each symbol of `ALPHABET`; errors as those of `ids`."""
+        """The tokens that stand for the symbols of `ALPHABET`; errors are those of `ids`."""
         tokens = _draw_symbols(self)
         self._check(int(tokens.max()))
         return tokens
@@ -124,6 +138,7 @@ class TokenText:
         return ids
 
     def _check(self, token: int) -> None:
+        """Raise InputError if the model does not know a token."""
         known = facts_of(self.model).vocabulary
         if token >= known:
             raise InputError(
@@ -143,20 +158,21 @@ class TokenText:
 
     @property
     def names(self) -> str:
+        """The hash of the names and kinds of all documents."""
         return _read_corpus(self.path).names
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a piece of the packed text; the first follows the last.
+        """Return a piece of the packed text; after the last one the first follows.
 
         InputError: there is none of that length.
         """
-        stream = _stream(self, (number + 1) * length)
-        whole = len(stream) // length
-        if not whole:
+        stream = _join_documents(self, (number + 1) * length)
+        pieces = len(stream) // length
+        if pieces == 0:
             raise InputError(
                 f"{_read_corpus(self.path).name} has fewer than {length} tokens (--corpus)"
             )
-        start = number % whole * length
+        start = number % pieces * length
         return stream[start : start + length]
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
@@ -164,10 +180,12 @@ class TokenText:
         raise NotImplementedError("no parameters are searched on a released model")
 
 
+# The text of an evaluation: in bytes for a model trained here, else in tokens.
 Text = CorpusRef | TokenText
 
 
 def _read_corpus(text_path: str) -> Corpus:
+    """Read a corpus of which nothing is for training; empty: the standard library."""
     path = Path(text_path) if text_path else None
     return _read_unchanged(path, sources.stamp_of(path))
 
@@ -175,15 +193,24 @@ def _read_corpus(text_path: str) -> Corpus:
 @lru_cache(maxsize=2)
 def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     name, documents = read_documents(path)
-    by_hash = sources.distinct(documents)
+    by_hash = sources.drop_near_duplicates(documents)
     content = list(by_hash)
-    # Kinds follow from names, and decide which documents come first.
+
+    # Kinds, which follow from the names of files, decide in which order documents are
+    # used. So they are hashed, too. Files of the standard library have the same names
+    # wherever they have the same content.
     kinds = [document.kind for document in by_hash.values()]
     if path is not None and len(set(kinds)) > 1:
         content += [f"/{kind}".encode() for kind in kinds]
     fingerprint = hashlib.sha256(b"".join(content)).hexdigest()
     left_out = len(documents) - len(by_hash)
-    return Corpus(name, (), tuple(by_hash.values()), fingerprint, left_out)
+    return Corpus(
+        name,
+        training=(),
+        held_out=tuple(by_hash.values()),
+        fingerprint=fingerprint,
+        left_out=left_out,
+    )
 
 
 def _corpus_of(text: TokenText) -> Corpus:
@@ -198,10 +225,12 @@ def _corpus_of(text: TokenText) -> Corpus:
 
 @lru_cache(maxsize=2)
 def _draw_symbols(text: TokenText) -> Tensor:
+    """Draw an ordinary token for each symbol, always the same ones."""
     tokenizer = text.tokenizer
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
     ordinary = [token for token in range(len(tokenizer)) if token not in special]
     drawn = np.random.default_rng(0).permutation(np.asarray(ordinary))
+    # If there are fewer tokens than symbols, `np.resize` repeats them.
     return torch.from_numpy(np.resize(drawn, len(ALPHABET)))
 
 
@@ -209,33 +238,37 @@ def _draw_symbols(text: TokenText) -> Tensor:
 def _make_rows(
     text: TokenText, length: int, count: int
 ) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
-    """Return rows of tokens, bytes per predicted token of each, and their origins."""
+    """Make rows of tokens for `TokenText.documents`.
+
+    Return the rows [count, length], the bytes per predicted token of each, and their
+    origins.
+    """
     corpus = _corpus_of(text)
     front = text.front
-    cut = text.packed or text.single
-    wanted = length - len(front)
-    # Tokenizing is slow, and a text has no more tokens than bytes, but for one that a
-    # tokenizer puts before it.
-    sizes_in_bytes = [len(document.text) + 1 for document in corpus.held_out]
-    if cut:
-        most = sum(sizes_in_bytes) // wanted
+    is_cut = text.packed or text.is_single_file
+    tokens_of_text = length - len(front)
+    # Tokenizing is slow, so too little text is refused before. A text has at most as many
+    # tokens as bytes, and one more that a tokenizer may put before it.
+    most_tokens = [len(document.text) + 1 for document in corpus.held_out]
+    if is_cut:
+        most_rows = sum(most_tokens) // tokens_of_text
     else:
-        most = len([size for size in sizes_in_bytes if size >= wanted])
-    if most < count:
-        raise _too_little_text(corpus, most, count, length, cut)
+        most_rows = len([most for most in most_tokens if most >= tokens_of_text])
+    if most_rows < count:
+        raise _too_little_text(corpus, most_rows, count, length, is_cut)
 
-    if cut:
-        pieces = _cut_pieces(text, wanted, count)
+    if is_cut:
+        pieces = _cut_pieces(text, tokens_of_text, count)
     else:
-        pieces = _take_beginnings(text, wanted, count)
+        pieces = _take_beginnings(text, tokens_of_text, count)
     if len(pieces) < count:
-        raise _too_little_text(corpus, len(pieces), count, length, cut)
+        raise _too_little_text(corpus, len(pieces), count, length, is_cut)
 
     rows = []
     bytes_per_token = []
     for _, ids in pieces:
         rows.append(front + ids)
-        # The first token of a row without a front is given, not predicted.
+        # The first token of a row is not predicted.
         predicted = ids if front else ids[1:]
         decoded = text.tokenizer.decode(predicted, clean_up_tokenization_spaces=False)
         bytes_per_token.append(len(decoded.encode()) / len(predicted))
@@ -244,10 +277,11 @@ def _make_rows(
 
 
 def _too_little_text(
-    corpus: Corpus, available: int, count: int, length: int, cut: bool
+    corpus: Corpus, available: int, count: int, length: int, is_cut: bool
 ) -> InputError:
-    noun = "pieces" if cut else "documents"
-    longer = "" if cut else ", pack the documents (--packed)"
+    """Make the error for a corpus with fewer rows than were asked for."""
+    noun = "pieces" if is_cut else "documents"
+    longer = "" if is_cut else ", pack the documents (--packed)"
     return InputError(
         f"{corpus.name} has {available} {noun} of {length} tokens, {count} are needed; give"
         f" more or longer text (--corpus){longer}, or ask for fewer (--documents)"
@@ -260,27 +294,27 @@ def _take_beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
     for document in _corpus_of(text).held_out:
         by_kind[document.kind].append(document)
 
-    def rank(kind: str) -> tuple[int, str]:
-        # The kind with most text comes first.
-        return -sum(len(document.text) for document in by_kind[kind]), kind
+    def rank_longest_first(kind: str) -> tuple[int, str]:
+        bytes_of_kind = sum(len(document.text) for document in by_kind[kind])
+        return -bytes_of_kind, kind
 
-    def long_enough(kind: str) -> Iterator[Piece]:
+    def read_kind(kind: str) -> Iterator[Piece]:
         for document in by_kind[kind]:
-            ids = _first_ids(text, document.text, length)
+            ids = _take_ids(text, document.text, length)
             if len(ids) == length:
                 yield document.origin, ids
 
-    # Kinds take turns, so that a few documents are of several kinds. Tokenizing is slow:
-    # no document is taken before its turn.
+    # Kinds take turns, so that even a few documents are of several kinds. Tokenizing is
+    # slow, so each document is tokenized only when it is its turn.
     pieces: list[Piece] = []
-    waiting = [long_enough(kind) for kind in sorted(by_kind, key=rank)]
-    while waiting:
-        for documents in list(waiting):
+    unread_kinds = [read_kind(kind) for kind in sorted(by_kind, key=rank_longest_first)]
+    while unread_kinds:
+        for pieces_of_kind in list(unread_kinds):
             if len(pieces) == count:
                 return pieces
-            piece = next(documents, None)
+            piece = next(pieces_of_kind, None)
             if piece is None:
-                waiting.remove(documents)
+                unread_kinds.remove(pieces_of_kind)
             else:
                 pieces.append(piece)
     return pieces
@@ -288,9 +322,9 @@ def _take_beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
 
 def _cut_pieces(text: TokenText, length: int, count: int) -> list[Piece]:
     """Return pieces of one file, or of all documents one after another."""
-    stream = _stream(text, count * length)
+    stream = _join_documents(text, count * length)
     kind = "packed"
-    if text.single:
+    if text.is_single_file:
         kind = _corpus_of(text).held_out[0].kind
     pieces = []
     for number in range(min(count, len(stream) // length)):
@@ -301,25 +335,29 @@ def _cut_pieces(text: TokenText, length: int, count: int) -> list[Piece]:
 
 
 @lru_cache(maxsize=2)
-def _stream(text: TokenText, length: int) -> list[int]:
+def _join_documents(text: TokenText, length: int) -> list[int]:
     """Return up to `length` tokens of all documents one after another."""
-    end = text.tokenizer.eos_token_id
+    # The end-of-sequence token is put between documents, if the tokenizer has one.
+    separator = text.tokenizer.eos_token_id
     stream: list[int] = []
     for number, document in enumerate(_corpus_of(text).held_out):
         if len(stream) >= length:
             break
-        if number and end is not None:
-            stream.append(end)
-        stream += _first_ids(text, document.text, length)
+        is_first = number == 0
+        if separator is not None and not is_first:
+            stream.append(separator)
+        stream += _take_ids(text, document.text, length)
     return stream[:length]
 
 
-def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:
+def _take_ids(text: TokenText, document: bytes, length: int) -> list[int]:
     """Return up to `length` tokens of the beginning of a document."""
     size = BYTES_PER_TOKEN * max(1, length)
     while True:
         ids = text.ids(document[:size].decode(errors="replace"))
+        # The last token may be another one if more of the document is read. So it is used
+        # only at the end of the document.
         if len(ids) > length or size >= len(document):
             return ids[:length]
-        # A token of a long run of spaces has more bytes.
+        # Tokens can have more bytes than was expected, as those of long runs of spaces.
         size *= 2

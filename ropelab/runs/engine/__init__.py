@@ -1,7 +1,8 @@
 """The engines that compute cells: in this process, in worker processes, or on Ray.
 
-Each cell uses one torch thread, so tables are the same, byte for byte, for any number
-of workers.
+A cell is an independent piece of a run. Its starts are the cells that must be finished
+before it begins. Each cell uses one torch thread, so tables are the same, byte for byte,
+for any number of workers.
 """
 
 import os
@@ -97,9 +98,11 @@ class Engine:
 
             for number in here:
                 cell = cells[number]
+                # If one of its starts has failed, the cell fails with the same error.
                 error = None
                 for start in map(name_of, cell.starts):
-                    error = error or failed.get(start)
+                    if error is None:
+                        error = failed.get(start)
                 if error is None:
                     try:
                         compute_cell(number, cell, board.take, context)

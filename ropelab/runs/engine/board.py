@@ -1,5 +1,8 @@
-"""The progress of cells: messages of the processes that compute them, and the board
-that shows these.
+"""The progress of cells, which are independent pieces of a run.
+
+The processes that compute cells send messages. The board, in the process that asked for
+the cells, shows them as progress lines: one for each running cell, and one for the
+whole.
 """
 
 import time

@@ -1,5 +1,8 @@
-"""The order in which cells are computed: of the cells whose starts are finished, the
-most urgent is begun as soon as there is room for it.
+"""The order in which cells are computed, and the room that a machine has for them.
+
+A cell is an independent piece of a run. Its starts are the cells that must be finished
+before it begins. Of the cells whose starts are finished, the most urgent one is begun as
+soon as there is room for it.
 """
 
 from collections import Counter

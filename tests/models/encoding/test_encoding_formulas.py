@@ -32,7 +32,8 @@ from ropelab.models.encoding.biases import (
 )
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.encoding.relative import DebertaLayer, Shaw, TransformerXL
-from ropelab.models.encoding.rope import Fope, Rope, XPos
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rope_variants import Fope, XPos
 
 Score = Callable[..., float]
 

@@ -245,10 +245,10 @@ def test_8192_tokens_need_a_block_of_scores_at_a_time(name: str) -> None:
 
 
 def test_relative_shift_puts_each_distance_at_its_key() -> None:
-    at_q, at_k = torch.arange(6, 9), torch.arange(2, 9)
-    distance = distances(at_q, at_k)
-    shifted = relative_shift(distance.expand(2, 3, -1).clone(), len(at_k))
-    assert torch.equal(shifted[1], at_q[:, None] - at_k[None, :])
+    q_positions, k_positions = torch.arange(6, 9), torch.arange(2, 9)
+    distance = distances(q_positions, k_positions)
+    shifted = relative_shift(distance.expand(2, 3, -1).clone(), len(k_positions))
+    assert torch.equal(shifted[1], q_positions[:, None] - k_positions[None, :])
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 5), (4, 4), (3, 7)])

@@ -10,15 +10,15 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import (
+from ropelab.models.encoding.extended import (
     Dropped,
     DualChunk,
     LogN,
     ReRope,
-    Rope,
     SelfExtend,
     Shifted,
 )
+from ropelab.models.encoding.rope import Rope
 
 TOKENS, WIDTH, TRAINED = 40, 8, 16
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from ropelab.models.encoding.registry import Shape, make_encoding
-from ropelab.models.encoding.rope import Fope, Rope
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rope_variants import Fope
 
 HEAD_DIM, HEADS, TOKENS = 6, 2, 200
 

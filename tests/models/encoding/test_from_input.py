@@ -260,9 +260,11 @@ def test_gates_far_into_a_text_lose_no_digits() -> None:
     tokens, generator = 20_000, torch.Generator().manual_seed(0)
     k, q = torch.zeros(1, HEADS, tokens, HEAD_DIM), torch.zeros(1, HEADS, 2, HEAD_DIM)
     x = torch.randn(1, tokens, WIDTH, generator=generator)
-    at_q, at_k = torch.arange(tokens - 2, tokens), torch.arange(tokens)
+    q_positions, k_positions = torch.arange(tokens - 2, tokens), torch.arange(tokens)
     got = (
-        layer.scores(q, layer.extend_key(k, x), at_q, at_k)[0, 1, -1, -4:-1]
+        layer.scores(q, layer.extend_key(k, x), q_positions, k_positions)[
+            0, 1, -1, -4:-1
+        ]
         .double()
         .numpy()
     )

@@ -12,11 +12,11 @@ from ropelab.models.lm.corpus import (
     Corpus,
     CorpusRef,
     TextDocument,
-    from_documents,
-    from_single,
     kind_of,
     read_corpus,
     read_documents,
+    split_documents,
+    split_single,
 )
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
@@ -38,26 +38,26 @@ def texts_of(corpus: Corpus) -> list[bytes]:
 
 
 def test_no_document_is_in_both_halves() -> None:
-    corpus = from_documents("test", documents(200) + documents(50))
+    corpus = split_documents("test", documents(200) + documents(50))
     assert not set(corpus.training) & {each.text for each in corpus.held_out}
     assert len(corpus.training) + len(corpus.held_out) == 200
     assert 20 <= len(corpus.held_out) <= 60
 
 
 def test_a_new_document_moves_no_other() -> None:
-    before, after = (from_documents("test", documents(n)) for n in (100, 101))
+    before, after = (split_documents("test", documents(n)) for n in (100, 101))
     assert set(before.held_out) <= set(after.held_out)
     assert before.fingerprint != after.fingerprint
 
 
 def test_order_of_files_does_not_matter() -> None:
     there, back = documents(30), documents(30)[::-1]
-    assert from_documents("test", there) == from_documents("test", back)
+    assert split_documents("test", there) == split_documents("test", back)
 
 
 def test_origins_belong_to_the_held_out_documents() -> None:
     by_text = {document.text: document.origin for document in documents(60)}
-    corpus = from_documents("test", documents(60) + documents(3, length=50))
+    corpus = split_documents("test", documents(60) + documents(3, length=50))
     assert all(
         by_text.get(each.text, each.origin) == each.origin for each in corpus.held_out
     )
@@ -106,7 +106,7 @@ def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(
 def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
     originals = documents(60, length=4000)
     copies = [TextDocument(d.text[:3900] + b"end", d.kind) for d in originals]
-    corpus = from_documents("test", originals + copies)
+    corpus = split_documents("test", originals + copies)
     assert len(corpus.training) + len(corpus.held_out) == 60
     assert corpus.left_out == 60
     starts = [text[:3900] for text in texts_of(corpus)]
@@ -115,7 +115,7 @@ def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
 
 def test_a_single_text_is_cut_once() -> None:
     text = bytes(range(1, 101)) * 10
-    corpus = from_single("test", text, piece=50)
+    corpus = split_single("test", text, piece=50)
     assert corpus.training == (text[:800],)
     assert b"".join(each.text for each in corpus.held_out) == text[800:]
     assert {len(piece.text) for piece in corpus.held_out} == {50}
@@ -124,7 +124,7 @@ def test_a_single_text_is_cut_once() -> None:
 
 
 def test_windows_come_from_inside_documents() -> None:
-    corpus = from_documents("test", documents(40))
+    corpus = split_documents("test", documents(40))
     rows = corpus.windows(seed=0, step=1, window=30, rows=50)
     for row in rows:
         assert any(bytes(row.tolist()) in text for text in corpus.training)
@@ -134,13 +134,13 @@ def test_windows_come_from_inside_documents() -> None:
 
 def test_every_window_of_a_document_is_reached() -> None:
     text = bytes(range(1, 13))
-    corpus = from_single("test", text + b"xyz", piece=2)
+    corpus = split_single("test", text + b"xyz", piece=2)
     rows = corpus.windows(0, 0, window=10, rows=200)
     assert {bytes(row.tolist()) for row in rows} == {text[n : n + 10] for n in range(3)}
 
 
 def test_held_out_windows_are_one_per_document() -> None:
-    corpus = from_documents("test", documents(60))
+    corpus = split_documents("test", documents(60))
     windows = corpus.held_out_windows(100, 5)
     for window, text in zip(
         windows, (each.text for each in corpus.held_out), strict=False
@@ -183,7 +183,7 @@ def test_missing_empty_and_binary_corpora_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_is_too_small_says_what_is_needed() -> None:
-    corpus = from_single("my text", b"abcd" * 250, piece=101)
+    corpus = split_single("my text", b"abcd" * 250, piece=101)
     with pytest.raises(
         InputError, match="1 held-out documents of at least 101 bytes, 2 are needed"
     ):

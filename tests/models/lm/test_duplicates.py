@@ -6,8 +6,8 @@ import pytest
 from ropelab.models.lm.corpus import (
     SAMPLED,
     SHINGLE,
-    sampled_shingles,
-    without_near_duplicates,
+    mark_new_texts,
+    sample_shingles,
 )
 
 
@@ -20,12 +20,12 @@ def text(seed: int, length: int) -> bytes:
 def test_equal_shingles_have_equal_hashes_wherever_they_stand() -> None:
     inner = text(0, 5000)
     for before in range(9):
-        assert sampled_shingles(inner) <= sampled_shingles(text(1, before) + inner)
+        assert sample_shingles(inner) <= sample_shingles(text(1, before) + inner)
 
 
 def test_one_shingle_of_many_is_kept() -> None:
     count = 200_000
-    kept = len(sampled_shingles(text(0, count + SHINGLE - 1)))
+    kept = len(sample_shingles(text(0, count + SHINGLE - 1)))
     assert kept == pytest.approx(count / SAMPLED, rel=0.03)
 
 
@@ -34,7 +34,7 @@ def test_every_byte_of_a_shingle_changes_its_hash() -> None:
     seen = set()
     for place in range(SHINGLE):
         for value in range(256):
-            seen |= sampled_shingles(base[:place] + bytes([value]) + base[place + 1 :])
+            seen |= sample_shingles(base[:place] + bytes([value]) + base[place + 1 :])
     different = SHINGLE * 255 + 1
     assert len(seen) == pytest.approx(different / SAMPLED, rel=0.2)
 
@@ -48,13 +48,13 @@ def test_a_document_is_new_unless_most_of_it_stood_before(
     length = 20_000
     cut = int(shared * length)
     first, second = text(0, length), text(1, length)
-    assert without_near_duplicates([first, first[:cut] + second[cut:]]) == [True, new]
+    assert mark_new_texts([first, first[:cut] + second[cut:]]) == [True, new]
 
 
 def test_a_document_put_together_from_several_others_is_not_new() -> None:
     parts = [text(seed, 5000) for seed in range(4)]
-    assert without_near_duplicates([*parts, b"".join(parts)]) == [True] * 4 + [False]
+    assert mark_new_texts([*parts, b"".join(parts)]) == [True] * 4 + [False]
 
 
 def test_short_texts_are_kept() -> None:
-    assert without_near_duplicates([b"", b"a", b"a" * (SHINGLE - 1)]) == [True] * 3
+    assert mark_new_texts([b"", b"a", b"a" * (SHINGLE - 1)]) == [True] * 3

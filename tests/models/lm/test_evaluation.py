@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.evaluation import correct, sliding_losses, token_losses
+from ropelab.models.lm.evaluation import find_correct, sliding_losses, token_losses
 from ropelab.models.lm.model import FeedForward, LanguageModel
 from ropelab.models.lm.source import Batch
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
@@ -67,7 +67,7 @@ def test_correct_marks_the_most_probable_token() -> None:
     guesses = model(texts).argmax(dim=-1)
     scored = (torch.arange(9) >= 5).expand(3, 9)
     expected = guesses[:, 4:-1] == texts[:, 5:]
-    assert torch.equal(correct(model, Batch(texts, scored)), expected)
+    assert torch.equal(find_correct(model, Batch(texts, scored)), expected)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(6, 3), (8, 4), (7, 2), (40, 20)])
@@ -78,7 +78,7 @@ def test_what_a_sliding_window_gets_right_follows_from_its_windows(
     # a hit, and chances of more
     texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()
     scored = (torch.arange(19) >= 12).expand(3, 19)
-    found = correct(model, Batch(texts, scored), window, stride)
+    found = find_correct(model, Batch(texts, scored), window, stride)
     assert found.shape == (3, 7)
     for at in range(11, 18):
         seen = [
@@ -104,7 +104,7 @@ def test_windows_without_a_scored_token_are_not_read(
 
     monkeypatch.setattr(model, "hidden_states", recorded)
     scored = (torch.arange(33) >= 30).expand(2, 33)
-    correct(model, Batch(texts, scored), 8, 4)
+    find_correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]
     assert torch.equal(read[0], texts[:, 24:32])
 
@@ -119,7 +119,7 @@ def test_the_final_layer_passes_on_no_more_than_the_scored_tokens(
         if isinstance(part, FeedForward):
             part.register_forward_pre_hook(lambda _, x: passed.append(x[0].shape[1]))
     scored = (torch.arange(33) >= 30).expand(2, 33)
-    found = correct(model, Batch(texts, scored), window, 8)
+    found = find_correct(model, Batch(texts, scored), window, 8)
     assert passed == [window or 32, 3]
     whole = model(texts[:, -1 - (window or 32) : -1]).argmax(dim=-1)[:, -3:]
     assert torch.equal(found, whole == texts[:, 30:])
@@ -138,10 +138,10 @@ def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(
 
     monkeypatch.setattr(model.head, "forward", recorded)
     batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool))
-    whole = token_losses(model, texts), correct(model, batch)
+    whole = token_losses(model, texts), find_correct(model, batch)
     largest = max(made)
     made.clear()
     monkeypatch.setattr(evaluation, "LOGITS_PER_CHUNK", 4 * 2 * SIZE.vocabulary)
     torch.testing.assert_close(token_losses(model, texts), whole[0])
-    assert torch.equal(correct(model, batch), whole[1])
+    assert torch.equal(find_correct(model, batch), whole[1])
     assert max(made) == 4 * 2 * SIZE.vocabulary < largest

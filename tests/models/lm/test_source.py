@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, from_documents
+from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, split_documents
 from ropelab.models.lm.lists import list_row
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
@@ -20,11 +20,11 @@ from ropelab.models.lm.source import (
     Batch,
     Mixture,
     Stretches,
+    draw_distances,
     draw_stretches,
     log_uniform,
     mixed_batch,
     periodic_batch,
-    quantiles_of_distance,
     training_batch,
 )
 
@@ -59,7 +59,7 @@ def learned() -> Corpus:
     texts = [
         generator(n).integers(128, 256, 3000, np.uint8).tobytes() for n in range(20)
     ]
-    return from_documents("test", map(TextDocument, texts))
+    return split_documents("test", map(TextDocument, texts))
 
 
 def test_without_other_kinds_it_is_text() -> None:
@@ -167,7 +167,7 @@ def test_log_uniform_reaches_both_ends_and_favours_neither_octave(
 
 def test_far_distances_are_uniform() -> None:
     share = (np.arange(1000) + 0.5) / 1000
-    drawn = quantiles_of_distance(Mixture(far=1.0), share, share, 11, np.full(1000, 30))
+    drawn = draw_distances(Mixture(far=1.0), share, share, 11, np.full(1000, 30))
     assert np.bincount(drawn).tolist() == [0] * 11 + [50] * 20
 
 

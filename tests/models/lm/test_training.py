@@ -26,7 +26,13 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, periodic_batch
-from ropelab.models.lm.training import FILE, Recipe, check_finite, set_gradients, train
+from ropelab.models.lm.training import (
+    CHECKPOINT,
+    Recipe,
+    check_finite,
+    set_gradients,
+    train,
+)
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError
 from ropelab.runs.folders import replace_file
@@ -172,9 +178,9 @@ def test_kill_9_at_any_moment_and_the_run_continues_exactly(
     folder = tmp_path / "killed"
     folder.mkdir()
     with started("-c", KILLED, str(folder), cwd=Path.cwd()):
-        wait_until((folder / FILE).exists)
+        wait_until((folder / CHECKPOINT).exists)
     # As from a process that is killed while it writes the file.
-    with suppress(MachineError), replace_file(folder / FILE) as half:
+    with suppress(MachineError), replace_file(folder / CHECKPOINT) as half:
         raise MachineError
     half.write_bytes(b"half a checkpoint")
     assert_same(uninterrupted, trained(folder))
@@ -200,7 +206,7 @@ def test_a_diverging_run_leaves_its_last_good_checkpoint(
 ) -> None:
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     losses = iter([4.0, 3.0, math.inf])
-    monkeypatch.setattr(training, "one_step", lambda *_, **__: next(losses))
+    monkeypatch.setattr(training, "make_step", lambda *_, **__: next(losses))
     with pytest.raises(MachineError, match="diverged at step 3"):
         trained(tmp_path)
     assert training.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
@@ -237,7 +243,7 @@ def test_a_checkpoint_of_another_folder_is_not_used_although_its_shapes_fit(
         folder.mkdir()
         training.save_checkpoint(folder, fresh_model(), [], losses)
     assert training.load_checkpoint(mine, fresh_model(), []) == [1.0]
-    shutil.copy(other / training.FILE, mine / training.FILE)
+    shutil.copy(other / training.CHECKPOINT, mine / training.CHECKPOINT)
     assert training.load_checkpoint(mine, fresh_model(), []) == []
     assert "not what was written" in capsys.readouterr().err
     assert training.load_checkpoint(other, fresh_model(), []) == [2.0, 3.0]
@@ -245,7 +251,7 @@ def test_a_checkpoint_of_another_folder_is_not_used_although_its_shapes_fit(
 
 def test_a_checkpoint_of_an_earlier_version_is_used(tmp_path: Path) -> None:
     training.save_checkpoint(tmp_path, fresh_model(), [], [1.0])
-    path = tmp_path / training.FILE
+    path = tmp_path / training.CHECKPOINT
     tensors = load_file(path)
     del tensors["cell"], tensors[training.HASH]
     path.write_bytes(save({**tensors, training.HASH: training.hash_of(tensors)}))
@@ -277,7 +283,7 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(
     capsys: pytest.CaptureFixture[str],
     damage: str,
 ) -> None:
-    DAMAGE[damage](tmp_path / "whole" / FILE)
+    DAMAGE[damage](tmp_path / "whole" / CHECKPOINT)
     assert_same(uninterrupted, trained(tmp_path / "whole"))
     (line,) = capsys.readouterr().err.splitlines()
     assert mentions(line, "not what was written", "training begins again")
@@ -324,9 +330,13 @@ class OfOnesOwn(Encoding):
         return q * (1 + torch.rand(1))
 
     def scores(
-        self, q: torch.Tensor, k: torch.Tensor, at_q: torch.Tensor, at_k: torch.Tensor
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        q_positions: torch.Tensor,
+        k_positions: torch.Tensor,
     ) -> torch.Tensor:
-        return super().scores(q + self.given, k, at_q, at_k)
+        return super().scores(q + self.given, k, q_positions, k_positions)
 
 
 def test_an_encoding_of_ones_own_may_keep_things_and_draw(tmp_path: Path) -> None:

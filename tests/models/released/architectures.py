@@ -208,17 +208,21 @@ def served(model_type: str, folder: Path) -> Served:
     model, read = ReleasedModel(folder), tokens(LENGTH, rows=1)
     read = read[:, :TRAINED] if model.positions.longest else read
     unmodified = apart(logits(model, read), theirs(reference, read))
-    methods = {} if model.closed else {m: _method(model, reference, m) for m in METHODS}
+    methods = (
+        {}
+        if model.objection_to_plans
+        else {m: _method(model, reference, m) for m in METHODS}
+    )
     model.encoding = UNMODIFIED
     unmodified = max(unmodified, apart(logits(model, read), theirs(reference, read)))
     return Served(
         unmodified=unmodified,
         methods=methods,
-        closed=model.closed,
+        closed=model.objection_to_plans,
         in_parts=model.in_parts,
         parts=_parts(model, read),
-        sharpens=model.capabilities.sharpens,
-        layout="no" if model.closed else named(model.capabilities.layout),
+        sharpens=model.capabilities.calls_attention,
+        layout="no" if model.objection_to_plans else named(model.capabilities.layout),
     )
 
 
@@ -235,7 +239,7 @@ def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
     between.
     """
     whole = model.hidden_states(read)
-    return apart(model.read(read, longest=34), whole) if model.in_parts else 0.0
+    return apart(model.pass_tokens(read, longest=34), whole) if model.in_parts else 0.0
 
 
 def _method(model: ReleasedModel, reference: Any, method: str) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.models.encoding.rope import (
+from ropelab.models.encoding.extended import (
     Dropped,
     DualChunk,
     LogN,

@@ -5,10 +5,15 @@ rounding hides.
 import pytest
 import torch
 
-from ropelab.models.encoding.rope import ReRope
+from ropelab.models.encoding.extended import ReRope
 from ropelab.models.released import forward
 from ropelab.models.released.forward import ModelShape, upcast
-from ropelab.models.released.model import AS_NEAR, PROBE, ReleasedModel, distance
+from ropelab.models.released.model import (
+    AS_NEAR,
+    TESTED_TOKENS,
+    ReleasedModel,
+    measure_distance,
+)
 from ropelab.models.released.positions import PairLayout
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import TRAINED, rope, saved, tokens
@@ -30,7 +35,7 @@ def exact_of(model: ReleasedModel) -> torch.Tensor:
 
 @torch.inference_mode()
 def read(model, of, longest=None):
-    return model.read(of, longest=longest)
+    return model.pass_tokens(of, longest=longest)
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -44,8 +49,11 @@ def test_upcast_weights_give_what_a_model_in_float32_gives(deep, dtype):
     reference.lm.load_state_dict(rounded, strict=False)
     exact = read(reference, model.capabilities.tokens)
     assert exact_of(model).dtype == torch.float32
-    assert distance(exact_of(model), exact) < 1e-5 * exact.std()
-    assert distance(read(model, model.capabilities.tokens), exact) > 1e-3 * exact.std()
+    assert measure_distance(exact_of(model), exact) < 1e-5 * exact.std()
+    assert (
+        measure_distance(read(model, model.capabilities.tokens), exact)
+        > 1e-3 * exact.std()
+    )
 
 
 def test_weights_are_the_same_objects_afterwards(deep):
@@ -63,7 +71,8 @@ def test_weights_are_the_same_objects_afterwards(deep):
 @pytest.mark.parametrize("dtype", NARROW)
 def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
     model = ReleasedModel(deep, dtype=dtype)
-    assert model.capabilities.in_parts()
+    model.capabilities.allow_parts()
+    assert model.in_parts
     assert model.capabilities.layout == PairLayout("half")
     model.encoding = ReRope(rope(deep, "unscaled", TRAINED), 20)
 
@@ -72,7 +81,8 @@ def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
     """Without float32 to compare with, both of the above would be refused here."""
     model = ReleasedModel(deep, dtype="bfloat16")
     model.capabilities.exact = None
-    assert not model.capabilities.in_parts()
+    model.capabilities.allow_parts()
+    assert not model.in_parts
     assert model.capabilities.layout is None
 
 
@@ -84,14 +94,16 @@ def test_parts_are_taken_where_they_are_as_near_to_float32(
 ):
     saved(tmp_path, model_type, **ARCHITECTURES[model_type])
     model = ReleasedModel(tmp_path, dtype="bfloat16")
-    monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
+    monkeypatch.setattr(model.capabilities, "_is_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
-    assert model.capabilities.in_parts() == works
+    model.capabilities.allow_parts()
+    assert model.in_parts == works
     model.in_parts = True
     whole, parts = (
-        read(model, model.capabilities.tokens, n) for n in (PROBE, PROBE // 2)
+        read(model, model.capabilities.tokens, n)
+        for n in (TESTED_TOKENS, TESTED_TOKENS // 2)
     )
-    errors = [distance(found, exact_of(model)) for found in (parts, whole)]
+    errors = [measure_distance(found, exact_of(model)) for found in (parts, whole)]
     assert (
         (errors[0] < 1.1 * errors[1])
         if works
@@ -109,7 +121,7 @@ def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     model.layers.register_forward_pre_hook(lambda *_: calls.append(1))
     parts = read(model, long)
     assert len(calls) == 400 // 25
-    assert distance(parts, exact) < 1.1 * distance(whole, exact)
+    assert measure_distance(parts, exact) < 1.1 * measure_distance(whole, exact)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.model import start_of_last
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Certain(nn.Module):
         self.head = nn.Linear(vocabulary + 1, vocabulary, bias=False)
         nn.init.eye_(self.head.weight)
 
-    def hidden_states(self, tokens: Tensor, *, last: int = 0) -> Tensor:
+    def hidden_states(self, tokens: Tensor, *, last: int | None = None) -> Tensor:
         """The prediction of the token after each, from those up to it."""
         known = nn.functional.pad(tokens, (0, 1))
         following = self.predictions(known)[:, 1:]
@@ -42,7 +43,7 @@ class Certain(nn.Module):
         hidden = one_hot(
             following.where(following >= 0, vocabulary), vocabulary + 1
         ).float()
-        return hidden[:, -last:]
+        return hidden[:, start_of_last(hidden.shape[1], last) :]
 
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """As a released model: one pass for all lengths."""

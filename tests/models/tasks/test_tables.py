@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.models.tasks.tables import accuracies, losses
+from ropelab.models.tasks.tables import average_losses, average_shares
 from ropelab.runs.stats import crossed_proportion
 
 
@@ -19,7 +19,7 @@ def test_accuracy_counts_all_sequences():
             "correct": [10, 5, 0, 0],
         }
     )
-    table = accuracies(counts, ["method", "distance_tokens"])
+    table = average_shares(counts, ["method", "distance_tokens"])
     assert table["accuracy"].tolist() == [0.75, 0.0]
     assert table[["sequences", "trials"]].to_numpy().tolist() == [[2, 20], [2, 40]]
 
@@ -28,7 +28,7 @@ def test_losses_are_means_over_documents():
     values = pd.DataFrame(
         {"seed": [0, 0, 1, 1], "nll_nats_per_byte": [1.0, 3.0, 2.0, 2.0]}
     )
-    table = losses(values, ["seed"])
+    table = average_losses(values, ["seed"])
     assert table["nll_nats_per_byte"].tolist() == [2.0, 2.0]
     assert table["ci_low"][0] < 2 < table["ci_high"][0]
 
