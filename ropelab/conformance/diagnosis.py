@@ -120,7 +120,8 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FITS
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explain_frequencies(observed, expected)
+        fault = explained.explain_steps(observed)
+        fault = fault or explain_frequencies(observed, expected)
     return fault or explained.explain_gain(observed.gain, expected.spec)
 
 
@@ -191,4 +192,12 @@ def name_stage(
     if explained.are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"
+    shifted = explained.name_shifted_pairs(
+        differences,
+        observed,
+        expected,
+        tolerance,
+    )
+    if shifted:
+        return shifted, "one position for all pairs"
     return "no known rounding explains it", "compare angles position by position"

@@ -43,6 +43,10 @@ PERIODS = {
 LEAST_SINE_ERROR = 1e-3
 # At fewer positions rounded tables may lose as much as a reduction by chance.
 ENOUGH_POSITIONS = 8
+# Entries that tables of one turn have; finer ones lose less than the tolerance.
+STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
+# A share of a step: float32 holds angles more exactly.
+LEAST_STEP = 1e-3
 # Tokens whose float32 sums are formed one by one.
 LONGEST_SUM = 2**18
 USUAL = table_beside(__file__)
@@ -66,10 +70,12 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
         return None
 
     factor = expected.spec.attention_factor
+    near = EIGHT_BIT_ERROR * factor
     for answer, tables in list_wrong_tables(cos, sin).items():
-        if np.abs(ours - tables).max() <= EIGHT_BIT_ERROR * factor:
+        is_other = np.abs(right - tables).max() > near
+        if is_other and np.abs(ours - tables).max() <= near:
             fix = "return cos, then sin"
-            if "negated" in answer:
+            if "negated" in answer or "sign" in answer:
                 fix = "check the signs"
             elif "table" in answer:
                 fix = "write and read the table in one order"
@@ -96,6 +102,9 @@ def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
         "cos is negated": (-cos, sin),
         "sin holds cos": (cos, cos),
         "cos holds sin": (sin, sin),
+        "sin has lost its sign": (cos, np.abs(sin)),
+        "cos has lost its sign": (np.abs(cos), sin),
+        "cos and sin have lost their signs": (np.abs(cos), np.abs(sin)),
     }
     return known | dict(list_mixed_tables(cos, sin))
 
@@ -298,6 +307,47 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     where = f"pair {pair} at position {observed.positions[place]}"
     answer = f"cos and sin of {where} are {factor:.3g} times as long as elsewhere"
     return answer, "both of one angle, and one factor for all pairs and positions"
+
+
+def explain_steps(observed: Observed) -> Fault | None:
+    """Name a table of one turn that is read without interpolation."""
+    turns = np.arctan2(observed.sin, observed.cos) / math.tau
+    # Angle 0 is in every table.
+    turns = turns[observed.positions > 0]
+    if not turns.size:
+        return None
+    for count in STEPS:
+        steps = turns * count
+        if np.abs(steps - np.round(steps)).max() < LEAST_STEP:
+            answer = f"angles come in {count} steps of a turn, as from a table of sines"
+            return answer, "compute sin and cos of the angle itself"
+    return None
+
+
+def name_shifted_pairs(
+    differences: Table,
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+) -> str:
+    """Name pairs that are one token ahead of the others, or behind them.
+
+    It is empty if another number of pairs is wrong. ``differences``: the observed
+    angles less the right ones.
+    """
+    allowed = tolerance + expected.budget().angles(observed.positions)
+    is_wrong = (np.abs(wrap_angles(differences)) > allowed).any(axis=0)
+    is_near = observed.positions <= 256
+    for shift, where in ((1, "one token ahead"), (-1, "one token behind")):
+        left_over = np.abs(wrap_angles(differences - shift * expected.inv_freq))
+        is_shifted = (left_over <= allowed).all(axis=0)
+        if not (is_shifted | ~is_wrong).all():
+            continue
+        # Slow pairs, too, are nearer to the position that they have.
+        errors = np.abs(wrap_angles(differences))[is_near].mean(axis=0)
+        pairs = np.flatnonzero(2 * left_over[is_near].mean(axis=0) < errors)
+        return f"{len(pairs)} pairs from {pairs[0]} to {pairs[-1]} are {where}"
+    return ""
 
 
 def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from ropelab.conformance.blocks import FIRST, SECOND
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.explained import (
     CLOSE,
@@ -32,6 +33,8 @@ BY_FACTOR = (
 )
 LENGTHS = USUAL["lengths"]
 BASES = USUAL["bases"]
+# beta_fast and beta_slow of YaRN: the defaults, and those of published models.
+BETAS = ((32.0, 1.0), (1.0, 1.0), (64.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 # A mistake, and the frequencies that it gives.
 Explanation = tuple[str, Frequencies]
 
@@ -53,6 +56,8 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     if not len(off):
         return None
 
+    if are_near(ours, -right):
+        return "the rotation has the wrong sign", f"{FIRST} and {SECOND}"
     for answer, frequencies in list_explanations(expected, ours):
         if len(frequencies) == len(ours) and are_near(ours, frequencies):
             return answer, "compare ropelab audit on the configuration"
@@ -64,13 +69,25 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         )
         return answer, "one sign for all pairs"
     return (
-        explain_rounded(ours, expected)
+        explain_inverted(ours, right)
+        or explain_rounded(ours, expected)
         or explain_chosen_tables(ours, observed, expected)
         or explain_ladder(ours, unscale_dynamic(expected))
         or explain_common_factor(ours, right)
         or explain_ramp(ours, spec)
         or describe_unexplained(ours, right)
     )
+
+
+def explain_inverted(ours: Frequencies, right: Frequencies) -> Fault | None:
+    """Name angles that are positions divided by the frequencies."""
+    inverse = 1 / np.where(right == 0, 1.0, right)
+    # Larger angles are rounded in float32, so that no turn of them is known.
+    is_known = inverse < 1e3
+    errors = np.abs(wrap_angles(ours - inverse))[is_known]
+    if is_known.sum() < 3 or errors.max() > CLOSE:
+        return None
+    return "positions are divided by inv_freq", "multiply positions by base^(-2i/d)"
 
 
 def explain_rounded(ours: Frequencies, expected: Expected) -> Fault | None:
@@ -95,19 +112,29 @@ def explain_chosen_tables(
     observed: Observed,
     expected: Expected,
 ) -> Fault | None:
-    """Name tokens that choose one of LongRoPE's tables each by its own position."""
-    if not isinstance(expected.spec.scaling, scaling.LongRope):
-        return None
-
+    """Name tokens that choose frequencies each by its own position."""
     places = observed.positions
     start = expected.spec.trained_len
-    short = replace(expected, length=start).rotation.tables(places)
-    long = replace(expected, length=start + 1).rotation.tables(places)
-    is_inside = (places < start)[:, None]
-    cos, sin = np.where(is_inside, np.stack(short), np.stack(long))
+    if isinstance(expected.spec.scaling, scaling.LongRope):
+        lengths = np.where(places < start, start, start + 1)
+        answer = "each token's position chooses its table"
+        fix = "one table for all tokens"
+    elif isinstance(expected.spec.scaling, scaling.DynamicNtk):
+        lengths = np.maximum(places + 1, start)
+        answer = "each token's position chooses its base"
+        fix = "one base for all tokens, by the number of tokens"
+    else:
+        return None
+
+    cos = np.empty_like(observed.cos)
+    sin = np.empty_like(observed.sin)
+    for length in np.unique(lengths):
+        rows = lengths == length
+        of_length = replace(expected, length=int(length)).rotation
+        cos[rows], sin[rows] = of_length.tables(places[rows])
     mixed = replace(observed, cos=cos, sin=sin)
     if are_near(ours, recover_frequencies(mixed)):
-        return "each token's position chooses its table", "one table for all tokens"
+        return answer, fix
     return None
 
 
@@ -258,8 +285,6 @@ def list_explanations(expected: Expected, ours: Frequencies) -> Iterator[Explana
     yield from list_other_parameters(expected)
     yield from list_other_orders(right)
     yield from list_other_lengths(expected)
-    inverse = 1 / np.where(right == 0, 1.0, right)
-    yield "positions are divided by inv_freq", wrap_angles(inverse)
     yield from list_other_bases(expected)
     yield from list_other_exponents(expected)
     yield from list_recovered_base(expected, ours)
@@ -338,6 +363,13 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
             answer = f"factor {factor:g} instead of {spec.scaling.factor:g}"
             yield answer, other.inv_freq(expected.length)
     if isinstance(spec.scaling, scaling.Yarn):
+        for fast, slow in BETAS:
+            method = replace(spec.scaling, beta_fast=fast, beta_slow=slow)
+            answer = (
+                f"beta_fast {fast:g} and beta_slow {slow:g} instead of"
+                f" {spec.scaling.beta_fast:g} and {spec.scaling.beta_slow:g}"
+            )
+            yield answer, replace(spec, scaling=method).inv_freq(expected.length)
         truncate = not spec.scaling.truncate
         other = replace(spec, scaling=replace(spec.scaling, truncate=truncate))
         answer = "the ramp's ends are not rounded to whole pairs"
@@ -347,8 +379,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
 
 
 def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
-    """Yield frequencies with another sign or order, or some of them repeatedly."""
-    yield "the rotation has the wrong sign", -right
+    """Yield frequencies in another order, or some of them repeatedly."""
     yield "the frequencies are in reverse order", right[::-1]
     half = right[: len(right) // 2]
     quarter = right[: len(right) // 4]
@@ -444,3 +475,9 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
         answer = "the base is multiplied without the exponent d / (d - 2)"
         unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
         yield answer, unscaled.inv_freq(length)
+        ratio = length / spec.trained_len
+        answer = f"frequencies are divided by {ratio:.4g}, as many times as the context"
+        yield f"{answer} is longer", geometry.inv_freq / ratio
+        divided = 1 + dynamic.factor * (ratio - 1)
+        answer = f"frequencies are divided by {divided:.4g} instead of another base"
+        yield answer, geometry.inv_freq / divided
