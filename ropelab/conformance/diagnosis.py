@@ -120,7 +120,7 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FITS
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explained.explain_steps(observed)
+        fault = explained.explain_steps(observed, expected)
         fault = fault or explain_frequencies(observed, expected)
     return fault or explained.explain_gain(observed.gain, expected.spec)
 

@@ -309,16 +309,20 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
     return answer, "both of one angle, and one factor for all pairs and positions"
 
 
-def explain_steps(observed: Observed) -> Fault | None:
+def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
     """Name a table of one turn that is read without interpolation."""
-    turns = np.arctan2(observed.sin, observed.cos) / math.tau
-    # Angle 0 is in every table.
-    turns = turns[observed.positions > 0]
-    if not turns.size:
+    angles = np.arctan2(observed.sin, observed.cos)
+    right = expected.inv_freq * observed.positions[:, None]
+    if angles.shape != right.shape:
         return None
+
+    errors = np.abs(wrap_angles(angles - right))
+    lost_in_float32 = expected.budget().angles(observed.positions)
     for count in STEPS:
-        steps = turns * count
-        if np.abs(steps - np.round(steps)).max() < LEAST_STEP:
+        step = math.tau / count
+        left_over = np.abs(angles / step - np.round(angles / step))
+        is_read = (errors <= step + lost_in_float32).all()
+        if is_read and left_over.max() < LEAST_STEP:
             answer = f"angles come in {count} steps of a turn, as from a table of sines"
             return answer, "compute sin and cos of the angle itself"
     return None
