@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.answer import cells, tables
-from ropelab.experiments.precision.encodings import spectrum_of
+from ropelab.experiments.precision.results import cells, tables
+from ropelab.experiments.precision.shared import spectrum_of
 from ropelab.math.numerics.chain import span
 from ropelab.runs.cell import Context, Values
 

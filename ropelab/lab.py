@@ -577,6 +577,7 @@ def run(
 
     if quick:
         experiment = experiments.load(name)
-        values, _ = experiment.quickly(respell(experiment.config, values))
+        given = respell(experiment.config, values)
+        values, _ = experiment.choose_quick_values(given)
     with needing_packages():
         return lab.run(lab.prepare(name, values))

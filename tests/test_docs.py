@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from ropelab.claims.verdicts import COMMITTED_FILE, HERE
+from ropelab.claims.committed import COMMITTED_FILE, HERE
 from ropelab.cli.app import application
 from ropelab.models.lm.source import Mixture
 from ropelab.readers.registry import RUNTIMES

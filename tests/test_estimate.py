@@ -226,7 +226,7 @@ def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
     monkeypatch.setattr(machine, "has_instructions", lambda name: False)
     lab, experiment = Lab(), load(name)
     given = {"corpus": corpus, "documents": 3, "device": "cpu"}
-    values, less = experiment.quickly(given)
+    values, less = experiment.choose_quick_values(given)
     plan = lab.prepare(name, values)
     assert plan.config.model_dump()["documents"] == 3
     assert lab.work(plan, Context()).estimate.seconds_on(1) < 60
@@ -237,16 +237,16 @@ def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
 
 def test_a_quick_run_names_what_it_gives_up_unless_it_was_given():
     experiment = load("encodings")
-    _, words = experiment.quickly({})
+    _, words = experiment.choose_quick_values({})
     assert all(name in words for name in experiment.quick)
-    _, nothing = experiment.quickly(experiment.quick)
+    _, nothing = experiment.choose_quick_values(experiment.quick)
     assert nothing
     assert not any(name in nothing for name in experiment.quick)
 
 
 def test_arithmetic_has_no_quick_way(call):
     with pytest.raises(InputError, match="freqs takes seconds"):
-        load("freqs").quickly({})
+        load("freqs").choose_quick_values({})
     assert call("freqs", "--quick")[0] == 2
 
 

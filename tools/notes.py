@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from ropelab.claims.answer import page
+from ropelab.claims.committed import COMMITTED_FILE, FINDINGS
 from ropelab.claims.ledger import CLAIMS, SOURCES, find
-from ropelab.claims.verdicts import COMMITTED_FILE, FINDINGS, page
 
 # Figures of the ledger that belong to a note.
 PICTURES = {

@@ -1,7 +1,7 @@
-"""Tools of the checks: random vectors, rotations, and numbers in words.
+"""Tools of the checks of claims: random vectors, rotations, and numbers in words.
 
 The rotation is written with complex numbers here, and not taken from
-ropelab.math.rotary, so that a check of that code does not rest on itself.
+ropelab.math.rotary: a check of that code must not use the code itself.
 """
 
 from typing import Any, Literal
@@ -13,17 +13,20 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.runs.arrays import Float
 
 Array = NDArray[np.floating[Any]]
+# The places of the two features of a pair: in the two halves of a vector, or next to each
+# other.
 Pairing = Literal["half", "interleaved"]
-# The frequencies are the part of ropelab.math that checks of the rotation may rest on.
+# The frequencies (width, base) in radians per token. They are the only part of
+# ropelab.math that checks of the rotation use.
 frequencies = inverse_frequencies
 
 
 def gaussian(seed: int, *shape: int) -> Array:
-    """Draw standard normal numbers."""
+    """Draw standard normal numbers, in an array of that shape."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def largest(x: ArrayLike) -> float:
+def max_abs(x: ArrayLike) -> float:
     """Return the largest magnitude of some numbers."""
     return float(np.abs(np.asarray(x)).max())
 
@@ -44,17 +47,16 @@ def write_hits(hits: int, total: int) -> str:
     return f"{hits} of {total}"
 
 
-def softmax(scores: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    # The largest exponential is 1, so none overflows.
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+def softmax(scores: Float[Array, "... keys"]) -> Float[Array, "... keys"]:
+    # The largest score is subtracted, so that no exponential overflows.
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def split(x: Float[Array, "... d"], pairing: Pairing) -> tuple[Array, Array]:
-    """Return the first and the second features of all pairs.
-
-    The two features of a pair are in the two halves of a vector, or neighbours.
-    """
+def split(
+    x: Float[Array, "... d"], pairing: Pairing
+) -> tuple[Float[Array, "... pairs"], Float[Array, "... pairs"]]:
+    """Return the first and the second features of all pairs."""
     if pairing == "half":
         half = x.shape[-1] // 2
         return x[..., :half], x[..., half:]
@@ -68,8 +70,10 @@ def join(
 ) -> Float[Array, "... d"]:
     """Make vectors of the first and the second features of their pairs."""
     if pairing == "half":
-        return np.concatenate((first, second), -1)
-    return np.stack((first, second), -1).reshape(*first.shape[:-1], -1)
+        return np.concatenate((first, second), axis=-1)
+    # An array [..., pairs, 2], whose last two axes become one.
+    by_pair = np.stack((first, second), axis=-1)
+    return by_pair.reshape(*first.shape[:-1], -1)
 
 
 def rotate(
@@ -79,22 +83,24 @@ def rotate(
 ) -> Float[Array, "... d"]:
     """Rotate each pair by its angle, in radians, counterclockwise."""
     first, second = split(x, pairing)
-    wave = (first + 1j * second) * np.exp(1j * angles)
-    return join(wave.real, wave.imag, pairing)
+    # A pair is a complex number, and a rotation multiplies it by e^(i angle).
+    rotated = (first + 1j * second) * np.exp(1j * angles)
+    return join(rotated.real, rotated.imag, pairing)
 
 
 def swap_pairs(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
     """Return (-x2, x1) for every pair (x1, x2).
 
-    The elementwise form of the rotation multiplies the result by the sines.
+    The rotation is then x * cos + swap_pairs(x) * sin.
     """
     first, second = split(x, pairing)
     return join(-second, first, pairing)
 
 
 def rotation_matrix(angles: Float[Array, " pairs"]) -> Float[Array, "d d"]:
-    """Return the matrix that rotates each pair of neighbours by its angle,
+    """Return the matrix that rotates each pair of neighbouring features by its angle,
     counterclockwise.
     """
-    # Rotating the unit vectors gives the columns of the matrix.
-    return rotate(np.eye(2 * len(angles)), angles, "interleaved").T
+    unit_vectors = np.eye(2 * len(angles))
+    # The rotated unit vectors, which are rows here, are the columns of the matrix.
+    return rotate(unit_vectors, angles, "interleaved").T

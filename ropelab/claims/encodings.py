@@ -1,5 +1,10 @@
-"""Checks of the tables that compare encodings: trained and kept numbers, scores, work,
-heads.
+"""Checks of claims that compare encodings of positions: the numbers that they train and
+keep, their scores, their work, and heads.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` and `beyond` compare a
+number with a bound. Queries and keys are [1, heads, tokens, head_dim].
 """
 
 import math
@@ -11,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropelab.claims.arrays import gaussian, largest, write_magnitude
+from ropelab.claims.arrays import gaussian, max_abs, write_magnitude
 from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.published import angle_errors
 from ropelab.claims.record import Findings, claim
@@ -19,15 +24,20 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
 
-# The small model on which encodings are compared.
-LENGTH, LAYERS, HEADS, HEAD = 512, 4, 4, 32
+# The small model in which encodings are compared: its trained length, layers, heads, and
+# the features of a head.
+LENGTH = 512
+LAYERS = 4
+HEADS = 4
+HEAD = 32
+# What is measured where the work of encodings is compared.
 WORK = (
     f"additions and multiplications of the scores of {LENGTH} tokens, plain attention"
     " is 1"
 )
 ATEN = torch.ops.aten
-# Operations element by element on two tensors, or on one: torch's counter of matrix
-# products takes them for free.
+# Operations on each element of two tensors, or of one. torch counts only matrix products;
+# these are counted, too.
 ON_TWO_TENSORS = (ATEN.mul, ATEN.add, ATEN.sub, ATEN.div)
 ON_ONE_TENSOR = (ATEN.neg,)
 
@@ -48,6 +58,7 @@ COUNTED = dict.fromkeys((*ON_TWO_TENSORS, *ON_ONE_TENSOR), count_elements)
 
 
 def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
+    """Return an untrained encoding of a small model, for a trained length."""
     shape = Shape(
         layers=LAYERS,
         width=HEADS * HEAD,
@@ -59,7 +70,9 @@ def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
 
 
 def trains(name: str, length: int = LENGTH) -> int:
-    return sum(p.numel() for p in encoding_for(name, length).parameters())
+    """Count the numbers that an encoding trains."""
+    parameters = encoding_for(name, length).parameters()
+    return sum(parameter.numel() for parameter in parameters)
 
 
 def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -82,15 +95,22 @@ def encode(
 
 
 def biases(name: str, tokens: int) -> Tensor:
-    """Return what an encoding makes of vectors that are 0 [heads, queries, keys]."""
-    nothing = torch.zeros(1, HEADS, tokens, HEAD)
+    """Return the biases of an encoding: its scores of queries and keys that are 0,
+    [heads, queries, keys].
+    """
+    zeros = torch.zeros(1, HEADS, tokens, HEAD)
     positions = torch.arange(tokens)
-    return encoding_for(name).scores(nothing, nothing, positions, positions)[0].detach()
+    scores = encoding_for(name).scores(zeros, zeros, positions, positions)
+    return scores[0].detach()
 
 
 @claim("parameter-column", "alibi-trainable")
 def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> None:
-    """Count what each encoding trains at one length and at twice that length."""
+    """Count what each encoding trains at one length and at twice that length.
+
+    `said` has the names of encodings, each with what a table says that it trains: none,
+    some, or with length (numbers that grow with the length).
+    """
     findings.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
         short = trains(name)
@@ -107,12 +127,12 @@ def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> Non
 
 @claim("absolute-fixed")
 def always_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
-    first = trains(fixed)
-    second = trains("learned")
-    findings.part(
-        f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first
-    )
-    findings.limit("of a learned table", f"{second:,}", second == 0, second)
+    """Count what a fixed encoding of absolute positions trains, and a learned one."""
+    count = trains(fixed)
+    what = f"trained numbers of the {fixed} encoding"
+    findings.part(what, f"{count:,}", count == 0, count)
+    count = trains("learned")
+    findings.limit("of a learned table", f"{count:,}", count == 0, count)
 
 
 @claim("relative-trained")
@@ -121,104 +141,127 @@ def relative_are_trained(
     tables: Sequence[str] = ("shaw", "t5"),
     others: Sequence[str] = ("alibi", "rope"),
 ) -> None:
+    """Count what encodings of relative positions train: those with tables, and others."""
     for name in tables:
-        findings.part(
-            f"trained numbers of {name}", f"{trains(name):,}", trains(name) > 0
-        )
+        count = trains(name)
+        findings.part(f"trained numbers of {name}", f"{count:,}", count > 0)
     for name in others:
-        findings.limit(f"of {name}", f"{trains(name):,}", trains(name) > 0)
+        count = trains(name)
+        findings.limit(f"of {name}", f"{count:,}", count > 0)
 
 
 @claim("learned-stops")
 def learned_stops(findings: Findings, name: str = "learned") -> None:
+    """Ask an encoding for the position after its trained length."""
     encoding = encoding_for(name)
+    token = torch.zeros(1, 1, HEADS * HEAD)
     stops = True
     with suppress(IndexError):
-        encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
+        encoding.embed(token, torch.tensor([LENGTH]))
         stops = False
-    findings.part(
-        f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops
-    )
+    text = "no vector" if stops else "a vector"
+    findings.part(f"at position {LENGTH} it has", text, stops)
     last = encoding.max_position
     findings.part("its last position", f"{last}", last == LENGTH - 1)
 
 
 @claim("absolute-limited")
 def length_is_limited(findings: Findings, far: int = 10**6) -> None:
+    """Ask a learned and a sinusoidal encoding for positions beyond the trained length."""
     learned_stops(findings)
-    codes = [
-        encoding_for("sinusoidal").embed(torch.zeros(1, len(at), HEADS * HEAD), at)[0]
-        for at in (torch.arange(LENGTH), torch.tensor([far]))
-    ]
-    nearest = float((codes[0] - codes[1]).norm(dim=-1).min())
 
+    def make_codes(positions: Tensor) -> Tensor:
+        """Return sinusoidal codes [positions, width]: what is added to zeros."""
+        zeros = torch.zeros(1, len(positions), HEADS * HEAD)
+        return encoding_for("sinusoidal").embed(zeros, positions)[0]
+
+    first_codes = make_codes(torch.arange(LENGTH))
+    far_code = make_codes(torch.tensor([far]))
+    nearest = float((first_codes - far_code).norm(dim=-1).min())
+    what = f"code of position {far:,} by the sinusoidal formula"
     text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
-    findings.limit(
-        f"code of position {far:,} by the sinusoidal formula",
-        text,
-        nearest == 0,
-        nearest,
-    )
+    findings.limit(what, text, nearest == 0, nearest)
 
 
 @claim("relative-space")
 def bias_matrix(findings: Findings) -> None:
-    added = [biases("t5", tokens)[0] for tokens in (LENGTH, 2 * LENGTH)]
-    full = [bias.numel() for bias in added]
-    # Keys after the query are masked, so their biases need not be kept.
-    distinct = [len(bias[torch.ones_like(bias).tril() > 0].unique()) for bias in added]
+    """Count the biases of T5 at one length and at twice that length: all of them, and
+    the different ones.
+    """
+
+    def count_biases(tokens: int) -> tuple[int, int]:
+        bias = biases("t5", tokens)[0]  # [queries, keys] of the first head
+        # Keys after the query are masked, so their biases need not be kept.
+        is_visible = torch.ones_like(bias).tril() > 0
+        return bias.numel(), len(bias[is_visible].unique())
+
+    short, short_different = count_biases(LENGTH)
+    long, long_different = count_biases(2 * LENGTH)
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
-    text = f"{full[0]:,} and {full[1]:,} per head"
-    findings.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
+    text = f"{short:,} and {long:,} per head"
+    findings.part(what, text, long == 4 * short, long / short)
     what = "different biases among them, which are all that has to be kept"
-    text = f"{distinct[0]} and {distinct[1]}"
-    findings.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
+    text = f"{short_different} and {long_different}"
+    grows_as_fast = long_different >= 4 * short_different
+    findings.limit(what, text, grows_as_fast, short_different)
 
 
 @claim("rope-space")
 def rope_space(findings: Findings) -> None:
+    """Count what RoPE trains and keeps at one length and at twice that length."""
     short = trains("rope")
     long = trains("rope", 2 * LENGTH)
-    tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
     what = "trained numbers at one length and at twice it"
     findings.part(what, f"{short} and {long}", short == long)
+
+    # The printed code keeps a cos and a sin for each position and feature.
+    short_table = 2 * LENGTH * HEAD
+    long_table = 2 * (2 * LENGTH) * HEAD
     what = (
         f"table entries that the printed code keeps for {LENGTH} and"
         f" {2 * LENGTH} tokens"
     )
-    text = f"{tables[0]:,} and {tables[1]:,}"
-    findings.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
+    text = f"{short_table:,} and {long_table:,}"
+    ratio = long_table / short_table
+    findings.limit(what, text, short_table == long_table, ratio)
 
 
 @claim("alibi-stores-nothing")
 def keeps_no_vectors(findings: Findings, name: str = "alibi") -> None:
-    encodings = (encoding_for(name, length) for length in (LENGTH, 2 * LENGTH))
-    short, long = (
-        sum(x.numel() for x in (*e.parameters(), *e.buffers())) for e in encodings
-    )
-    what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
+    """Count the numbers that an encoding keeps at one length and at twice that length."""
+
+    def count_kept(length: int) -> int:
+        encoding = encoding_for(name, length)
+        kept = (*encoding.parameters(), *encoding.buffers())
+        return sum(tensor.numel() for tensor in kept)
+
+    short = count_kept(LENGTH)
+    long = count_kept(2 * LENGTH)
     # One slope for each head is kept, which is less than a single vector.
-    findings.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
+    keeps_no_vector = short < HEADS * HEAD
+    what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
+    findings.part(what, f"{short} and {long}", short == long and keeps_no_vector, short)
 
 
 @claim("t5-costly", "rope-efficient", "transformer-xl-slow", bound=SLOW)
 def work(findings: Findings, name: str, slow: bool, seed: int = 0) -> None:
-    """Count what scores of LENGTH tokens take from queries and keys on, over plain
-    attention.
+    """Count the operations from queries and keys to the scores of LENGTH tokens, over
+    those of plain attention. `slow` is what the claim says.
     """
-    counts = []
-    for encoding in (encoding_for(name).for_layer(0), Encoding()):
-        q_and_k = queries_and_keys(LENGTH, seed)
-        with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
-            encoding.scores(*encode(encoding, *q_and_k))
-        counts.append(counter.get_total_flops())
 
-    ratio = counts[0] / counts[1]
+    def count_operations(encoding: Encoding) -> float:
+        q, k = queries_and_keys(LENGTH, seed)
+        with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
+            encoding.scores(*encode(encoding, q, k))
+        return counter.get_total_flops()
+
+    operations = count_operations(encoding_for(name).for_layer(0))
+    ratio = operations / count_operations(Encoding())
     is_slow = ratio >= SLOW
     findings.part(WORK, f"{ratio:.3f}", is_slow == slow, ratio)
     if slow and not is_slow:
-        # Many operations make it slow; few do not make it fast, as reading a bias for
-        # each score takes time, too.
+        # Many operations make an encoding slow, but few do not make it fast: reading a
+        # bias for each score takes time, too.
         findings.leave_open("the time depends on the machine, and was not asked")
 
 
@@ -227,64 +270,68 @@ def cache_is_impossible(findings: Findings, seed: int = 0) -> None:
     """Decode token by token from cached keys and compare with the full pass."""
     encoding = encoding_for("transformer_xl").for_layer(0)
     tokens = 64
-    apart = 0.0
+    largest = 0.0
+    cached_keys: list[Tensor] = []
     with torch.no_grad():
         q, k = queries_and_keys(tokens, seed)
-        full = encoding.scores(*encode(encoding, q, k))
-        # Each key is encoded alone when its token comes, as a cache has it.
-        alone = [
-            encoding.key(k[:, :, i : i + 1], torch.tensor([i])) for i in range(tokens)
-        ]
-        keys = torch.cat(alone, -2)
+        full_scores = encoding.scores(*encode(encoding, q, k))
         for i in range(tokens):
-            here = torch.tensor([i])
-            query = encoding.query(q[:, :, i : i + 1], here)
-            decoded = encoding.scores(
-                query, keys[:, :, : i + 1], here, torch.arange(i + 1)
-            )
-            apart = max(apart, largest(decoded - full[:, :, i : i + 1, : i + 1]))
+            position = torch.tensor([i])
+            # Each key is encoded alone, when its token comes.
+            cached_keys.append(encoding.key(k[:, :, i : i + 1], position))
+            keys = torch.cat(cached_keys, dim=-2)
+            query = encoding.query(q[:, :, i : i + 1], position)
+            scores = encoding.scores(query, keys, position, torch.arange(i + 1))
+            difference = scores - full_scores[:, :, i : i + 1, : i + 1]
+            largest = max(largest, max_abs(difference))
 
-    findings.beyond(
-        f"scores from cached keys against the full pass, {tokens} tokens",
-        apart,
-        ROUNDING,
-    )
+    what = f"scores from cached keys against the full pass, {tokens} tokens"
+    findings.beyond(what, largest, ROUNDING)
 
 
 @claim("learned-not-relative", "t5-relative", "rope-relative")
 def is_relative(findings: Findings, name: str, expected: bool, seed: int = 0) -> None:
+    """Move all positions, and compare the scores of embedded tokens.
+
+    `expected` is True if the claim says that scores depend on distances alone.
+    """
     encoding = encoding_for(name)
     tokens = 16
     shift = 100
-    x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
-    scores = []
+    text = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
+
+    def compute_scores(start: int) -> Tensor:
+        positions = torch.arange(start, start + tokens)
+        embedded = encoding.embed(text, positions)
+        # The embedded tokens are the queries and the keys: [1, heads, tokens, head_dim].
+        by_head = embedded.unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
+        layer = encoding.for_layer(0)
+        scores = layer.scores(*encode(layer, by_head, by_head, start))
+        # Above the diagonal an encoding may leave anything: those keys are masked.
+        return scores.tril()
+
     with torch.no_grad():
-        for start in (0, shift):
-            positions = torch.arange(start, start + tokens)
-            q = (
-                encoding.embed(x, positions)
-                .unflatten(-1, (HEADS, HEAD))
-                .transpose(1, 2)
-            )
-            layer = encoding.for_layer(0)
-            # Above the diagonal an encoding may leave anything: those keys are masked.
-            scores.append(layer.scores(*encode(layer, q, q, start)).tril())
-    moved = largest(scores[1] - scores[0]) / largest(scores[0])
+        scores_at_start = compute_scores(0)
+        moved_scores = compute_scores(shift)
+    change = max_abs(moved_scores - scores_at_start) / max_abs(scores_at_start)
 
     what = f"change of scores when all positions move by {shift}, of the largest"
-    findings.part(what, write_magnitude(moved), (moved < ROUNDING) == expected, moved)
+    stays_equal = change < ROUNDING
+    findings.part(what, write_magnitude(change), stays_equal == expected, change)
 
 
 @claim("alibi-sign")
 def printed_sign(findings: Findings, slope: float = 0.25) -> None:
-    bias = biases("alibi", 8)[0].tril()
+    """Compare the bias of ALiBi with a printed formula, for both signs of distances."""
+    bias = biases("alibi", 8)[0].tril()  # [queries, keys] of the first head
     positions = torch.arange(8)
-    signed = slope * (positions - positions[:, None]).tril()
+    distances = positions - positions[:, None]
+    printed = slope * distances.tril()
     what = f"alpha = {slope} with distance = key position minus query position"
-    findings.within(what, largest(bias - signed), 0, "{} from the bias")
+    findings.within(what, max_abs(bias - printed), 0, "{} from the bias")
     what = "the same with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
-    findings.within(what, largest(bias + signed), 0, text, "limit")
+    findings.within(what, max_abs(bias + printed), 0, text, "limit")
 
 
 @claim("heads-unaffected")
@@ -293,19 +340,21 @@ def heads_unaffected(
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
 ) -> None:
+    """Find the encodings that change the scores inside heads, and count the biases that
+    the heads of ALiBi have.
+    """
     q, k = queries_and_keys(8, seed)
-    plain = Encoding().scores(*encode(Encoding(), q, k)).tril()
+    plain_scores = Encoding().scores(*encode(Encoding(), q, k)).tril()
     acting = []
     with torch.no_grad():
         for name in methods:
             encoding = encoding_for(name).for_layer(0)
-            if (
-                largest(encoding.scores(*encode(encoding, q, k)).tril() - plain)
-                > ROUNDING
-            ):
+            scores = encoding.scores(*encode(encoding, q, k)).tril()
+            if max_abs(scores - plain_scores) > ROUNDING:
                 acting.append(name)
-    # The biases are those of the last query and the first key.
-    different = len(biases("alibi", 8)[:, -1, 0].unique())
+    # The biases of all heads for the last query and the first key.
+    biases_by_head = biases("alibi", 8)[:, -1, 0]
+    different = len(biases_by_head.unique())
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
     text = f"{len(acting)} ({', '.join(acting)})"
@@ -316,11 +365,16 @@ def heads_unaffected(
 
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
 def unstable_or_coarse(findings: Findings, length: int = 1 << 20) -> None:
+    """Measure the angles of float32 at large positions, and count neighbours whose
+    rounded codes are equal.
+    """
     error = angle_errors("float32", length).error_rad
-    counted = census(rope_frequencies(64, 10000.0), "vector", length)
-    shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    findings.beyond(
-        f"worst angle error in float32 up to {length:,}", error, ANGLE_RAD, "{:.2g} rad"
-    )
-    shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())
-    findings.limit("neighbours with the same code", shown, any(shared.values()))
+    what = f"worst angle error in float32 up to {length:,}"
+    findings.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
+
+    equal_neighbours = {}
+    for fmt, counts in census(rope_frequencies(64, 10000.0), "vector", length).items():
+        equal_neighbours[fmt] = counts.adjacent_collisions
+    text = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
+    has_equal = any(equal_neighbours.values())
+    findings.limit("neighbours with the same code", text, has_equal)

@@ -1,7 +1,8 @@
-"""Every statement of the ledger, decided by a computation, program code or a dated
-document, or asked of small trained models by the stored runs of the other experiments.
+"""The experiment `claims`: every statement of the ledger, with a verdict.
 
-The two kinds of evidence are counted apart: only the first can call a statement wrong.
+A statement is decided by a computation, program code or a dated document, or by small
+trained models: by the stored runs of the other experiments. The two kinds of evidence are
+counted apart: only the first can call a statement wrong.
 """
 
 from pathlib import Path
@@ -21,8 +22,8 @@ CANNOT_SHOW = (
 )
 VERSION = 10
 BODY = "ropelab.claims.verdicts"
-# Configs of released models, whose files have to be fetched first: `--run` leaves them
-# out.
+# The folder of configs about released models. `--run` leaves them out, because the files
+# of these models have to be fetched first.
 FETCHED = "released/"
 
 
@@ -46,7 +47,7 @@ class ClaimsConfig(Config):
     )
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_names(self) -> Self:
         if self.id and self.source:
             raise ValueError("give id or source, not both")
         if self.id or self.source:
@@ -59,37 +60,40 @@ class ClaimsConfig(Config):
         return self
 
     def inputs(self) -> dict[str, str]:
-        """Name the ledger, and tell runs without torch, where some findings are
-        committed ones.
+        """Return what a run depends on besides its config: the contents of the ledger, and
+        whether torch is installed.
         """
         names = [path.stem for path in Path(__file__).parent.glob("*.toml")]
         ledger = digest({name: table_beside(__file__, name) for name in names})
-        return {
-            "ledger": ledger,
-            **({} if is_installed("torch") else {"torch": "not installed"}),
-        }
+        inputs = {"ledger": ledger}
+        # Without torch the findings on some claims are those of the committed results.
+        if not is_installed("torch"):
+            inputs["torch"] = "not installed"
+        return inputs
 
     def reads(self) -> tuple[str, ...]:
-        """Name the experiments whose stored runs decide claims."""
+        """Return the experiments whose stored runs decide claims, each once."""
         from ropelab.claims.ledger import CLAIMS
 
         return tuple(dict.fromkeys(claim.reads for claim in CLAIMS if claim.reads))
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return the runs that decide the chosen claims, each by the config that the
-        claim names.
+        """Return the runs that decide the chosen claims: the experiment and the values of
+        each config that a claim names.
         """
         if not self.run:
             return ()
         from ropelab.claims.ledger import choose
 
-        configs = [claim.config for claim in choose(self.id, self.source)]
-        made = [name for name in configs if name and not name.startswith(FETCHED)]
-        return tuple(_read_config(name) for name in dict.fromkeys(made))
+        names = []
+        for claim in choose(self.id, self.source):
+            if claim.config and not claim.config.startswith(FETCHED):
+                names.append(claim.config)
+        return tuple(_read_config(name) for name in dict.fromkeys(names))
 
 
 def _read_config(name: str) -> tuple[str, dict[str, Any]]:
-    """Return experiment and values of a config that comes with ropelab."""
+    """Return the experiment and the values of a config that comes with ropelab."""
     path = builtin.find_config(Path("configs", name))
     experiment, values = read_toml(path)
     _, fields = take_label(path, values)

@@ -1,5 +1,10 @@
-"""Checks of the forms of the rotation: one pair, matrix, elementwise, printed code and
-tables.
+"""Checks of claims about forms of the rotation: one pair, a matrix, elementwise, printed
+code and tables.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` and `beyond` compare a
+number with a bound, and write it into a text: `{}` is its magnitude.
 """
 
 import cmath
@@ -14,18 +19,18 @@ from jaxtyping import Float
 
 from ropelab.claims import arrays
 from ropelab.claims.attention import scores
-from ropelab.claims.record import Findings, claim
+from ropelab.claims.record import Findings, Role, claim
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.files import table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
-# The example of rope_basics.py, experiment 4: the query (1, 0) and the key (0.8, 0.6) as
-# complex numbers, rotated by 30 degrees per token. The positions of query and key are
-# 3 apart in both pairs.
+# The example of a script, rope_basics.py: the query (1, 0) and the key (0.8, 0.6) as
+# complex numbers, rotated by 30 degrees per token, at two pairs of positions of query and
+# key. The distance is 3 in both.
 Q = complex(1.0, 0.0)
 K = complex(0.8, 0.6)
 THETA = math.radians(30)
-PLACES = ((5, 8), (3, 6))
+POSITION_PAIRS = ((5, 8), (3, 6))
 
 # The features of a head, the base of its frequencies, and the number of random vectors.
 HEAD = 32
@@ -38,15 +43,19 @@ DISTANCE = 3
 SHAPE = (8, 12, 10, 32)
 # The number of tokens by which all positions are moved.
 SHIFT = 5
-# The vectors of a worked example, and the rotated ones that it prints.
+# The vectors of a worked example, and the rotated ones that it prints: [positions,
+# features].
 EXAMPLE = table_beside(__file__)["example"]
 VECTORS = np.array(EXAMPLE["vectors"])
 PRINTED = np.array(EXAMPLE["printed"])
 
 
+# One pair of features
+
+
 def _rotate(v: complex, angle: float) -> complex:
-    # This multiplies (re, im) by the matrix [[cos, -sin], [sin, cos]]. A product of
-    # complex numbers would be the form that the matrix is compared with.
+    """Multiply (re, im) by the matrix [[cos, -sin], [sin, cos]]."""
+    # A product of complex numbers would be the form that the matrix is compared with.
     cos = math.cos(angle)
     sin = math.sin(angle)
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
@@ -58,7 +67,8 @@ def _dot(a: complex, b: complex) -> float:
 
 @claim("three-forms")
 def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
-    (m, n) = positions
+    """Compute a score by complex numbers, by matrices, and by real numbers."""
+    m, n = positions
     theta = 0.7
     rotated_q = Q * cmath.exp(1j * m * theta)
     rotated_k = K * cmath.exp(1j * n * theta)
@@ -78,54 +88,67 @@ def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
 
 @claim("thirty-degrees")
 def thirty_degrees(
-    findings: Findings, positions: Sequence[tuple[int, int]] = PLACES
+    findings: Findings, positions: Sequence[tuple[int, int]] = POSITION_PAIRS
 ) -> None:
+    """Compute the score of the example at several pairs of positions."""
     scores = {}
+    # The table for the figure has a row per vector.
     rows = []
     for m, n in positions:
-        case = f"{m} and {n}"
+        pair = f"{m} and {n}"
         query = _rotate(Q, m * THETA)
         key = _rotate(K, n * THETA)
-        scores[case] = _dot(query, key)
-        for vector, at, end in (("query", m, query), ("key", n, key)):
-            rows.append((f"positions {case}", vector, at, end.real, end.imag))
+        scores[pair] = _dot(query, key)
+        rows.append((f"positions {pair}", "query", m, query.real, query.imag))
+        rows.append((f"positions {pair}", "key", n, key.real, key.imag))
     findings.series["rotation"] = pd.DataFrame(
         rows, columns=["case", "vector", "position", "x", "y"]
     )
-    spread = max(scores.values()) - min(scores.values())
 
-    numbers = ", ".join(f"{case} {score:.4f}" for case, score in scores.items())
+    spread = max(scores.values()) - min(scores.values())
+    numbers = ", ".join(f"{pair} {score:.4f}" for pair, score in scores.items())
     findings.part("scores by positions", numbers, spread <= EXACT, spread)
 
 
 @claim("relative-matrix-sign")
 def sign_of_relative_matrix(findings: Findings, theta: float = THETA) -> None:
-    m, n = PLACES[0]
-    true = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
-    findings.expected = f"{true:.4f}, the score of the rotated vectors"
-    for what, sign in (("as introduced", 1), ("that the proof ends in", -1)):
+    """Write the score with one matrix between q and k, for both signs of its angle."""
+    (m, n), _ = POSITION_PAIRS
+    true_score = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
+    findings.expected = f"{true_score:.4f}, the score of the rotated vectors"
+    for words, sign in (("as introduced", 1), ("that the proof ends in", -1)):
         score = _dot(Q, _rotate(K, sign * (m - n) * theta))
-        agrees = abs(score - true) <= EXACT
-        findings.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
+        error = score - true_score
+        what = f"with the matrix {words}"
+        findings.part(what, f"{score:.4f}", abs(error) <= EXACT, error)
 
 
 @claim("unrotated-query")
 def only_key_rotated(findings: Findings, theta: float = THETA) -> None:
-    (_, near_key), (_, far_key) = PLACES
-    near = _dot(Q, _rotate(K, near_key * theta))
-    far = _dot(Q, _rotate(K, far_key * theta))
-    what = f"scores of positions {PLACES[0]} and {PLACES[1]} with the query as it is"
-    findings.part(
-        what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far
-    )
+    """Compute the scores of equal distances if only the key is rotated."""
+    first, second = POSITION_PAIRS
+    _, first_key = first
+    _, second_key = second
+    first_score = _dot(Q, _rotate(K, first_key * theta))
+    second_score = _dot(Q, _rotate(K, second_key * theta))
+    difference = first_score - second_score
+    what = f"scores of positions {first} and {second} with the query as it is"
+    text = f"{first_score:.4f} and {second_score:.4f}"
+    findings.part(what, text, abs(difference) <= EXACT, difference)
 
 
 @claim("counterclockwise", "clockwise")
 def direction(findings: Findings, clockwise: bool, theta: float = THETA) -> None:
+    """Rotate (1, 0) by a positive angle: clockwise if its second coordinate becomes
+    negative. `clockwise` is what the claim says.
+    """
     y = _rotate(Q, theta).imag
-    findings.part(
-        "second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y
-    )
+    is_clockwise = y < 0
+    what = "second coordinate of the turned (1, 0)"
+    findings.part(what, f"{y:+.3f}", is_clockwise == clockwise, y)
+
+
+# All pairs of a head
 
 
 @claim("sparse-elementwise", "elementwise-as-printed", bound=EXACT)
@@ -134,59 +157,79 @@ def elementwise_form(
     last_pair: Literal["as printed", "as meant"] = "as meant",
     seed: int = 0,
 ) -> None:
+    """Compare the elementwise form with the matrix."""
     x = arrays.gaussian(seed, DRAWS, HEAD)
     angles = POSITION * arrays.frequencies(HEAD, BASE)
-    other = arrays.swap_pairs(x, "interleaved")
+    swapped = arrays.swap_pairs(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, in the place of (-x[d], x[d-1]).
     if last_pair == "as printed":
-        other[:, -2:] = np.stack((-x[:, -2], x[:, -1]), -1)
-    doubled = np.repeat(angles, 2)
-    written = x * np.cos(doubled) + other * np.sin(doubled)
-    off = np.abs(written - x @ arrays.rotation_matrix(angles).T).max(0)
-    wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
+        swapped[:, -2:] = np.stack((-x[:, -2], x[:, -1]), axis=-1)
+    # Each angle twice, for the two features of its pair.
+    angle_of_feature = np.repeat(angles, 2)
+    rotated = x * np.cos(angle_of_feature) + swapped * np.sin(angle_of_feature)
+    errors = np.abs(rotated - x @ arrays.rotation_matrix(angles).T)  # [draws, features]
+    error_of_feature = errors.max(axis=0)
+    error_of_pair = error_of_feature.reshape(-1, 2).max(axis=-1)
+    wrong = int((error_of_pair > EXACT).sum())
+    largest = float(error_of_pair.max())
 
-    text = f"{wrong} of {len(angles)}, by up to {arrays.write_magnitude(arrays.largest(off))}"
-    findings.part(
-        f"pairs that differ at position {POSITION}",
-        text,
-        wrong == 0,
-        arrays.largest(off),
-    )
+    what = f"pairs that differ at position {POSITION}"
+    text = f"{wrong} of {len(angles)}, by up to {arrays.write_magnitude(largest)}"
+    findings.part(what, text, wrong == 0, largest)
 
 
 @claim("dense-product")
 def dense_product(findings: Findings, head_dim: int = 64) -> None:
+    """Count the zeros of the matrix, and the multiplications with and without it."""
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
-    # The elementwise form multiplies each feature by a cosine and by a sine.
+    entries = matrix.size
     zeros = int((matrix == 0).sum())
-    dense = matrix.size
+    share = zeros / entries
+    findings.part("zeros in the matrix", f"{zeros} of {entries}", share > 0.5, share)
+    # The elementwise form multiplies each feature by a cosine and by a sine.
     elementwise = 2 * head_dim
-    findings.part(
-        "zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense
-    )
+    ratio = entries / elementwise
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
-    findings.part(
-        what, f"{dense} and {elementwise}", elementwise < dense, dense / elementwise
-    )
+    text = f"{entries} and {elementwise}"
+    findings.part(what, text, elementwise < entries, ratio)
 
 
 @claim("one-rotation")
 def is_one_rotation(findings: Findings) -> None:
+    """Test that the matrix of all pairs is a rotation: its transpose is its inverse, and
+    its determinant is 1.
+    """
     matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
-    off = arrays.largest(matrix @ matrix.T - np.eye(HEAD))
+    difference = arrays.max_abs(matrix @ matrix.T - np.eye(HEAD))
+    findings.within("the matrix times its transpose", difference, EXACT, "{} from 1")
     determinant = float(np.linalg.det(matrix))
-    findings.within("the matrix times its transpose", off, EXACT, "{} from 1")
-    findings.part(
-        "determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant
-    )
+    is_one = abs(determinant - 1) <= EXACT
+    findings.part("determinant", f"{determinant:.12f}", is_one, determinant)
 
 
 @claim("rotate-half")
 def rotate_half_equivalent(
     findings: Findings, head_dim: int = HEAD, seed: int = 0
 ) -> None:
+    """Compare the scores of pairs of neighbours with those of pairs across the halves
+    (rotate_half), for reordered features, for the same features, and for tables of the
+    other pairing.
+    """
     q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = arrays.frequencies(head_dim, BASE)
+    query_position = POSITION
+    key_position = POSITION + DISTANCE
+    neighbour_scores = scores(q, k, query_position, key_position, pairing="interleaved")
+    reordered_q = arrays.join(*arrays.split(q, "interleaved"), "half")
+    reordered_k = arrays.join(*arrays.split(k, "interleaved"), "half")
+    half_scores = scores(reordered_q, reordered_k, query_position, key_position)
+    difference = arrays.max_abs(half_scores - neighbour_scores)
+    findings.within("features reordered once, scores", difference, EXACT)
+
+    half_scores = scores(q, k, query_position, key_position)
+    difference = arrays.max_abs(half_scores - neighbour_scores)
+    what = "features as they are, scores"
+    findings.within(what, difference, EXACT, "{:.1f} apart", "limit")
 
     def score_with_mixed_pairings(position: int) -> arrays.Array:
         # It is a common mistake to use rotate_half with tables that repeat each cos and
@@ -197,37 +240,26 @@ def rotate_half_equivalent(
         rotated_k = _rotate_elementwise(k, k_angles, "half")
         return (rotated_q * rotated_k).sum(-1)
 
-    here = POSITION
-    there = POSITION + DISTANCE
-    pairwise = scores(q, k, here, there, pairing="interleaved")
-    new_q = arrays.join(*arrays.split(q, "interleaved"), "half")
-    new_k = arrays.join(*arrays.split(k, "interleaved"), "half")
-    same = arrays.largest(scores(new_q, new_k, here, there) - pairwise)
-    apart = arrays.largest(scores(q, k, here, there) - pairwise)
-
-    findings.within("features reordered once, scores", same, EXACT)
-    findings.within(
-        "features as they are, scores", apart, EXACT, "{:.1f} apart", "limit"
+    at_start = score_with_mixed_pairings(0)
+    moved = score_with_mixed_pairings(POSITION)
+    what = (
+        "rotate_half with tables for neighbouring features, change of scores when both"
+        f" positions move by {POSITION}"
     )
-    change = f"change of scores when both positions move by {POSITION}"
-    what = f"rotate_half with tables for neighbouring features, {change}"
-    findings.within(
-        what,
-        arrays.largest(
-            score_with_mixed_pairings(POSITION) - score_with_mixed_pairings(0)
-        ),
-        EXACT,
-        "{:.1f}",
-        "limit",
-    )
+    findings.within(what, arrays.max_abs(moved - at_start), EXACT, "{:.1f}", "limit")
 
 
 @claim("rotate-half-efficient")
 def cheaper(findings: Findings) -> None:
+    """Count the operations of both pairings; only a machine could say which is faster."""
     # Each feature is multiplied by a cosine and by a sine, and the two are added.
-    work = 3 * HEAD
+    operations = 3 * HEAD
     what = f"operations for a head of {HEAD}, halves and neighbours"
-    findings.part(what, f"{work} and {work}; their time depends on the machine", None)
+    text = f"{operations} and {operations}; their time depends on the machine"
+    findings.part(what, text, None)
+
+
+# Printed code
 
 
 def _rotate_elementwise(
@@ -235,15 +267,23 @@ def _rotate_elementwise(
     angles: Float[arrays.Array, "... d"],
     swap: arrays.Pairing,
 ) -> arrays.Array:
-    """Rotate vectors as a printed listing does, which has an angle for each feature."""
+    """Rotate vectors as a printed listing does, which has an angle for each feature.
+
+    `swap` is the pairing by which the listing swaps features.
+    """
     return x * np.cos(angles) + arrays.swap_pairs(x, swap) * np.sin(angles)
 
 
-def _table(tokens: int, base: float, pairing: arrays.Pairing) -> arrays.Array:
+def _tabulate_angles(
+    tokens: int, base: float, pairing: arrays.Pairing
+) -> Float[arrays.Array, "tokens width"]:
     """Return the angles of all positions and features, as a listing tabulates them."""
-    by_pair = np.arange(tokens, dtype=np.float32)[:, None]
-    by_pair = by_pair * arrays.frequencies(SHAPE[-1], base).astype(np.float32)
-    return arrays.join(by_pair, by_pair, pairing)
+    *_, width = SHAPE
+    inv_freq = arrays.frequencies(width, base).astype(np.float32)
+    positions = np.arange(tokens, dtype=np.float32)
+    angles = positions[:, None] * inv_freq  # [tokens, pairs]
+    # Each angle twice, for the two features of its pair.
+    return arrays.join(angles, angles, pairing)
 
 
 @claim("note-001-code", "note-004-code", bound=FLOAT32_SCORES)
@@ -254,17 +294,23 @@ def listing_is_relative(
     swap: arrays.Pairing = "interleaved",
     seed: int = 0,
 ) -> None:
-    """Give all positions the same q and k: equal distances must then score the same."""
-    tokens, width = SHAPE[-2:]
-    angles = _table(tokens, base, tables)
-    drawn = arrays.gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
-    q = _rotate_elementwise(np.broadcast_to(drawn[0], SHAPE), angles, swap)
-    k = _rotate_elementwise(np.broadcast_to(drawn[1], SHAPE), angles, swap)
-    scores = q @ np.swapaxes(k, -1, -2)
-    moved = arrays.largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
+    """Give all positions the same q and k: equal distances must then score the same.
+
+    `tables` is the pairing of the listing's tables, `swap` that of its swapped features.
+    """
+    batch, heads, tokens, width = SHAPE
+    angles = _tabulate_angles(tokens, base, tables)
+    q, k = arrays.gaussian(seed, 2, batch, heads, 1, width).astype(np.float32)
+    rotated_q = _rotate_elementwise(np.broadcast_to(q, SHAPE), angles, swap)
+    rotated_k = _rotate_elementwise(np.broadcast_to(k, SHAPE), angles, swap)
+    scores = rotated_q @ np.swapaxes(rotated_k, -1, -2)
+    # Scores of the first tokens, and those of the same distances SHIFT tokens later.
+    first_scores = scores[..., :-SHIFT, :-SHIFT]
+    moved_scores = scores[..., SHIFT:, SHIFT:]
+    change = arrays.max_abs(first_scores - moved_scores)
 
     what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
-    findings.within(what, moved, FLOAT32_SCORES, "{}")
+    findings.within(what, change, FLOAT32_SCORES, "{}")
 
 
 @claim("note-003-code", bound=FLOAT32_SCORES)
@@ -273,84 +319,95 @@ def listing_with_position_ids(
 ) -> None:
     """Move the position ids by which the listing looks up cos and sin."""
     batch, _, tokens, _ = SHAPE
-    table = _table(tokens + SHIFT, BASE, "half")[None, None]
+    # As in the listing, the table has dimensions for the batch and the heads, which are
+    # taken away before it is indexed.
+    table = _tabulate_angles(tokens + SHIFT, BASE, "half")[None, None]
     q, k = arrays.gaussian(seed, 2, *SHAPE).astype(np.float32)
-    scores = []
-    for start in (0, SHIFT):
-        ids = np.tile(np.arange(start, start + tokens), (batch, 1))
-        angles = table.squeeze(1).squeeze(0)[ids][:, None]
+
+    def compute_scores(start: int) -> arrays.Array:
+        position_ids = np.tile(np.arange(start, start + tokens), (batch, 1))
+        # [batch, 1, tokens, features]
+        angles = table.squeeze(1).squeeze(0)[position_ids][:, None]
         rotated_q = _rotate_elementwise(q, angles, swap)
         rotated_k = _rotate_elementwise(k, angles, swap)
-        scores.append(rotated_q @ np.swapaxes(rotated_k, -1, -2))
+        return rotated_q @ np.swapaxes(rotated_k, -1, -2)
 
+    scores = compute_scores(0)
+    change = arrays.max_abs(compute_scores(SHIFT) - scores)
     what = (
-        f"change of scores when all position ids grow by {SHIFT}, shape"
-        f" {scores[0].shape}"
+        f"change of scores when all position ids grow by {SHIFT}, shape {scores.shape}"
     )
-    findings.within(what, arrays.largest(scores[1] - scores[0]), FLOAT32_SCORES, "{}")
+    findings.within(what, change, FLOAT32_SCORES, "{}")
 
 
 @claim("rotate-half-words")
 def halves_in_words(
     findings: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
 ) -> None:
-    result = arrays.swap_pairs(np.array([vector]), "half")[0].tolist()
+    """Follow a vector through rotate_half, as the words of a note describe it."""
+    result = arrays.swap_pairs(np.array(vector), "half").tolist()
     half = len(vector) // 2
-    first = [*vector[:half]]
-    negated = [-x for x in vector[half:]]
-    stays = result[:half] == first
+    first_half = list(vector[:half])
+    negated_second_half = [-x for x in vector[half:]]
+    is_right = result == negated_second_half + first_half
+    findings.part(f"{list(vector)} becomes", str(result), is_right)
+    stays = result[:half] == first_half
     place = "in its place" if stays else "behind the other, not in its place"
-    findings.part(f"{list(vector)} becomes", str(result), result == negated + first)
     findings.limit("the first half, its numbers unchanged, stands", place, stays)
 
 
 @claim("note-001-attention")
 def transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
+    """Run a printed product of queries and keys on tensors of four dimensions."""
     import torch
 
     q = torch.zeros(*shape)
     k = torch.zeros(*shape)
     try:
         with warnings.catch_warnings():
-            # torch warns that .T reverses all dimensions
+            # torch warns that .T reverses all dimensions.
             warnings.simplefilter("ignore")
-            outcome = f"scores of shape {tuple((q @ k.T).shape)}"
+            scores = q @ k.T
+            outcome = f"scores of shape {tuple(scores.shape)}"
     except RuntimeError:
         outcome = "a RuntimeError: .T reverses all dimensions"
-    wanted = f"scores of shape {(*shape[:-2], shape[-2], shape[-2])}"
-    findings.expected = wanted
 
-    findings.part(
-        f"q @ k.T on tensors of shape {tuple(shape)}", outcome, outcome == wanted
-    )
+    *batch_and_heads, tokens, _ = shape
+    scores_shape = (*batch_and_heads, tokens, tokens)
+    findings.expected = f"scores of shape {scores_shape}"
+    what = f"q @ k.T on tensors of shape {tuple(shape)}"
+    findings.part(what, outcome, outcome == findings.expected)
 
 
 @claim("note-004-mask")
 def mask_hides(findings: Findings, filling: float = -1e9) -> None:
+    """Mask one of two equal scores by a number, in three formats."""
     import torch
 
-    # Of two equal scores one is masked. -1e9 fits bfloat16, but the largest float16 is
-    # 65504.
-    masked = torch.tensor([False, True])
+    # -1e9 fits bfloat16, but the largest float16 is 65504.
+    is_masked = torch.tensor([False, True])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         try:
-            scores = torch.zeros(2, dtype=dtype).masked_fill(masked, filling)
-            left = float(scores.float().softmax(-1)[1])
-            outcome = f"{left:g}"
-            good = left == 0
+            scores = torch.zeros(2, dtype=dtype).masked_fill(is_masked, filling)
+            _, weight_of_masked = scores.float().softmax(dim=-1).tolist()
+            outcome = f"{weight_of_masked:g}"
+            is_hidden = weight_of_masked == 0
         except RuntimeError:
             outcome = "a RuntimeError: the number does not fit the format"
-            good = False
+            is_hidden = False
         what = f"weight of a masked token in {str(dtype).removeprefix('torch.')}"
-        findings.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
+        role: Role = "part" if dtype == torch.float32 else "limit"
+        findings.add(role, what, outcome, is_hidden)
 
 
 @claim("squeeze-unsqueeze")
 def squeeze_and_unsqueeze(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
+    """Follow the shapes of a table of cosines through a printed listing."""
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, 4))
     table = cos.squeeze(1).squeeze(0)
-    looked_up = table[np.zeros((batch, tokens), dtype=int)]
+    position_ids = np.zeros((batch, tokens), dtype=int)
+    looked_up = table[position_ids]
     unsqueezed = np.expand_dims(looked_up, 1)
     text = f"{table.shape}: the {tokens} tokens are still there"
     findings.part(f"{cos.shape} squeezed", text, tokens not in table.shape)
@@ -360,91 +417,107 @@ def squeeze_and_unsqueeze(findings: Findings, batch: int = 2, tokens: int = 10) 
 
 @claim("t5-listing")
 def negative_indices(findings: Findings, tokens: int = 5) -> None:
+    """Read the rows of a table of relative positions as a printed listing does, by
+    distances that may be negative.
+    """
+    table = np.arange(tokens)  # each row holds its own number
     distances = np.arange(tokens) - (tokens - 1)
-    # Python counts negative indices from the end, so no error shows the missing rows.
-    rows = np.arange(tokens)[distances]
-    wrapped = [(d, row) for d, row in zip(distances, rows, strict=True) if d < 0 <= row]
-    shown = ", ".join(f"{distance} reads row {row}" for distance, row in wrapped)
+    # Python counts negative indices from the end, so no error shows that these rows are
+    # missing.
+    texts = []
+    for distance in distances:
+        if distance < 0:
+            texts.append(f"{distance} reads row {table[distance]}")
     what = (
         f"rows read for the negative distances of {tokens} tokens from a table of"
         f" {tokens}"
     )
-    findings.part(what, shown, not wrapped, len(wrapped))
+    findings.part(what, ", ".join(texts), not texts, len(texts))
 
 
 @claim("rope-in-embeddings")
 def embeddings_untouched(findings: Findings, name: str = "rope", seed: int = 0) -> None:
+    """Measure what an encoding changes: embeddings, and queries."""
     import torch
 
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=8)
     encoding = make_encoding(name, shape, seed)
     positions = torch.arange(8)
-    x = torch.ones(1, 8, 32)
-    q = torch.ones(1, 2, 8, 16)
+    embeddings = torch.ones(1, 8, 32)  # [1, tokens, width]
+    queries = torch.ones(1, 2, 8, 16)  # [1, heads, tokens, head_dim]
     with torch.no_grad():
-        embedded = arrays.largest((encoding.embed(x, positions) - x).numpy())
-        query = arrays.largest((encoding.for_layer(0).query(q, positions) - q).numpy())
-    findings.beyond("change of the embeddings", embedded, 0, "{}")
-    findings.beyond("change of queries", query, 0, "{:.1f}", "limit")
+        embedded = encoding.embed(embeddings, positions)
+        encoded_queries = encoding.for_layer(0).query(queries, positions)
+    change = arrays.max_abs((embedded - embeddings).numpy())
+    findings.beyond("change of the embeddings", change, 0, "{}")
+    change = arrays.max_abs((encoded_queries - queries).numpy())
+    findings.beyond("change of queries", change, 0, "{:.1f}", "limit")
 
 
 @claim("vector-on-score", "bias-of-vectors")
 def vector_on_score(
     findings: Findings, width: int = 64, what: str = "vector R_2"
 ) -> None:
-    # NumPy adds a vector to a number without an error, so the size of the result is
-    # read.
-    size = (np.float64(0.5) + np.zeros(width)).size
+    """Add a vector to one score, as a printed formula does."""
+    # NumPy adds a vector to a number without an error, so the size of the result tells.
+    score = np.float64(0.5)
+    size = (score + np.zeros(width)).size
     findings.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
 @claim("index-range")
 def last_index(findings: Findings, said: int = 16) -> None:
+    """Find the last index of the pairs in a printed listing."""
     last = int(np.arange(0, HEAD // 2)[-1])
-    findings.part(
-        f"last i of the printed listing, d = {HEAD}", f"{last}", last == said, last
-    )
+    what = f"last i of the printed listing, d = {HEAD}"
+    findings.part(what, f"{last}", last == said, last)
 
 
 # The worked example
 
 
-def example(sign: int = 1) -> Float[arrays.Array, "5 4"]:
-    """Rotate every vector by m base^(-2i/d) in every pair, in full precision."""
-    width = VECTORS.shape[1]
-    angles = np.outer(
-        np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width)
-    )
+def rotate_example(sign: int = 1) -> Float[arrays.Array, "positions features"]:
+    """Rotate the vector of every position m by m base^(-2i/d) in every pair i, in full
+    precision. `sign` is that of the angles.
+    """
+    tokens, width = VECTORS.shape
+    inv_freq = BASE ** (-np.arange(0, width, 2) / width)
+    angles = np.outer(np.arange(tokens), inv_freq)
     return arrays.rotate(VECTORS, sign * angles, "interleaved")
 
 
 @claim("worked-example")
 def table_digits(findings: Findings, digits: int = 4) -> None:
-    true = example()
-    unit = 10.0**-digits
-    off = np.abs(PRINTED - true)
-    wrong = [(int(m), int(i)) for m, i in np.argwhere(off > unit / 2)]
+    """Compare the printed table, cell by cell, with the rotated vectors."""
+    true = rotate_example()
+    errors = np.abs(PRINTED - true)
+    unit_of_last_digit = 10.0**-digits
+    is_rounded_right = errors <= unit_of_last_digit / 2
 
-    wrong_cells = ", ".join(
-        f"position {m} feature {i + 1} printed {PRINTED[m, i]:.{digits}f}, "
-        f"is {true[m, i]:.{digits + 4}f}"
-        for m, i in wrong
-    )
-    close = int((off <= unit).sum())
-    what = "cells right to one unit of the last digit"
-    findings.part(what, f"{close} of {off.size}", close == off.size)
-    right = off.size - len(wrong)
-    text = f"{right} of {off.size}"
-    if wrong:
-        text += f" ({wrong_cells})"
-    findings.limit("cells that are rounded right", text, not wrong, float(right))
-
-    cells = [
-        (m, i, VECTORS[m, i], PRINTED[m, i], true[m, i], bool(off[m, i] <= unit / 2))
-        for m, i in np.ndindex(true.shape)
-    ]
+    # The table for the figure has a row per cell.
+    rows = []
+    wrong_texts = []
+    for position, feature in np.ndindex(true.shape):
+        cell = (position, feature)
+        is_right = bool(is_rounded_right[cell])
+        rows.append((*cell, VECTORS[cell], PRINTED[cell], true[cell], is_right))
+        if not is_right:
+            wrong_texts.append(
+                f"position {position} feature {feature + 1} printed"
+                f" {PRINTED[cell]:.{digits}f}, is {true[cell]:.{digits + 4}f}"
+            )
     columns = ["position", "feature", "vector", "printed", "rotated", "rounded_right"]
-    findings.series["worked_example"] = pd.DataFrame(cells, columns=columns)
+    findings.series["worked_example"] = pd.DataFrame(rows, columns=columns)
+
+    cells = errors.size
+    near = int((errors <= unit_of_last_digit).sum())
+    what = "cells right to one unit of the last digit"
+    findings.part(what, f"{near} of {cells}", near == cells)
+    right = cells - len(wrong_texts)
+    text = f"{right} of {cells}"
+    if wrong_texts:
+        text += f" ({', '.join(wrong_texts)})"
+    findings.limit("cells that are rounded right", text, not wrong_texts, float(right))
 
 
 @claim("worked-example-matrix")
@@ -453,33 +526,44 @@ def printed_matrix(
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
 ) -> None:
-    column = arrays.largest(example(-1) - PRINTED)
-    row = arrays.largest(example(1) - PRINTED)
-    if product == "matrix times column":
-        stated, other = column, row
-    else:
-        stated, other = row, column
-    findings.within(f"off as {product}", stated, unit, "{:.2g}")
-    findings.within("off from the other side", other, unit, "{:.2g}", "limit")
+    """Compare the printed table with the printed matrix multiplied from either side."""
+    # The matrix is printed for rows: from the left it rotates the other way round.
+    errors = {
+        "matrix times column": arrays.max_abs(rotate_example(-1) - PRINTED),
+        "row times matrix": arrays.max_abs(rotate_example(1) - PRINTED),
+    }
+    error = errors.pop(product)
+    findings.within(f"off as {product}", error, unit, "{:.2g}")
+    (other_error,) = errors.values()
+    findings.within("off from the other side", other_error, unit, "{:.2g}", "limit")
 
 
 @claim("base-frequency-formula")
 def angle_formula(
     findings: Findings, f: float = 1 / 10000, angle: float = 1 / 100
 ) -> None:
+    """Compute the angle of pair 1 at position 1 by a printed formula."""
     # With the printed f = 1/10000 the signs of both exponents cancel, and the angle
     # grows with the pair instead of falling.
-    value = f ** (-2 / VECTORS.shape[1])
-    right = math.isclose(value, angle, rel_tol=1e-9)
-    findings.part("the formula at position 1, pair 1", f"{value:g}", right, value)
+    _, width = VECTORS.shape
+    value = f ** (-2 / width)
+    is_right = math.isclose(value, angle, rel_tol=1e-9)
+    findings.part("the formula at position 1, pair 1", f"{value:g}", is_right, value)
 
 
 @claim("sinusoid-index")
 def index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None:
-    # The printed index is not the position. A fixed number, here 1, stands for it, and
-    # all positions have the same code.
-    positions = np.arange(5) if index == "i" else np.ones(5)
-    angles = np.outer(positions, BASE ** (-np.arange(0, 4, 2) / 4))
+    """Count the different codes of 5 positions by a formula with the printed index k, or
+    with the position i in its place.
+    """
+    if index == "i":
+        numbers = np.arange(5, dtype=float)
+    else:
+        # The printed index is not the position. A fixed number, here 1, stands for it, so
+        # that all positions have the same code.
+        numbers = np.ones(5)
+    inv_freq = BASE ** (-np.arange(0, 4, 2) / 4)
+    angles = np.outer(numbers, inv_freq)
     # Codes that differ by rounding only count as one.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"

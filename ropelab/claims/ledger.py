@@ -1,5 +1,8 @@
 """All claims in order, their sources, and the questions of the notes, as the TOML files
 of this folder have them.
+
+A source is a publication. A note is a source of which every sentence that makes a claim
+is listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +18,9 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
 
-# The families of claims in the order of the ledger: first those about statements of the
-# notes, then of papers, and then those that trained models decide.
+# The families of claims in the order of the ledger: first claims of the notes, then of
+# papers, and last those that trained models decide. A family is a TOML file, and the
+# module of its checks.
 FAMILIES = (
     "attention",
     "forms",
@@ -56,7 +60,7 @@ class Source:
         return " ".join(known)
 
 
-# The words in the place of a finding that the stored runs do not have.
+# The words for a finding that the stored runs do not have.
 ABSENT = "not measured in these runs"
 
 
@@ -68,13 +72,14 @@ class Question:
     the finding has and others of the claim do not.
     """
 
-    # The place in the note.
+    # The passage of the note that asks.
     asked: Passage
     answer: str
 
     @property
     def insertions(self) -> list[tuple[str, str]]:
         """The claims that the answer refers to, each with the words of the finding."""
+        # `parse` splits the text at braces, as it does for str.format.
         parsed = Formatter().parse(self.answer)
         return [(id_, words or "") for _, id_, words, _ in parsed if id_]
 
@@ -85,49 +90,66 @@ class Question:
     def write_answer(self, findings: Mapping[str, Findings]) -> str:
         """Return the answer with the measurement of each finding that it refers to.
 
-        Runs differ in the schemes that they have, so that a finding may be absent.
+        A stored run may lack what the finding is about: the finding is then absent.
         """
         answer = ""
         for text, id_, words, _ in Formatter().parse(self.answer):
             answer += text
+            # The text after the last brace has no id.
             if not id_:
                 continue
-            of_claim = findings[id_]
-            if of_claim.has(words or ""):
-                answer += of_claim.named(words or "").measured
+            findings_on_claim = findings[id_]
+            if findings_on_claim.has(words or ""):
+                answer += findings_on_claim.named(words or "").measured
             else:
                 answer += ABSENT
         return answer
 
 
-def _claim(family: str, record: dict[str, Any]) -> Claim:
-    """Make a claim of its record, with values for the fields that the record lacks."""
+def _make_claim(family: str, record: dict[str, Any]) -> Claim:
+    """Make a claim of its table in a TOML file, with defaults for the fields that the
+    table lacks.
+    """
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
     if "config" in record:
         command = f"ropelab run {record['config']}"
     else:
         command = f"ropelab claims --id {record['id']}"
-    # Claims about encodings are decided with the code of the encodings, which is torch.
+    # Claims about encodings are decided with the code of the encodings, which uses torch.
     defaults: dict[str, Any] = {
         "command": command,
         "needs_torch": family == "encodings",
     }
-    return Claim(family=family, passages=passages, **defaults | record)
+    return Claim(family=family, passages=passages, **{**defaults, **record})
 
 
-SOURCES: dict[str, Source] = {
-    key: Source(**{**about, "sections": tuple(about.get("sections", ()))})
-    for key, about in table_beside(__file__, "sources").items()
-}
-CLAIMS: tuple[Claim, ...] = tuple(
-    _claim(family, record)
-    for family in FAMILIES
-    for record in table_beside(__file__, family)["claim"]
-)
-QUESTIONS: tuple[Question, ...] = tuple(
-    Question(answer=record.pop("answer"), asked=Passage(**record))
-    for record in table_beside(__file__, "questions")["question"]
-)
+def _read_sources() -> dict[str, Source]:
+    sources = {}
+    for key, record in table_beside(__file__, "sources").items():
+        sections = tuple(record.pop("sections", ()))
+        sources[key] = Source(sections=sections, **record)
+    return sources
+
+
+def _read_claims() -> tuple[Claim, ...]:
+    claims = []
+    for family in FAMILIES:
+        for record in table_beside(__file__, family)["claim"]:
+            claims.append(_make_claim(family, record))
+    return tuple(claims)
+
+
+def _read_questions() -> tuple[Question, ...]:
+    questions = []
+    for record in table_beside(__file__, "questions")["question"]:
+        answer = record.pop("answer")
+        questions.append(Question(asked=Passage(**record), answer=answer))
+    return tuple(questions)
+
+
+SOURCES = _read_sources()
+CLAIMS = _read_claims()
+QUESTIONS = _read_questions()
 
 
 def find(id_: str) -> Claim:
@@ -136,10 +158,11 @@ def find(id_: str) -> Claim:
         if claim.id == id_:
             return claim
     # The cutoff is lower than the default of 0.6, since a poor guess does no harm.
-    near = get_close_matches(
-        id_.lower(), [claim.id for claim in CLAIMS], n=3, cutoff=0.4
-    )
-    guess = f"did you mean {' or '.join(near)}? " if near else ""
+    ids = [claim.id for claim in CLAIMS]
+    near = get_close_matches(id_.lower(), ids, n=3, cutoff=0.4)
+    guess = ""
+    if near:
+        guess = f"did you mean {' or '.join(near)}? "
     raise InputError(
         f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists"
     )
@@ -150,11 +173,11 @@ def choose(id_: str = "", source: str = "") -> Sequence[Claim]:
     if id_:
         return (find(id_),)
     if source:
-        return said_in(source)
+        return claims_of(source)
     return CLAIMS
 
 
-def said_in(source: str) -> tuple[Claim, ...]:
+def claims_of(source: str) -> tuple[Claim, ...]:
     """Return the claims that a source makes."""
     claims = []
     for claim in CLAIMS:
@@ -185,15 +208,16 @@ def judge_run(
         if findings.is_missing:
             continue
 
-        row = (
-            claim.id,
-            cite(claim.passages[0]),
-            claim.statement,
-            str(claim.kind),
-            str(findings.verdict(claim.kind)),
-            findings.measured,
-            findings.expected,
-        )
+        first_passage, *_ = claim.passages
+        row = {
+            "id": claim.id,
+            "source": cite(first_passage),
+            "statement": claim.statement,
+            "evidence": str(claim.kind),
+            "verdict": str(findings.verdict(claim.kind)),
+            "measured": findings.measured,
+            "expected": findings.expected,
+        }
         rows.append(row)
     columns = [
         "id",

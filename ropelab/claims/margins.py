@@ -1,11 +1,12 @@
-"""How far a measurement is from the other answer.
+"""Margins: how far a measurement is from the threshold at which its answer changes.
 
-A margin is 0 at the threshold and nears 1 far from it, in every unit: among the parts
-of a claim that holds, the least margin shows the one closest to failing.
+A margin is 0 at the threshold and nears 1 far from it, whatever the unit. Margins of
+different measurements can therefore be compared: the least one is closest to failing.
 """
 
 import math
 
+# None: there is no number.
 Number = float | None
 
 
@@ -27,10 +28,11 @@ def margin_above(value: float, bound: float) -> Number:
 
 
 def margin_of_interval(low: float, high: float, threshold: float) -> Number:
-    """Return how much of the way from the threshold to an interval's middle is outside
-    the interval; negative if the interval contains the threshold.
+    """Return the margin of an interval that must not contain a threshold.
 
-    None if the interval is not known (nan), or if its middle is the threshold.
+    It is the share of the way from the threshold to the middle of the interval that is
+    outside the interval; negative if the interval contains the threshold. None if the
+    interval is not known (nan), or if its middle is the threshold.
     """
     middle = (low + high) / 2
     to_middle = abs(middle - threshold)

@@ -1,5 +1,10 @@
-"""Checks of periods: one slow frequency, the hands of a clock, many frequencies,
-printed tables.
+"""Checks of claims about periods: of one slow frequency, of the hands of a clock, of many
+frequencies, and in printed tables.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` and `beyond` compare a
+number with a bound.
 """
 
 import math
@@ -18,21 +23,21 @@ from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import Census, take_census
 
-# The single slow frequency of note 001, §5.2: one turn in a million tokens.
+# The period of the single slow frequency of note 001, §5.2, in tokens.
 PERIOD = 1_000_000.0
 # Codes that are closer than this are the same. Rounding leaves them 1e-15 apart after a
 # full turn; a step of one token at PERIOD is 6e-6.
-BACK = 1e-9
-# MiniMind's head, which the printed numbers are about.
+SAME_CODE = 1e-9
+# The features of MiniMind's head and its base, which the printed numbers are about.
 HEAD = 64
 BASE = 1e6
 # Seconds in which the three hands of a clock go round (note 001, §5.6).
 HANDS = (60, 3600, 43200)
-COMPARED = ("float32", "float16", "bfloat16")
-# The number of positions whose codes are counted.
+# The number formats in which codes are counted, and the number of positions.
+FORMATS_COMPARED = ("float32", "float16", "bfloat16")
 LENGTH = 131072
-# The part of a code that is compared, by the words for it.
-CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
+# The component of a code that is compared, by the words for it.
+COMPONENTS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
 def _distance_to_start(angle: float) -> float:
@@ -44,75 +49,84 @@ def _distance_to_start(angle: float) -> float:
 def cos_of_neighbours(
     findings: Findings, period: float = PERIOD, dtype: str = "float32"
 ) -> None:
-    # Printed in note 001, §5.3.
+    """Compute the cosines of positions 0 and 1, exactly and in a number format."""
+    # These are printed in note 001, §5.3.
     printed_cos = 0.999999999980261
     printed_difference = 1.97e-11
-    theta = 2 * math.pi / period
-    # 1 - cos(theta) would lose all but five digits.
-    cosine = math.cos(theta)
-    difference = 2 * math.sin(theta / 2) ** 2
-    stored = np.cos(np.array([0, theta])).astype(dtype)
     findings.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
 
-    off = abs(cosine - printed_cos)
-    margin = margin_below(off, 1e-15)
-    findings.part("cos at 1", f"{cosine:.15f}", off < 1e-15, cosine, margin)
+    theta = 2 * math.pi / period
+    cosine = math.cos(theta)
+    error = abs(cosine - printed_cos)
+    margin = margin_below(error, 1e-15)
+    findings.part("cos at 1", f"{cosine:.15f}", error < 1e-15, cosine, margin)
 
-    off = abs(difference - printed_difference)
+    # This is 1 - cos(theta), which would lose all but five digits.
+    difference = 2 * math.sin(theta / 2) ** 2
+    error = abs(difference - printed_difference)
     # Half a unit of the last printed digit.
-    last_digit = 0.005e-11
-    margin = margin_below(off, last_digit)
+    tolerance = 0.005e-11
+    margin = margin_below(error, tolerance)
     what = "cos at 0 minus cos at 1"
-    findings.part(what, f"{difference:.4e}", off <= last_digit, difference, margin)
-    shown = " and ".join(f"{float(value):.10g}" for value in stored)
-    findings.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
+    findings.part(what, f"{difference:.4e}", error <= tolerance, difference, margin)
+
+    stored = np.cos(np.array([0, theta])).astype(dtype)
+    text = " and ".join(f"{float(value):.10g}" for value in stored)
+    findings.part(f"the two in {dtype}", text, bool((stored == 1).all()))
 
 
 @claim("one-frequency-degrees")
 def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None:
-    # The printed number is the angle in radians.
+    """Compute the angle of position 1. The note calls the printed number degrees; it is
+    the angle in radians.
+    """
     degrees = 360 / PERIOD
     radians = 2 * math.pi / PERIOD
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
-    findings.part(
-        "angle of position 1",
-        text,
-        math.isclose(degrees, printed, rel_tol=0.01),
-        degrees,
-    )
+    is_printed = math.isclose(degrees, printed, rel_tol=0.01)
+    findings.part("angle of position 1", text, is_printed, degrees)
 
 
 @claim("turn-comes-back")
 def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
-    apart = _distance_to_start(math.radians(360 * degrees_per_token))
-    findings.within("codes of positions 0 and 360", apart, BACK)
+    distance = _distance_to_start(math.radians(360 * degrees_per_token))
+    findings.within("codes of positions 0 and 360", distance, SAME_CODE)
 
 
 @claim("script-covers-everything")
 def covers_everything(findings: Findings, period: float = PERIOD) -> None:
-    apart = _distance_to_start(round(period) * (2 * math.pi / period))
-    findings.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
+    position = round(period)
+    distance = _distance_to_start(position * (2 * math.pi / period))
+    findings.beyond(f"codes of positions 0 and {position}", distance, SAME_CODE)
 
 
 @claim("float32-precision")
 def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
+    """Compare the steps between float32 numbers with the printed one: at 1, where cosines
+    are, and at the sine of position 1.
+    """
+
+    def is_near_printed(step: float) -> bool:
+        return 0.5 < step / printed < 2
+
+    step = float(np.spacing(np.float32(1)))
+    findings.part("step of float32 at 1", f"{step:.3g}", is_near_printed(step), step)
+    # The sine of so small an angle equals the angle.
     sine = 2 * math.pi / PERIOD
-    at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
-    findings.part(
-        "step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one
-    )
+    step = float(np.spacing(np.float32(sine)))
     what = f"step at {sine:.3g}, the sine at position 1"
-    text = f"{at_sine:.1g}: the precision is relative"
-    findings.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
+    text = f"{step:.1g}: the precision is relative"
+    findings.limit(what, text, is_near_printed(step), step)
 
 
 @claim("script-cos-step")
 def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
+    """Compute the change of the cosine over one token, from several positions."""
     theta = 2 * math.pi / PERIOD
 
     def step_from(start: float) -> float:
-        # The step is written as a product, since the difference of two cosines would lose
-        # all but five digits.
+        # This is cos(theta start) - cos(theta (start + 1)), which would lose all but five
+        # digits.
         return 2 * math.sin(theta * (start + 0.5)) * math.sin(theta / 2)
 
     steps: tuple[tuple[Role, str, float], ...] = (
@@ -130,20 +144,25 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
 def clock_is_unique(
     findings: Findings, hands: Sequence[int] = HANDS, until: int = 86400
 ) -> None:
+    """Find the time after which all hands of a clock are back; `until` is the time in
+    seconds for which it should be unique.
+    """
     # All hands are back when the time is a multiple of every period.
-    back = math.lcm(*hands)
-    findings.part("all hands are back after", f"{back:,} s", back >= until, back)
+    seconds = math.lcm(*hands)
+    what = "all hands are back after"
+    findings.part(what, f"{seconds:,} s", seconds >= until, seconds)
 
 
 @claim("second-hand")
 def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
-    late = said % hand
-    findings.part(
-        f"where it stands after {said:,} s", f"{late} s past its start", late == 0, late
-    )
-    findings.limit(
-        "when it is back for the first time", f"{hand:,} s", hand == said, hand
-    )
+    """Find where a hand of a clock is after the time at which it is said to be back.
+    `hand` is its period; both are in seconds.
+    """
+    past_start = said % hand
+    what = f"where it stands after {said:,} s"
+    findings.part(what, f"{past_start} s past its start", past_start == 0, past_start)
+    what = "when it is back for the first time"
+    findings.limit(what, f"{hand:,} s", hand == said, hand)
 
 
 @claim("clock-like-rope", "calendar-like-rope")
@@ -153,25 +172,30 @@ def clock_like_rope(
     base: float = BASE,
     exactly: bool = True,
 ) -> None:
-    chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, base))
-    ratios = chosen[1:] / chosen[:-1]
+    """Compare the periods of RoPE, or given ones, with those of a clock, in which each is
+    a whole multiple of the one before. That is a limit unless `exactly`.
+    """
+    if periods:
+        compared = np.array(periods)
+    else:
+        compared = 2 * math.pi / frequencies(HEAD, base)
+    ratios = compared[1:] / compared[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
 
+    role: Role = "part"
+    if not exactly:
+        role = "limit"
+        longer = int((ratios > 1).sum())
+        findings.count("periods longer than the one before", longer, len(ratios))
+    what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     text = (
         f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
         " and 12)"
     )
-    if not exactly:
-        findings.count(
-            "periods longer than the one before", int((ratios > 1).sum()), len(ratios)
-        )
-    what = f"periods that are whole multiples of the one before, of {len(ratios)}"
-    findings.add(
-        "part" if exactly else "limit", what, text, whole == len(ratios), whole
-    )
+    findings.add(role, what, text, whole == len(ratios), whole)
 
 
-# One slow frequency against many: codes that number formats can tell apart
+# One slow frequency against many: codes that number formats can distinguish
 
 
 def one_frequency(period: float) -> Spectrum:
@@ -186,119 +210,140 @@ def rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
 
 
 def census(
-    spectrum: Spectrum, channel: str, length: int, formats: Sequence[str] = COMPARED
+    spectrum: Spectrum,
+    component: str,
+    length: int,
+    formats: Sequence[str] = FORMATS_COMPARED,
 ) -> dict[str, Census]:
-    """Count the codes below `length` by format, of tables that are exact before
-    rounding.
-    """
-    code = PositionEncoding(
-        Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq))
-    )
-    counted = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
-    return dict(zip(formats, counted, strict=True))
+    """Count the codes of the positions below `length`, rounded to each format."""
+    # The codes are exact before they are rounded.
+    chain = Chain(CastPlan(), spectrum)
+    all_pairs = range(len(spectrum.inv_freq))
+    code = PositionEncoding(chain, component, all_pairs)
+    censuses = take_census(code, [FORMATS[fmt] for fmt in formats], 0, length)
+    return dict(zip(formats, censuses, strict=True))
 
 
 @claim("one-frequency-neighbours", "one-frequency-formats")
 def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
+    """Count neighbouring positions with equal codes, by one frequency and by RoPE."""
     neighbours = LENGTH - 1
+    spectra = {"one": one_frequency(PERIOD), "many": rope_frequencies()}
     rows = []
+    # The share of neighbours with equal codes, by scheme, format and component.
     shares = {}
-    for scheme, spectrum in {
-        "one": one_frequency(PERIOD),
-        "many": rope_frequencies(),
-    }.items():
-        for name, channel in CHANNELS.items():
-            for fmt, codes in census(spectrum, channel, LENGTH).items():
-                equal = codes.adjacent_collisions
-                about = (scheme, spectrum.pairs, fmt, name, neighbours)
-                rows.append((*about, equal, codes.distinct))
+    for scheme, spectrum in spectra.items():
+        for name, component in COMPONENTS.items():
+            for fmt, counts in census(spectrum, component, LENGTH).items():
+                equal = counts.adjacent_collisions
                 shares[scheme, fmt, name] = equal / neighbours
-    columns = ["scheme", "pairs", "format", "component", "neighbours"]
-    columns += ["adjacent_collisions", "distinct_codes"]
-    # The format that is asked about decides; the others put a condition on it.
-    others = [fmt for fmt in COMPARED if fmt != format_]
+                row = {
+                    "scheme": scheme,
+                    "pairs": spectrum.pairs,
+                    "format": fmt,
+                    "component": name,
+                    "neighbours": neighbours,
+                    "adjacent_collisions": equal,
+                    "distinct_codes": counts.distinct,
+                }
+                rows.append(row)
+    findings.series["resolution"] = pd.DataFrame(rows)
+
+    # The format that is asked about decides; the others put a condition on the claim.
+    others = [fmt for fmt in FORMATS_COMPARED if fmt != format_]
     for fmt in (format_, *others):
         share = shares["one", fmt, "cos and sin"]
         what = f"neighbours below {LENGTH} with cos and sin alike, {fmt}"
         role: Role = "part" if fmt == format_ else "limit"
         findings.add(role, what, write_percent(share), share > 0.5, share)
 
+    # The score of a pair of equal vectors is the cosine of the angle between them.
     theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
-
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
     text = " and ".join(f"{float(score):.10g}" for score in scores)
     findings.limit(what, text, bool(scores[0] == scores[1]))
-    for fmt in COMPARED:
+
+    for fmt in FORMATS_COMPARED:
         share = shares["one", fmt, "cos"]
         what = f"neighbours with cos alike, {fmt}"
         findings.limit(what, write_percent(share), share > 0.5, share)
-    for fmt in COMPARED:
+    for fmt in FORMATS_COMPARED:
         share = shares["many", fmt, "cos and sin"]
         what = f"neighbours with all of RoPE's pairs alike, {fmt}"
         findings.limit(what, write_percent(share), share <= 0.5, share)
-    findings.series["resolution"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("one-frequency-signal")
 def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
-    """Compare how much a score changes when its key stands one token further away."""
-    # For independent normal queries and keys a pair adds (q1 + i q2) (k1 - i k2) times
-    # a rotation. One token on, its change has 2 sin(theta / 2) times its deviation.
-    slow = 2 * math.sin(math.pi / period)
-    changes = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
-    with_rope = math.sqrt(float(np.mean(changes**2)))
-    what = "change of a score by the next token, of its standard deviation,"
-    findings.within(f"{what} one frequency", slow, with_rope / 100, "{}")
-    what = f"{what} RoPE's {len(changes)} frequencies"
-    findings.beyond(what, with_rope, slow, "{:.2g}")
+    """Compare how much a score changes when its key is one token further away, with one
+    frequency and with those of RoPE.
+    """
+    # The score of random queries and keys is a sum over pairs. One token on, the part of
+    # a pair changes by 2 sin(theta / 2) times its deviation.
+    change_with_one = 2 * math.sin(math.pi / period)
+    changes_of_pairs = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
+    change_with_rope = math.sqrt(float(np.mean(changes_of_pairs**2)))
+
+    lead = "change of a score by the next token, of its standard deviation,"
+    what = f"{lead} one frequency"
+    findings.within(what, change_with_one, change_with_rope / 100, "{}")
+    what = f"{lead} RoPE's {len(changes_of_pairs)} frequencies"
+    findings.beyond(what, change_with_rope, change_with_one, "{:.2g}")
 
 
 def write_percent(share: float) -> str:
-    """Write a share in percent; none and all are written so."""
-    if share in (0, 1):
-        return "none" if share == 0 else "all"
+    """Write a share in percent, `none` for 0 and `all` for 1."""
+    if share == 0:
+        return "none"
+    if share == 1:
+        return "all"
     return f"{share:.1%}"
 
 
 @claim("one-frequency-unique")
 def one_is_unique(findings: Findings, period: float = PERIOD) -> None:
+    """Count the different codes by one frequency of the positions of its period."""
     length = round(period)
-    for fmt, counted in census(one_frequency(period), "vector", length).items():
+    for fmt, counts in census(one_frequency(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
-        findings.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
+        findings.add(role, what, f"{counts.distinct:,}", counts.distinct == length)
 
 
 @claim("fast-pair-separates")
 def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) -> None:
+    """Compute the angle of the fastest pair over one token, and count neighbours that it
+    does not distinguish.
+    """
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
+    error = abs(degrees - printed_degrees)
     # Half a unit of the printed digit.
-    near = abs(degrees - printed_degrees) <= 0.05
-    margin = margin_below(abs(degrees - printed_degrees), 0.05)
+    tolerance = 0.05
+    margin = margin_below(error, tolerance)
     what = "angle between neighbours in pair 0"
-    findings.part(what, f"{degrees:.2f} degrees", near, degrees, margin)
-    for fmt, counted in census(one_frequency(2 * math.pi), "pair", LENGTH).items():
-        same = counted.adjacent_collisions
+    findings.part(what, f"{degrees:.2f} degrees", error <= tolerance, degrees, margin)
+    # The fastest pair rotates by one radian per token.
+    for fmt, counts in census(one_frequency(2 * math.pi), "pair", LENGTH).items():
+        equal = counts.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
-        findings.add(
-            "part" if fmt == "float32" else "limit", what, str(same), same == 0, same
-        )
+        role: Role = "part" if fmt == "float32" else "limit"
+        findings.add(role, what, str(equal), equal == 0, equal)
 
 
 @claim("many-unique")
 def positions_unique(
     findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
+    """Count the different codes of RoPE at the first positions."""
     spectrum = rope_frequencies(HEAD, base)
-    period = float(wavelengths(spectrum.inv_freq)[-1])
+    slowest_period = float(wavelengths(spectrum.inv_freq)[-1])
     what = "the slowest pair alone repeats after"
-    findings.beyond(what, period, length, "{:,.0f} tokens")
-    for fmt, counted in census(spectrum, "vector", length).items():
+    findings.beyond(what, slowest_period, length, "{:,.0f} tokens")
+    for fmt, counts in census(spectrum, "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
-        findings.part(
-            what, f"{counted.distinct}", counted.distinct == length, counted.distinct
-        )
+        is_unique = counts.distinct == length
+        findings.part(what, f"{counts.distinct}", is_unique, counts.distinct)
 
 
 @claim("slow-pairs-unique")
@@ -307,13 +352,16 @@ def slow_pairs_unique(
 ) -> None:
     """Count the codes of the slower half of the pairs, from pair `first` on."""
     slow = Spectrum(inverse_frequencies(HEAD, BASE)[first:])
-    for fmt, counted in census(slow, "vector", length).items():
-        what = f"distinct codes of the first {length} positions in {fmt}"
-        what = f"{what}, pairs {first} to {HEAD // 2 - 1}"
+    last = HEAD // 2 - 1
+    for fmt, counts in census(slow, "vector", length).items():
+        what = (
+            f"distinct codes of the first {length} positions in {fmt}, pairs {first} to"
+            f" {last}"
+        )
         # The source names no format here. Elsewhere it speaks about float32.
         role: Role = "part" if fmt == "float32" else "limit"
-        is_unique = counted.distinct == length
-        findings.add(role, what, f"{counted.distinct}", is_unique, counted.distinct)
+        is_unique = counts.distinct == length
+        findings.add(role, what, f"{counts.distinct}", is_unique, counts.distinct)
 
 
 @claim("minimind-periods", "minimind-period-15")
@@ -323,21 +371,25 @@ def periods(
     base: float = BASE,
     tolerance: float = 0.01,
 ) -> None:
-    true = (2 * math.pi / frequencies(HEAD, base)).tolist()
-    for index, said in printed:
-        right = abs(said / true[index] - 1) <= tolerance
-        # The index i at which 2 pi base^(2i/d) is the printed period.
-        fits = HEAD / 2 * math.log(said / (2 * math.pi), base)
-        where = "" if right else f" (it would be index {fits:.1f})"
-        text = f"{true[index]:,.1f}, printed {said:,.10g}{where}"
-        findings.part(f"index {index}", text, right, true[index])
+    """Compare printed periods, each with the index of its pair, with the true ones."""
+    true_periods = (2 * math.pi / frequencies(HEAD, base)).tolist()
+    for index, printed_period in printed:
+        true_period = true_periods[index]
+        is_right = abs(printed_period / true_period - 1) <= tolerance
+        text = f"{true_period:,.1f}, printed {printed_period:,.10g}"
+        if not is_right:
+            # The index i at which 2 pi base^(2i/d) is the printed period.
+            fitting_index = HEAD / 2 * math.log(printed_period / (2 * math.pi), base)
+            text += f" (it would be index {fitting_index:.1f})"
+        findings.part(f"index {index}", text, is_right, true_period)
 
 
 @claim("angle-falls")
 def angle_falls(findings: Findings, base: float = 10000.0) -> None:
-    slower = np.diff(frequencies(HEAD, base)) < 0
+    """Count the pairs that rotate slower than the pair before."""
+    is_slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
-    findings.count(what, int(slower.sum()), len(slower))
+    findings.count(what, int(is_slower.sum()), len(is_slower))
 
 
 @claim("position-1-code")
@@ -346,17 +398,23 @@ def code_of_position(
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
     last: float = 1.0,
 ) -> None:
-    true = np.cos(frequencies(HEAD, BASE)).tolist()
-    # The note prints the first features and the last, to four digits.
-    compared = [*zip(true, first, strict=False), (true[-1], last)]
-    right = sum(abs(a - b) <= 0.5e-4 for a, b in compared)
+    """Compare printed cosines of position 1, the `first` ones and the `last`, with the
+    true ones.
+    """
+    cosines = np.cos(frequencies(HEAD, BASE)).tolist()
+    printed = [*first, last]
+    true = [*cosines[: len(first)], cosines[-1]]
+    right = 0
+    for true_cosine, printed_cosine in zip(true, printed, strict=True):
+        # Half a unit of the last of four printed digits.
+        if abs(true_cosine - printed_cosine) <= 0.5e-4:
+            right += 1
 
-    shown = ", ".join(f"{value:.4f}" for value in true[: len(first)])
     findings.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
-    text = (
-        f"[{shown}, ..., {true[-1]:.4f}], {write_hits(right, len(compared))} as printed"
-    )
-    findings.part("cosines of position 1", text, right == len(compared), right)
+    first_true = ", ".join(f"{cosine:.4f}" for cosine in cosines[: len(first)])
+    hits = write_hits(right, len(printed))
+    text = f"[{first_true}, ..., {cosines[-1]:.4f}], {hits} as printed"
+    findings.part("cosines of position 1", text, right == len(printed), right)
 
 
 @claim("script-dimension-angles", "knowledge-base-angles")
@@ -366,16 +424,19 @@ def angles(
     base: float = BASE,
     tolerance_degrees: float = 0.5,
 ) -> None:
-    for position, index, said in printed:
+    """Compare printed angles, each with its position and the index of its pair, with the
+    true ones.
+    """
+    for position, index, printed_degrees in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
-        # Full turns are not printed, so the shorter way round counts.
-        off = abs((degrees - said + 180) % 360 - 180)
-        right = off <= tolerance_degrees
-        shown = degrees % 360
-        text = f"{shown:.1f}, printed {said:g}"
+        # Full turns are not printed, so the shorter way round counts: between -180 and
+        # 180 degrees.
+        error = abs((degrees - printed_degrees + 180) % 360 - 180)
+        margin = margin_below(error, tolerance_degrees)
+        within_turn = degrees % 360
         what = f"degrees at {position}, pair {index}"
-        margin = margin_below(off, tolerance_degrees)
-        findings.part(what, text, right, shown, margin)
+        text = f"{within_turn:.1f}, printed {printed_degrees:g}"
+        findings.part(what, text, error <= tolerance_degrees, within_turn, margin)
 
 
 @claim("script-two-periods", "script-three-periods")
@@ -384,15 +445,17 @@ def fingerprints(
     periods: Sequence[float] = (10, 100),
     positions: Sequence[int] = (0, 5, 10, 15, 50, 100),
 ) -> None:
-    first: dict[tuple[float, ...], int] = {}
-    equal = []
+    """Look for positions that have equal phases under all periods."""
+    first_with_phases: dict[tuple[float, ...], int] = {}
+    agreeing = []
     for position in positions:
         phases = tuple(position % period for period in periods)
-        if phases in first:
-            equal.append((first[phases], position))
-        first.setdefault(phases, position)
+        if phases in first_with_phases:
+            agreeing.append(f"{first_with_phases[phases]} and {position} agree")
+        else:
+            first_with_phases[phases] = position
 
-    shown = ", ".join(f"{a} and {b} agree" for a, b in equal) or "all differ"
-    findings.part(
-        f"phases of {len(positions)} positions", shown, not equal, float(len(first))
-    )
+    text = ", ".join(agreeing) or "all differ"
+    different = float(len(first_with_phases))
+    what = f"phases of {len(positions)} positions"
+    findings.part(what, text, not agreeing, different)

@@ -1,5 +1,10 @@
-"""Checks of published methods and numbers: scaling, dates, precision, bounds on the
-base.
+"""Checks of claims about published methods and numbers: scaling, dates, precision, and
+bounds on the base.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` compares a number with
+a bound.
 """
 
 import math
@@ -8,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ropelab.claims.arrays import Array, frequencies, write_hits
 from ropelab.claims.record import Findings, Role, claim
@@ -31,148 +37,176 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT, SAME
 
-# Rotary dimension, base, trained length.
+# The rotary dimension, base and trained length of a model.
 Shape = tuple[int, float, int]
 MINIMIND: Shape = (64, 1e6, 2048)
 LLAMA_2 = Geometry(128, 1e4, 4096)
-# A model whose slowest pair, too, rotates more than once within the trained length.
-MANY_TURNS = Geometry(64, 1e4, 131072)
+# A model in which even the slowest pair rotates more than once within the trained length.
+MANY_ROTATIONS = Geometry(64, 1e4, 131072)
 # The tested length of claims about MiniMind.
 LONGER = 8192
 # The tested length of claims about float32.
 FLOAT32_LENGTH = 1 << 17
-# Primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
+# The numbers of tokens by which positions are moved: primes just above 2^12 and 2^16, for
+# which bfloat16 has 8 bits.
 SHIFTS = (4099, 65537)
-# The step between tried bases, in logarithms.
+# The step between the bases of a grid, in logarithms.
 STEP = 4e-3
 # A name and an arXiv number.
 Paper = tuple[str, str]
 # The arXiv number of the RoFormer paper.
 ROPE = "2104.09864"
-# The head and the base of the claims about numbers, which no model is named for.
+# The features of a head and the base for claims about numbers that name no model.
 HEAD = 128
 BASE = 10000.0
-# Context lengths and the base printed for each.
+# Context lengths, with the base printed for each.
 Table = Sequence[tuple[int, float]]
-# Printed bases for 1k to 32k tokens, by publication.
+
+
+def _select_printed(bases: Sequence[float]) -> Table:
+    """Return the contexts from 1k to 32k tokens, with the bases printed for them."""
+    table = list(zip(published.CONTEXTS, bases, strict=True))
+    return tuple(table[:6])
+
+
+# The printed bases, by publication.
 PRINTED: dict[str, Table] = {
-    name: tuple(zip(published.CONTEXTS, bases, strict=True))[:6]
-    for name, bases in (("men", published.MEN), ("su", published.SU))
+    "men": _select_printed(published.MEN),
+    "su": _select_printed(published.SU),
 }
 
 
 def find_unseen_shares(
     geometry: Geometry, inv_freq: Array, length: float
 ) -> Float[Array, " pairs"]:
-    """Return the share of the circle that a pair meets only beyond the trained
+    """Return the share of the circle that each pair meets only beyond the trained
     length.
     """
+    # A pair that has completed a rotation has met the whole circle.
     seen = rotations(geometry.inv_freq, geometry.trained_len).clip(max=1)
-    return (rotations(inv_freq, length).clip(max=1) - seen).clip(min=0)
+    met = rotations(inv_freq, length).clip(max=1)
+    return (met - seen).clip(min=0)
 
 
 def largest_ratio(a: Array, b: Array) -> float:
-    """Return the ratio of two sets of frequencies in their worst pair, at least 1."""
-    # The logarithm treats twice as fast and half as fast alike.
-    return math.exp(float(np.abs(np.log(a / b)).max()))
+    """Return the ratio of two sets of frequencies in the pair where they differ most; it
+    is at least 1.
+    """
+    # By the logarithm, twice as fast and half as fast differ as much.
+    log_ratios = np.abs(np.log(a / b))
+    return math.exp(float(log_ratios.max()))
 
 
 @claim("unseen-angles")
 def slow_pairs_meet_new_angles(findings: Findings, geometry: Shape = MINIMIND) -> None:
+    """Count the fast pairs that meet no new angles in longer texts, and the slow pairs
+    that do.
+    """
     model = Geometry(*geometry)
-    new = find_unseen_shares(model, model.inv_freq, LONGER) > SAME
-    fast = rotations(model.inv_freq, model.trained_len) >= 1
-    turned = f"pairs with a full turn in {model.trained_len} tokens"
-    for what, pairs in (
-        (f"{turned} that meet no new angle at {LONGER}", ~new[fast]),
-        ("slower pairs that meet new angles", new[~fast]),
-    ):
-        hits = int(pairs.sum())
-        total = len(pairs)
-        findings.part(what, f"{hits} of {total}", hits == total > 0, hits)
+    meets_new = find_unseen_shares(model, model.inv_freq, LONGER) > SAME
+    is_fast = rotations(model.inv_freq, model.trained_len) >= 1
+
+    def add_count(what: str, agrees: NDArray[np.bool_]) -> None:
+        hits = int(agrees.sum())
+        total = len(agrees)
+        is_complete = hits == total and total > 0
+        findings.part(what, f"{hits} of {total}", is_complete, hits)
+
+    add_count(
+        f"pairs with a full turn in {model.trained_len} tokens that meet no new angle at"
+        f" {LONGER}",
+        ~meets_new[is_fast],
+    )
+    add_count("slower pairs that meet new angles", meets_new[~is_fast])
 
 
 @claim("yarn-seen-angles")
 def yarn_brings_angles_back(findings: Findings, length: int = LONGER) -> None:
+    """Count the pairs that meet new angles without YaRN and with it, and the fast pairs
+    that YaRN changes.
+    """
     model = Geometry(*MINIMIND)
     yarn = Yarn(factor=length / model.trained_len)
     plan = yarn.plan(model, length)
-    beta_fast = yarn.beta_fast
-    inv_freq = model.inv_freq
-    scaled = plan.inv_freq
-    before, after = (
-        int((find_unseen_shares(model, x, length) > SAME).sum())
-        for x in (inv_freq, scaled)
-    )
-    fast = rotations(inv_freq, model.trained_len) >= beta_fast
-    changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
 
+    def count_unseen(inv_freq: Array) -> int:
+        return int((find_unseen_shares(model, inv_freq, length) > SAME).sum())
+
+    before = count_unseen(model.inv_freq)
+    after = count_unseen(plan.inv_freq)
+    what = f"pairs that meet new angles at {length}"
     text = f"{before} before, {after} after"
-    findings.part(
-        f"pairs that meet new angles at {length}", text, after == 0 < before, after
-    )
-    what = f"pairs with {beta_fast:g} turns or more in training that YaRN changes"
-    findings.part(what, f"{changed} of {int(fast.sum())}", changed == 0, changed)
-    logits = plan.logit_multiplier
+    findings.part(what, text, before > 0 and after == 0, after)
+
+    is_fast = rotations(model.inv_freq, model.trained_len) >= yarn.beta_fast
+    ratios = plan.inv_freq / model.inv_freq
+    changed = int((ratios[is_fast] < 1 - SAME).sum())
+    what = f"pairs with {yarn.beta_fast:g} turns or more in training that YaRN changes"
+    findings.part(what, f"{changed} of {int(is_fast.sum())}", changed == 0, changed)
+
+    multiplier = plan.logit_multiplier
     what = "every logit, also of the pairs that are kept, is multiplied by"
-    findings.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
+    findings.limit(what, f"{multiplier:.4f}", abs(multiplier - 1) <= SAME, multiplier)
 
 
 @claim("yarn-dynamic")
 def adjusts(findings: Findings, method: str = "yarn(factor=4)") -> None:
+    """Compare the frequencies of a method at two lengths."""
     model = Geometry(*MINIMIND)
     scaling = parse_scaling(method)
-    off = largest_ratio(
-        *(scaling.plan(model, length).inv_freq for length in (4096, LONGER))
+    ratio = largest_ratio(
+        scaling.plan(model, 4096).inv_freq, scaling.plan(model, LONGER).inv_freq
     )
     what = f"frequencies of {method} for 4096 and {LONGER} tokens"
-    differ = off > 1 + SAME
-    shown = f"{off:.2f} times apart" if differ else "equal"
-    findings.part(what, shown, differ, off)
+    differ = ratio > 1 + SAME
+    text = f"{ratio:.2f} times apart" if differ else "equal"
+    findings.part(what, text, differ, ratio)
 
 
 @claim("dynamic-free-short")
 def same_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
+    """Compare a method inside the trained length with no method."""
     lengths = (2, 1024, LLAMA_2.trained_len)
-    plans = [parse_scaling(method).plan(LLAMA_2, length) for length in lengths]
-    off = max(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq) for plan in plans)
-    logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
+    ratios = []
+    logit_changes = []
+    for length in lengths:
+        plan = parse_scaling(method).plan(LLAMA_2, length)
+        ratios.append(largest_ratio(plan.inv_freq, LLAMA_2.inv_freq))
+        logit_changes.append(abs(plan.logit_multiplier - 1))
+
+    ratio = max(ratios)
+    are_equal = ratio <= 1 + SAME
     what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
-    are_equal = off <= 1 + SAME
-    shown = "equal" if are_equal else f"{off:.2f} times apart"
-    findings.part(what, shown, are_equal, off)
-    findings.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
+    text = "equal" if are_equal else f"{ratio:.2f} times apart"
+    findings.part(what, text, are_equal, ratio)
+    change = max(logit_changes)
+    findings.part("and logits", f"{change:.2g} apart", change <= SAME, change)
 
 
 @claim("yarn-one-ramp")
 def ramps_agree(findings: Findings, factor: float = 16.0) -> None:
-    paper, coded = (
-        each(factor=factor).plan(LLAMA_2, 0).inv_freq for each in (YarnPaper, Yarn)
-    )
-    ratio = coded / paper
-    apart = largest_ratio(coded, paper)
-    pair = int(np.abs(np.log(ratio)).argmax())
-    differing = int((np.abs(ratio - 1) > SAME).sum())
+    """Compare YaRN as its paper states it with YaRN as its code computes it."""
+    paper = YarnPaper(factor=factor).plan(LLAMA_2, 0).inv_freq
+    code = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
+    ratios = code / paper
+    differing = int((np.abs(ratios - 1) > SAME).sum())
+    worst_pair = int(np.abs(np.log(ratios)).argmax())
+    ratio = largest_ratio(code, paper)
 
-    text = f"{differing} of {len(ratio)}, pair {pair} by {apart:.2f} times"
-    findings.part(
-        f"factor {factor:g}, pairs whose frequencies differ",
-        text,
-        differing == 0,
-        apart,
-    )
+    what = f"factor {factor:g}, pairs whose frequencies differ"
+    text = f"{differing} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
+    findings.part(what, text, differing == 0, ratio)
 
 
 @claim("ntk-ends")
 def ntk_keeps_the_ends(findings: Findings, factor: float = 16.0) -> None:
-    ratio = LLAMA_2.inv_freq / NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
-    for name, divided, wanted in (
-        ("first", ratio[0], 1.0),
-        ("last", ratio[-1], factor),
-    ):
-        by = float(divided)
-        right = abs(float(divided) / wanted - 1) <= SAME
-        findings.part(f"{name} pair divided by", f"{by:.12g}", right, by)
+    """Compute by what NTK-aware scaling divides the first and the last frequency."""
+    scaled = NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
+    divisors = (LLAMA_2.inv_freq / scaled).tolist()
+    ends = (("first", divisors[0], 1.0), ("last", divisors[-1], factor))
+    for name, divisor, wanted in ends:
+        is_right = abs(divisor / wanted - 1) <= SAME
+        findings.part(f"{name} pair divided by", f"{divisor:.12g}", is_right, divisor)
 
 
 # Who was first, and who uses what, decided by dated publications. An arXiv number is a
@@ -189,92 +223,114 @@ def month(arxiv: str) -> str:
 def generations(
     findings: Findings, said: Sequence[tuple[str, int, Paper, Paper]]
 ) -> None:
-    """Compare the year given for each kind with its example and with its first paper."""
-    findings.expected = ", ".join(f"{what} {year}" for what, year, _, _ in said)
-    for what, said_year, (example, example_number), (first, first_number) in said:
+    """Compare the year given for each kind of encoding with its example and with its
+    first paper.
+
+    `said` has for each kind its name, the year, the example and the first paper.
+    """
+    findings.expected = ", ".join(f"{kind} {year}" for kind, year, _, _ in said)
+    for kind, year, (example, example_number), (first, first_number) in said:
         example_year = int(month(example_number)[:4])
         first_year = int(month(first_number)[:4])
-        # A year beside an example may be that of the example or that of the kind.
-        fits = said_year in (example_year, first_year)
-        shown = f"{example}, {month(example_number)}"
-        findings.part(f"{what}, {said_year}: the example", shown, fits, example_year)
-        both = example_year == first_year == said_year
-        shown = f"{first}, {month(first_number)}"
-        findings.limit(
-            f"{what}, {said_year}: the first of them", shown, both, first_year
-        )
+        # The year may be that of the example or that of the kind.
+        fits = year in (example_year, first_year)
+        text = f"{example}, {month(example_number)}"
+        findings.part(f"{kind}, {year}: the example", text, fits, example_year)
+        is_both = example_year == first_year == year
+        text = f"{first}, {month(first_number)}"
+        what = f"{kind}, {year}: the first of them"
+        findings.limit(what, text, is_both, first_year)
 
 
 @claim("shaw-earliest")
 def is_earliest(
     findings: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
 ) -> None:
-    earliest = all(float(paper[1]) < float(number) for _, number in others)
-    shown = ", ".join(f"{name} {month(number)}" for name, number in others)
-    findings.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
-    findings.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
+    """Compare the date of a paper with those of the others that a source names, and with
+    that of a paper outside the source.
+    """
+    name, number = paper
+    date = float(number)
+    is_earliest_of_named = all(date < float(other) for _, other in others)
+    text = ", ".join(f"{other_name} {month(other)}" for other_name, other in others)
+    what = f"{name} {month(number)}, the others"
+    findings.part(what, text, is_earliest_of_named)
+    outside_name, outside_number = outside
+    is_earlier = date < float(outside_number)
+    findings.limit(outside_name, month(outside_number), is_earlier)
 
 
 @claim("deberta-year", "alibi-year")
 def year_of(findings: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
-    """Accept the year of the preprint; that of the proceedings is one condition
-    later.
+    """Compare a year with that of the preprint, and with that of the proceedings, which
+    is right with a condition.
     """
-    year = int(month(arxiv)[:4])
+    preprint_year = int(month(arxiv)[:4])
+    is_one_of_both = said in (preprint_year, printed)
+    what = f"{name}, arXiv:{arxiv} and in print"
     text = f"{month(arxiv)} and {printed}"
-    findings.part(
-        f"{name}, arXiv:{arxiv} and in print", text, said in (year, printed), year
-    )
-    findings.limit("first published", month(arxiv), year == said, year)
+    findings.part(what, text, is_one_of_both, preprint_year)
+    is_first = preprint_year == said
+    findings.limit("first published", month(arxiv), is_first, preprint_year)
 
 
 @claim("llama-rope")
 def is_configured(findings: Findings, models: Sequence[str]) -> None:
-    configured = []
+    """Read the configurations of models that should have RoPE."""
+    texts = []
     for name in models:
         model = MODELS.get(name)
         if model is not None:
             width = f"{model.rotary_width} of {model.head_dim} features"
-            configured.append(f"{name}: base {model.base:g}, {width}")
-    shown = "; ".join(configured)
-    if not configured:
-        shown = "nothing"
+            texts.append(f"{name}: base {model.base:g}, {width}")
+    text = "; ".join(texts) or "nothing"
     # A model whose configuration is not at hand leaves the claim open.
-    agrees = True if len(configured) == len(models) else None
-    findings.part("what the configurations say", shown, agrees)
+    agrees = True if len(texts) == len(models) else None
+    findings.part("what the configurations say", text, agrees)
 
 
 @claim("large-models-use")
 def large_models_use(
     findings: Findings, published: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Count position encodings: of the configurations at hand, and of papers."""
-    usual = ("RoPE", "ALiBi")
+    """Count position encodings: of the configurations at hand, and of papers.
+
+    `published` has for each model of a paper its name, its source, and its encoding.
+    """
+    claimed_kinds = ("RoPE", "ALiBi")
 
     # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
     what = "models that ropelab knows by configuration, RoPE or ALiBi"
     known = len(MODELS)
     findings.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
-    kinds = [kind for _, _, kind in published]
-    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
-    chosen = sum(counts.get(kind, 0) for kind in usual)
+
+    counts: dict[str, int] = {}
+    others = []
+    for name, _, kind in published:
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind not in claimed_kinds:
+            others.append(name)
+    total = len(published)
+    with_claimed = total - len(others)
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
     what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
-    text = f"{chosen} of {len(kinds)} ({listed})"
-    findings.part(what, text, 2 * chosen > len(kinds), chosen)
-    others = [name for name, _, kind in published if kind not in usual]
+    text = f"{with_claimed} of {total} ({listed})"
+    findings.part(what, text, 2 * with_claimed > total, with_claimed)
     what = "those with something else"
     findings.limit(what, ", ".join(others) or "none", not others, len(others))
 
 
 @claim("gpt-3-rope", "gpt-4-rope")
 def could_use(findings: Findings, name: str, user: str) -> None:
-    """Refute that a model published before RoPE uses it; `user` is empty if
-    unpublished.
+    """Compare the date of a model's paper with that of RoPE: an earlier model cannot use
+    it.
+
+    `user` is the arXiv number of the model's paper, empty if it was not published.
     """
     if user:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(ROPE)}"
-        findings.part(f"{name}'s paper appeared in", text, float(user) >= float(ROPE))
+        is_later = float(user) >= float(ROPE)
+        findings.part(f"{name}'s paper appeared in", text, is_later)
     else:
         findings.part(f"{name}'s architecture", "not published", None)
 
@@ -283,13 +339,12 @@ def could_use(findings: Findings, name: str, user: str) -> None:
 def released_lengths(
     findings: Findings, claimed: int = 32768, finetuned: bool = True
 ) -> None:
-    # The released lengths are those in the README of jquesnelle/yarn.
+    """Look up the lengths of the released YaRN models."""
+    # These are the lengths in the README of jquesnelle/yarn.
     released = (8192, 32768, 65536, 131072)
-    shown = ", ".join(map(str, released))
-    right = claimed in released
-    findings.part(
-        "YaRN models released for the 4096-token model", shown, right, max(released)
-    )
+    what = "YaRN models released for the 4096-token model"
+    text = ", ".join(map(str, released))
+    findings.part(what, text, claimed in released, max(released))
     text = "no, all were fine-tuned" if finetuned else "yes"
     findings.limit("reached without fine-tuning", text, not finetuned)
 
@@ -298,22 +353,24 @@ def released_lengths(
 def made_by_yarn(
     findings: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
 ) -> None:
+    """Compare the frequencies of Code Llama with those of YaRN at many factors."""
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
     findings.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
-    published = frequencies(LLAMA_2.rotary_dim, base)
-    # Quarter octaves are fine enough: with any factor some pair is off several times.
-    off, best = min(
-        (
-            largest_ratio(published, Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq),
-            factor,
-        )
-        for factor in (2 ** (k / 4) for k in range(33))
-    )
+    released = frequencies(LLAMA_2.rotary_dim, base)
+    # Factors from 1 to 256 in quarter octaves are fine enough: with any factor some pair
+    # differs several times.
+    factors = [2 ** (k / 4) for k in range(33)]
+    ratio_by_factor = {}
+    for factor in factors:
+        scaled = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
+        ratio_by_factor[factor] = largest_ratio(released, scaled)
+    nearest = min(factors, key=lambda factor: ratio_by_factor[factor])
     what = (
         f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor"
-        f" {best:.3g})"
+        f" {nearest:.3g})"
     )
-    findings.within(what, off, 1.01, "frequencies up to {:.1f} times apart")
+    text = "frequencies up to {:.1f} times apart"
+    findings.within(what, ratio_by_factor[nearest], 1.01, text)
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -322,19 +379,21 @@ Formula = Literal["beta per pair", "linear ramp"]
 def minimind_frequencies(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
 ) -> Float[Array, " pairs"]:
+    """Return the frequencies of MiniMind's code, by the formula of one of its versions."""
     inv_freq = geometry.inv_freq
     if formula == "beta per pair":
         # (b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that rotate fully;
         # else 1/s.
         beta = np.linspace(1, beta_fast, geometry.pairs)
-        within = rotations(inv_freq, geometry.trained_len) >= 1
-        return inv_freq * np.where(
-            within, (beta * factor - beta + 1) / (beta * factor), 1 / factor
-        )
+        rotates_fully = rotations(inv_freq, geometry.trained_len) >= 1
+        multiplier_of_fast = (beta * factor - beta + 1) / (beta * factor)
+        return inv_freq * np.where(rotates_fully, multiplier_of_fast, 1 / factor)
+
     # YaRN's ramp with its end held at the last pair instead of the last feature.
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
     high = min(high, geometry.pairs - 1)
-    ramp = ((np.arange(geometry.pairs) - low) / max(high - low, 0.001)).clip(0, 1)
+    pair_numbers = np.arange(geometry.pairs)
+    ramp = ((pair_numbers - low) / max(high - low, 0.001)).clip(0, 1)
     return inv_freq * (1 - ramp + ramp / factor)
 
 
@@ -346,26 +405,35 @@ def minimind_is_yarn(
     factor: float,
     beta_fast: float,
 ) -> None:
-    def add(role: Role, what: str, model: Geometry) -> None:
+    """Compare the frequencies of MiniMind's code with those of YaRN, in MiniMind and in
+    another model, and the attention factors.
+    """
+
+    def compare_frequencies(role: Role, what: str, model: Geometry) -> None:
         yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(model, 0)
-        ours = minimind_frequencies(formula, model, factor, beta_fast)
-        ratio = largest_ratio(ours, yarn.inv_freq)
-        is_same = ratio <= 1 + SAME
-        shown = "equal" if is_same else f"up to {ratio:.2f} times apart"
-        findings.add(role, what, shown, is_same, ratio)
+        minimind = minimind_frequencies(formula, model, factor, beta_fast)
+        ratio = largest_ratio(minimind, yarn.inv_freq)
+        are_equal = ratio <= 1 + SAME
+        text = "equal" if are_equal else f"up to {ratio:.2f} times apart"
+        findings.add(role, what, text, are_equal, ratio)
 
     model = Geometry(*geometry)
-    add("part", f"frequencies as shipped (factor {factor:g})", model)
-    trained = f"trained length {MANY_TURNS.trained_len}"
-    add("limit", f"frequencies with base {MANY_TURNS.base:g}, {trained}", MANY_TURNS)
-    # MiniMind applies no attention factor.
-    yarn = Yarn(factor=factor).plan(model, 0).attention_factor
-    findings.limit(
-        "attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn
+    what = f"frequencies as shipped (factor {factor:g})"
+    compare_frequencies("part", what, model)
+    what = (
+        f"frequencies with base {MANY_ROTATIONS.base:g}, trained length"
+        f" {MANY_ROTATIONS.trained_len}"
     )
+    compare_frequencies("limit", what, MANY_ROTATIONS)
+    # MiniMind applies no attention factor.
+    yarn_factor = Yarn(factor=factor).plan(model, 0).attention_factor
+    is_one = abs(1 - yarn_factor) <= SAME
+    text = f"1, YaRN's is {yarn_factor:.4f}"
+    findings.limit("attention factor", text, is_one, yarn_factor)
 
 
-def chain(preset: str) -> Chain:
+def make_chain(preset: str) -> Chain:
+    """Return an implementation that rounds its stages as a preset says."""
     return chain_of(preset_named(preset).plan, BASE, HEAD)
 
 
@@ -373,7 +441,8 @@ def angle_errors(preset: str, length: int) -> Worst:
     """Return the worst angle error of any pair in the far half of a length."""
     # The error of an angle grows with the position, so the near half need not be
     # searched.
-    return worst(chain(preset), length // 2, length - length // 2)
+    half = length // 2
+    return worst(make_chain(preset), half, length - half)
 
 
 @claim("float32-enough", bound=ANGLE_RAD)
@@ -382,19 +451,22 @@ def angles_good_enough(
     preset: str = "float32",
     longer: Sequence[int] = (1 << 20, 10_000_000),
 ) -> None:
+    """Measure the worst angle error at several lengths, and find the first one beyond the
+    tolerance.
+    """
     lengths = (FLOAT32_LENGTH, *longer)
-    for end in lengths:
-        error = angle_errors(preset, end)
-        text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
-        role: Role = "part" if end == FLOAT32_LENGTH else "limit"
-        findings.within(
-            f"worst angle error up to {end:,}", error.error_rad, ANGLE_RAD, text, role
-        )
-    everything = worst_by_octave(chain(preset), 0, max(lengths))
-    first = first_beyond(chain(preset), everything, ANGLE_RAD)
-    where = "nowhere" if first is None else f"position {first:,}"
+    for length in lengths:
+        worst_angle = angle_errors(preset, length)
+        role: Role = "part" if length == FLOAT32_LENGTH else "limit"
+        what = f"worst angle error up to {length:,}"
+        text = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
+        findings.within(what, worst_angle.error_rad, ANGLE_RAD, text, role)
 
-    findings.limit("first error beyond the tolerance", where, first is None, first)
+    implementation = make_chain(preset)
+    octaves = worst_by_octave(implementation, 0, max(lengths))
+    first = first_beyond(implementation, octaves, ANGLE_RAD)
+    text = "nowhere" if first is None else f"position {first:,}"
+    findings.limit("first error beyond the tolerance", text, first is None, first)
 
 
 @claim("bfloat16-breaks", bound=BROKEN)
@@ -404,41 +476,46 @@ def shift_breaks_scores(
     careful: str = "transformers_llama",
     seed: int = 0,
 ) -> None:
+    """Measure how much scores change when both positions move, in an implementation that
+    rounds to bfloat16, and in one that is more careful.
+    """
     draws = draw(512, HEAD // 2, "random", seed)
-    distance = np.array([61.0])
-    nothing = np.array([0.0])
+    query_positions = np.array([61.0])
+    key_positions = np.array([0.0])
+    shifts = np.array(SHIFTS, dtype=float)
 
-    def changes(name: str) -> tuple[str, bool, float]:
-        # Root mean squares, as single scores may be close to 0.
-        implementation = chain(name)
-        moved = shift_errors(
-            implementation, draws, 0, distance, np.array(SHIFTS, dtype=float)
-        )
-        typical = np.sqrt(
-            np.square(scores(implementation, draws, distance, nothing)).mean()
-        )
-        shares = (np.sqrt(np.square(moved).mean((1, 2))) / typical).tolist()
-        return (
-            " and ".join(f"{x:.1%}" for x in shares),
-            min(shares) > BROKEN,
-            max(shares),
-        )
+    def measure_changes(name: str) -> tuple[str, bool, float]:
+        """Return the changes by shift in words, whether all break scores, and the
+        largest. They are shares of a typical score.
+        """
+        implementation = make_chain(name)
+        # [shifts, draws, 1]
+        errors = shift_errors(implementation, draws, 0, query_positions, shifts)
+        unmoved = scores(implementation, draws, query_positions, key_positions)
+        # Root mean squares are compared, because single scores may be close to 0.
+        typical_score = np.sqrt(np.square(unmoved).mean())
+        typical_errors = np.sqrt(np.square(errors).mean(axis=(1, 2)))
+        shares = (typical_errors / typical_score).tolist()
+        text = " and ".join(f"{share:.1%}" for share in shares)
+        return text, min(shares) > BROKEN, max(shares)
 
-    far = " and ".join(f"{shift:,}" for shift in SHIFTS)
-
-    what = f"change of a typical score when both positions move by {far}, {preset}"
-    findings.part(what, *changes(preset))
-    findings.limit(careful, *changes(careful))
+    listed = " and ".join(f"{shift:,}" for shift in SHIFTS)
+    what = f"change of a typical score when both positions move by {listed}, {preset}"
+    text, breaks, largest = measure_changes(preset)
+    findings.part(what, text, breaks, largest)
+    text, breaks, largest = measure_changes(careful)
+    findings.limit(careful, text, breaks, largest)
 
 
 @claim("critical-dimension")
 def critical_dimension(findings: Findings, printed: int = 92) -> None:
-    # Two features for each pair that turns fully.
-    counted = 2 * int((rotations(LLAMA_2.inv_freq, LLAMA_2.trained_len) >= 1).sum())
+    """Count the features whose pairs complete a rotation in the trained length."""
+    rotates_fully = rotations(LLAMA_2.inv_freq, LLAMA_2.trained_len) >= 1
+    # A pair has two features.
+    features = 2 * int(rotates_fully.sum())
     what = f"features whose pairs turn fully in {LLAMA_2.trained_len} tokens"
-    findings.part(
-        what, f"{counted} of {LLAMA_2.rotary_dim}", counted == printed, counted
-    )
+    text = f"{features} of {LLAMA_2.rotary_dim}"
+    findings.part(what, text, features == printed, features)
 
 
 @claim(
@@ -451,6 +528,7 @@ def critical_dimension(findings: Findings, printed: int = 92) -> None:
     "reported-mlx-lm-1076",
 )
 def same_numbers(findings: Findings, link: str) -> None:
+    """Compare the numbers of a reported fault with ours; `link` is the report."""
     rows = incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
@@ -476,77 +554,105 @@ def bases_are_least(
     printed: Table = (),
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Look for bases below the printed ones with no negative sum of cosines."""
-    # A stored exact bound decides; a grid can only refute, as windows may be between
-    # its points.
+    """Look for bases below the printed ones with no negative sum of cosines.
+
+    `printed` are the printed bases, by default those of the publication `by`.
+    """
+    # A stored exact bound decides. A grid of bases can only refute, because bases that
+    # work may lie between its points.
     printed = printed or PRINTED[by]
-    exact = _exact(runs)
-    similarity = Similarity.of_head(HEAD)
-    loose = {}
+    exact_bases = _exact(runs)
+    loose_texts = []
+    exactly_known = 0
     for context, base in printed:
         # The least number that is rounded to the printed base.
-        least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS) / 2
-        grid = map(math.exp, np.arange(math.log(0.5 * base), math.log(least), STEP))
-        works = (u for u in grid if first_negative(similarity, u, context) is None)
-        smaller = exact.get(context) or next(works, math.inf)
+        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS)
+        least = base - last_digit / 2
+        if context in exact_bases:
+            exactly_known += 1
+            smaller = exact_bases[context]
+        else:
+            smaller = _search_grid(context, 0.5 * base, least)
         if smaller < least:
-            # Rounded up, since the next smaller number need not work.
-            shown = math.ceil(10 * smaller) / 10
-            loose[context] = f"{context}: {shown:,.1f} works below {base:g}"
-    text = write_hits(len(loose), len(printed))
-    if loose:
-        text += f" ({', '.join(loose.values())})"
+            # The base is rounded up, since the next smaller number need not work.
+            rounded_up = math.ceil(10 * smaller) / 10
+            loose_texts.append(f"{context}: {rounded_up:,.1f} works below {base:g}")
 
-    known = [context for context, _ in printed if context in exact]
-    all_are_exact = len(known) == len(printed)
-    how = f"{len(known)} contexts exactly, the others on a grid of {STEP:.1%}"
+    all_are_exact = exactly_known == len(printed)
+    how = f"{exactly_known} contexts exactly, the others on a grid of {STEP:.1%}"
     if all_are_exact:
         how = "all contexts exactly"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
+    text = write_hits(len(loose_texts), len(printed))
+    if loose_texts:
+        text += f" ({', '.join(loose_texts)})"
 
     agrees: bool | None = None
-    if loose:
+    if loose_texts:
         agrees = False
     elif all_are_exact:
         agrees = True
-    findings.part(what, text, agrees, len(loose))
+    findings.part(what, text, agrees, len(loose_texts))
+
+
+def _search_grid(context: int, low: float, high: float) -> float:
+    """Return the first base of a grid from `low` to `high` with no negative sum of
+    cosines in a context; inf if there is none.
+    """
+    similarity = Similarity.of_head(HEAD)
+    for log_base in np.arange(math.log(low), math.log(high), STEP):
+        base = math.exp(log_base)
+        if first_negative(similarity, base, context) is None:
+            return base
+    return math.inf
 
 
 @claim("base-bound-fit", bound=FIT)
 def fit_is_right(findings: Findings, runs: Sequence[Stored] = ()) -> None:
-    known = _exact(runs)
-    if len(known) < 5:
-        findings.missing("exact bounds", f"{len(known)} stored contexts, needs 5")
+    """Compare the printed power law, and its exponent, with exact bounds."""
+    base_of_context = _exact(runs)
+    count = len(base_of_context)
+    if count < 5:
+        findings.missing("exact bounds", f"{count} stored contexts, needs 5")
         return
-    contexts = np.array(list(known), dtype=float)
-    exact = np.array(list(known.values()))
-    # A power law is a straight line between logarithms.
-    slope = float(np.polyfit(np.log(contexts), np.log(exact), 1)[0])
-    ratio = published.FIT_FACTOR * contexts**published.FIT_EXPONENT / exact
-    off = float(np.abs(ratio - 1).max())
+    contexts = np.array(list(base_of_context), dtype=float)
+    exact_bases = np.array(list(base_of_context.values()))
 
+    printed_bases = published.FIT_FACTOR * contexts**published.FIT_EXPONENT
+    ratios = printed_bases / exact_bases
+    error = float(np.abs(ratios - 1).max())
     what = (
         f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     )
-    findings.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
+    text = f"{ratios.min():.2f} to {ratios.max():.2f}"
+    findings.part(what, text, error <= FIT, error)
+
+    # A power law is a straight line between logarithms, and its slope is the exponent.
+    slope, _ = np.polyfit(np.log(contexts), np.log(exact_bases), 1).tolist()
     what = "exponent that fits the exact bounds"
     text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
-    findings.limit(what, text, abs(slope - published.FIT_EXPONENT) <= 0.005, slope)
+    is_printed = abs(slope - published.FIT_EXPONENT) <= 0.005
+    findings.limit(what, text, is_printed, slope)
 
 
 @claim("base-10000")
 def balances(findings: Findings, base: float = 1e4) -> None:
-    # Searched far beyond both lengths, so that the first failure is reported where
-    # there is one.
-    readers: tuple[tuple[Role, str, int, int], ...] = (
+    """Find the first distance with a negative sum of cosines, for the heads of two
+    models.
+    """
+    # The name of each model, the features of its heads, and the length of its texts.
+    models: tuple[tuple[Role, str, int, int], ...] = (
         ("part", "English RoFormer", 64, 512),
         ("limit", "Llama 2", 128, 4096),
     )
-    for role, model, head, length in readers:
-        fails = first_negative(Similarity.of_head(head), base, 1 << 18)
-        shown = "none" if fails is None else f"{fails:,} tokens"
+    for role, model, head_dim, length in models:
+        # The search goes far beyond both lengths, so that a failure there is reported,
+        # too.
+        first = first_negative(Similarity.of_head(head_dim), base, 1 << 18)
+        is_inside_safe = first is None or first >= length
         what = (
-            f"base {base:g}, heads of {head}: first distance at which the sum of cosines"
-            f" is negative, for texts of {length:,} ({model})"
+            f"base {base:g}, heads of {head_dim}: first distance at which the sum of"
+            f" cosines is negative, for texts of {length:,} ({model})"
         )
-        findings.add(role, what, shown, fails is None or fails >= length, fails)
+        text = "none" if first is None else f"{first:,} tokens"
+        findings.add(role, what, text, is_inside_safe, first)

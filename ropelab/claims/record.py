@@ -1,8 +1,12 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A finding belongs to the claim (`part`) or asks where it ends (`limit`). Two kinds of
-evidence are never mixed. What a computation, program code or a dated document refutes
-is wrong; what small trained models do not show may well hold elsewhere.
+A claim is a statement from a publication. Its check is a function that measures
+something, and adds findings. A finding is a part of the claim, without which the claim
+does not hold, or a limit, which puts a condition on it.
+
+There are two kinds of evidence, which are never mixed. What a computation, program code
+or a dated document refutes is wrong. What small trained models do not show may well hold
+elsewhere.
 """
 
 import inspect
@@ -20,8 +24,10 @@ from ropelab.claims.arrays import write_magnitude
 from ropelab.claims.margins import Number, margin_above, margin_below
 
 Role = Literal["part", "limit"]
-# None if nothing could be measured, or if the measurement leaves the answer open.
+# Whether a finding agrees with the claim; None if nothing could be measured, or if the
+# measurement leaves the answer open.
 Agrees = bool | None
+# A check takes `Findings`, to which it adds its own, and the inputs of the claim.
 Check = Callable[..., None]
 
 
@@ -33,8 +39,8 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The outcomes for a claim; REPRODUCED, PARTLY and NOT_REPRODUCED only of trained
-    models.
+    """The outcomes for a claim. REPRODUCED, PARTLY and NOT_REPRODUCED are those of claims
+    about trained models.
     """
 
     HOLDS = "holds"
@@ -46,7 +52,8 @@ class Verdict(StrEnum):
     UNDECIDED = "not decidable here"
 
 
-# The verdicts of each kind of evidence: agreed, agreed with a limit, disagreed, open.
+# The verdicts of each kind of evidence: if all parts agree, if a limit disagrees, if a part
+# disagrees, and if a part is open.
 OUTCOMES = {
     Kind.ARITHMETIC: (
         Verdict.HOLDS,
@@ -61,9 +68,8 @@ OUTCOMES = {
         Verdict.UNDECIDED,
     ),
 }
-# The roles and answers that decide, the strongest first, each with the place of its
-# verdict in OUTCOMES: a failed part refutes, an unknown part leaves open, a failed limit
-# puts a condition.
+# The findings that decide, by role and answer, the strongest first. The number is the
+# index of the verdict in OUTCOMES.
 DECIDES: dict[tuple[Role, Agrees], int] = {
     ("part", False): 2,
     ("part", None): 3,
@@ -76,12 +82,13 @@ DECIDES: dict[tuple[Role, Agrees], int] = {
 class ClaimFinding:
     """One measurement and whether it agrees with the claim."""
 
+    # What was measured, in words.
     what: str
     # The result in words and numbers, rounded for reading; the reason if it is open.
     measured: str
     agrees: Agrees
     role: Role
-    # The deciding number at full precision, where there is one.
+    # The deciding number at full precision; None if no single number decides.
     value: Number = None
     # How far the number is from the other answer (`ropelab.claims.margins`); None if
     # the answer has no threshold, such as a count that is complete or not.
@@ -89,7 +96,7 @@ class ClaimFinding:
     # True if there was nothing to measure.
     missing: bool = False
     # True if the finding is open because a model did not learn the task, or because the
-    # run cannot show it. Another run may show it.
+    # run cannot answer. Another run may answer.
     mute: bool = False
     # True if the run does not meet a condition that the claim names. Another run may meet
     # it.
@@ -117,6 +124,7 @@ class Findings:
         value: Number = None,
         margin: Number = None,
     ) -> None:
+        """Add a finding; the arguments are those of `ClaimFinding`."""
         finding = ClaimFinding(
             what=what,
             measured=measured,
@@ -141,7 +149,7 @@ class Findings:
     def limit(
         self, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
-        """Add a finding that, where it disagrees, puts a condition on the claim."""
+        """Add a finding that puts a condition on the claim if it disagrees."""
         self.add("limit", what, measured, agrees, value)
 
     def missing(self, what: str, measured: str = "none") -> None:
@@ -161,13 +169,19 @@ class Findings:
         self.findings.append(finding)
 
     def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
-        """Take back the answers of the last findings, and append the reason to each."""
+        """Set the answers of the last findings to None, and append the reason to each.
+
+        Args:
+            why: the reason.
+            last: the number of findings.
+            mute: another run may answer.
+        """
         first = len(self.findings) - last
         for i in range(first, len(self.findings)):
-            answered = self.findings[i]
-            measured = f"{answered.measured}; {why}"
+            finding = self.findings[i]
+            measured = f"{finding.measured}; {why}"
             self.findings[i] = replace(
-                answered, agrees=None, measured=measured, mute=mute
+                finding, agrees=None, measured=measured, mute=mute
             )
 
     def within(
@@ -204,26 +218,28 @@ class Findings:
         is_complete = hits == total
         self.add(role, what, f"{hits} of {total}", is_complete, hits)
 
+    @property
+    def parts(self) -> list[ClaimFinding]:
+        return [finding for finding in self.findings if finding.role == "part"]
+
     def verdict(self, kind: Kind) -> Verdict:
-        """Return the verdict: failed parts refute, unknown parts leave open, limits
-        condition.
-        """
-        if all(finding.role == "limit" for finding in self.findings):
+        """Return the verdict that follows from the deciding finding."""
+        if not self.parts:
             raise ValueError("evidence needs at least one part")
         deciding = self.deciding
-        place = DECIDES[deciding.role, deciding.agrees]
-        return OUTCOMES[kind][place]
+        index = DECIDES[deciding.role, deciding.agrees]
+        return OUTCOMES[kind][index]
 
     @property
     def measured(self) -> str:
-        return "; ".join(
-            f"{finding.what}: {finding.measured}" for finding in self.findings
-        )
+        """All findings in words."""
+        texts = [f"{finding.what}: {finding.measured}" for finding in self.findings]
+        return "; ".join(texts)
 
     @property
     def deciding(self) -> ClaimFinding:
-        """The finding that the verdict rests on; where the claim holds, the part that
-        is closest to failing.
+        """The finding that the verdict follows from: the first of the strongest ones in
+        DECIDES. If the claim holds, it is the part that is closest to failing.
         """
         for role, agrees in DECIDES:
             candidates = [
@@ -234,22 +250,19 @@ class Findings:
             if not candidates:
                 continue
             if role == "part" and agrees:
-                return min(candidates, key=_closeness)
+                return min(candidates, key=_margin_or_inf)
             return candidates[0]
         raise ValueError("evidence needs at least one part")
 
     @property
     def is_missing(self) -> bool:
         """True if no part could be measured."""
-        return all(
-            finding.missing for finding in self.findings if finding.role == "part"
-        )
+        return all(finding.missing for finding in self.parts)
 
     @property
     def gaps(self) -> tuple[bool, bool, int]:
         """A rank that is smaller for findings that leave less open."""
-        parts = [finding for finding in self.findings if finding.role == "part"]
-        has_mute_part = any(finding.mute for finding in parts)
+        has_mute_part = any(finding.mute for finding in self.parts)
         unanswered = 0
         for finding in self.findings:
             # A number that was not measured is nan.
@@ -259,8 +272,8 @@ class Findings:
         return self.is_missing, has_mute_part, unanswered
 
     def take_best(self, answers: "list[Findings]", of: str) -> None:
-        """Take over the first answer that leaves least open; without any, `of` is
-        missing.
+        """Take over the findings of the answer that leaves least open, the first of equal
+        ones. Without answers, a finding says that `of` is missing.
         """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
@@ -270,29 +283,31 @@ class Findings:
             self.missing(of)
 
     def has(self, words: str) -> bool:
-        """Return False if `named` would find nothing with these words."""
+        """Return True if a finding has these words in `what`, or if no part was measured:
+        `named` then has something to return.
+        """
         return self.is_missing or any(
             words in finding.what for finding in self.findings
         )
 
     def named(self, words: str) -> ClaimFinding:
-        """Return the finding whose `what` has these words; ValueError unless exactly
-        one has.
+        """Return the finding with these words in `what`; if no part was measured, the
+        finding that says so.
 
-        Where no part was measured: the finding that says so.
+        ValueError: no finding has the words, or several have them.
         """
         if self.is_missing:
             return self.deciding
-        named = [finding for finding in self.findings if words in finding.what]
-        if len(named) != 1:
-            raise ValueError(f"{len(named)} findings have the words '{words}'")
-        return named[0]
+        with_words = [finding for finding in self.findings if words in finding.what]
+        if len(with_words) != 1:
+            raise ValueError(f"{len(with_words)} findings have the words '{words}'")
+        return with_words[0]
 
     def about(self, by: str) -> "Findings":
-        """Select the findings on one sentence, those with the words `by` in `what`; all
-        if none has them.
+        """Select the findings with the words `by` in `what`, which decide one passage.
 
-        Limits that are alone count as parts.
+        All are selected if none has the words. If all that are selected are limits, they
+        count as parts.
         """
         chosen = [finding for finding in self.findings if by in finding.what]
         if not chosen:
@@ -302,27 +317,31 @@ class Findings:
         return replace(self, findings=chosen)
 
     def to_json(self) -> str:
-        """Write all but the tables."""
-        kept = asdict(self)
-        del kept["series"]
-        # Findings hold numpy's numbers, too, which json does not know.
-        return json.dumps(kept, default=lambda number: number.item())
+        """Write all but the tables of figures."""
+        fields = asdict(self)
+        del fields["series"]
+        # Some numbers are numpy's, which json cannot write. `item` makes them Python's.
+        return json.dumps(fields, default=lambda number: number.item())
 
     @classmethod
     def from_json(cls, text: str, series: dict[str, pd.DataFrame]) -> "Findings":
-        kept = json.loads(text)
-        kept["findings"] = [ClaimFinding(**finding) for finding in kept["findings"]]
-        return cls(**kept, series=series)
+        """Read what `to_json` wrote; `series` are the tables of figures."""
+        fields = json.loads(text)
+        fields["findings"] = [ClaimFinding(**finding) for finding in fields["findings"]]
+        return cls(**fields, series=series)
 
 
 def _write_number(value: float, text: str) -> str:
+    """Write a number into a text, as `Findings.within` describes it."""
     if "{}" in text:
         return text.format(write_magnitude(value))
     return text.format(value)
 
 
-def _closeness(finding: ClaimFinding) -> float:
-    """Return the margin of a finding; a finding without threshold is far from failing."""
+def _margin_or_inf(finding: ClaimFinding) -> float:
+    """Return the margin of a finding; inf for one without a threshold, which is far from
+    failing.
+    """
     return math.inf if finding.margin is None else finding.margin
 
 
@@ -345,14 +364,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class Decision:
-    """The function that decides a claim, and the bound that it applies, if any."""
+    """The check of a claim, and the bound that it applies, if any."""
 
     check: Check
     bound: Number = None
 
 
-# What decides each claim, by its id. A module of checks adds its own when it is
-# imported.
+# The decision of each claim, by its id. A module of checks adds those of its claims when
+# it is imported.
 DECISIONS: dict[str, Decision] = {}
 
 
@@ -390,16 +409,16 @@ class Claim:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     # The experiment whose stored runs the check takes as `runs`; empty if it needs none.
     reads: str = ""
-    # The config that comes with ropelab whose run decides the claim; empty without runs.
+    # The config that comes with ropelab whose run decides the claim; empty if no run does.
     config: str = ""
-    # The command that shows more, or makes the run that decides.
+    # The command that shows more about the claim, or makes the run that decides.
     command: str = ""
     needs_torch: bool = False
 
     @property
     def decision(self) -> Decision:
-        # The module is imported here, so that the ledger can be read without the
-        # libraries of the checks.
+        # The module of the check is imported here, so that the ledger can be read without
+        # the libraries of the checks. The import adds the decision.
         import_module(f"ropelab.claims.{self.family}")
         return DECISIONS[self.id]
 
@@ -409,22 +428,24 @@ class Claim:
 
     @property
     def takes_seed(self) -> bool:
+        """True if the check draws random numbers."""
         return "seed" in inspect.signature(self.decision.check).parameters
 
     def evidence(self, **changes: Any) -> Findings:
-        """Return the findings of the check with the inputs of the claim, or changed
-        ones.
+        """Return the findings of the check, with the inputs of the claim except for
+        `changes`.
         """
         decision = self.decision
         inputs = {**self.inputs, **changes}
         parameters = inspect.signature(decision.check).parameters
-        defaults = {name: given.default for name, given in parameters.items()}
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
 
-        named = {**defaults, **inputs, "bound": decision.bound}
-        findings = Findings(self.expected.format(**named))
+        # `expected` may name any input, given or not, and the bound.
+        words = {**defaults, **inputs, "bound": decision.bound}
+        findings = Findings(expected=self.expected.format(**words))
         decision.check(findings, **inputs)
         return findings
 
     def verdict(self, **changes: Any) -> Verdict:
-        """Return the verdict of the same findings."""
+        """Return the verdict of `evidence`."""
         return self.evidence(**changes).verdict(self.kind)

@@ -1,5 +1,10 @@
-"""Checks of codes joined to embeddings, of the terms of their scores, and of decay by
-distance.
+"""Checks of claims about scores: codes of positions that are joined to embeddings, the
+terms of the resulting scores, and the decay of scores with distance.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` and `beyond` compare a
+number with a bound, and write it into a text: `{}` is its magnitude.
 """
 
 import math
@@ -19,7 +24,7 @@ from ropelab.runs.thresholds import EXACT, ROUNDING
 WIDTH = 64
 TOKENS = 512
 BASE = 10000.0
-# The position of a query and that of a key. Any two would do.
+# The positions of a query and of a key. Any two would do.
 QUERY = 11
 KEY = 3
 # The largest distance of a curve, and the random pairs of a query and a key.
@@ -27,82 +32,100 @@ FARTHEST = 4096
 DRAWS = 8192
 
 
-def _codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
+# Embeddings and codes joined
+
+
+def _first_codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
+    """Return the sinusoidal codes of the first positions."""
     return code(np.arange(tokens), arrays.frequencies(width, BASE))
 
 
 @claim("concatenation-wider")
 def concatenation_is_wider(findings: Findings, seed: int = 0) -> None:
-    x = arrays.gaussian(seed, TOKENS, WIDTH)
-    p = _codes(WIDTH, TOKENS)
+    """Put embeddings and codes side by side as inputs of a layer, or add them."""
+    embeddings = arrays.gaussian(seed, TOKENS, WIDTH)
+    codes = _first_codes(WIDTH, TOKENS)
+    concatenated = np.concatenate((embeddings, codes), axis=-1)
     weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
-    concatenated = np.concatenate((x, p), -1)
-    summed = x @ weights[:WIDTH] + p @ weights[WIDTH:]
-    off = arrays.largest(concatenated @ weights - summed)
+    projected_sum = embeddings @ weights[:WIDTH] + codes @ weights[WIDTH:]
+    difference = arrays.max_abs(concatenated @ weights - projected_sum)
+
     width = concatenated.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
     findings.part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, against the sum of x and a projected code"
-    findings.beyond(what, off, EXACT, role="limit")
+    findings.beyond(what, difference, EXACT, role="limit")
 
 
 @claim("multiplication-stronger")
 def multiplying_changes_more(
     findings: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
+    """Compare how much codes change embeddings of several sizes when they are multiplied
+    and when they are added.
+    """
+
     def length(x: arrays.Array) -> float:
         # `fsum` rounds once. np.linalg.norm calls BLAS, whose order of additions depends
         # on threads and alignment, so that the last digit of its result does, too.
         return math.sqrt(math.fsum(np.square(x).ravel()))
 
-    p = _codes(WIDTH, TOKENS)
+    codes = _first_codes(WIDTH, TOKENS)
     # Embeddings have unit size, or 0.02, with which they are usually initialized.
     for size in sizes:
-        x = size * arrays.gaussian(seed, TOKENS, WIDTH)
-        multiplied = length(x * p - x) / length(x)
-        added = length(p) / length(x)
+        embeddings = size * arrays.gaussian(seed, TOKENS, WIDTH)
+        change = embeddings * codes - embeddings
+        multiplied = length(change) / length(embeddings)
+        added = length(codes) / length(embeddings)
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
+        # The first size decides, and the others are limits.
         role: Role = "limit" if findings.findings else "part"
         findings.add(role, what, text, multiplied > added, multiplied / added)
 
 
 @claim("rope-multiplies")
 def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> None:
+    """Write the rotation as a complex factor for each pair, and try to write it as a real
+    factor for each feature.
+    """
     x = arrays.gaussian(seed, TOKENS, WIDTH)
     angles = position * arrays.frequencies(WIDTH, BASE)
-    after = arrays.rotate(x, angles, "interleaved")
+    rotated = arrays.rotate(x, angles, "interleaved")
 
-    def as_complex(y: arrays.Array) -> arrays.Array:
-        first, second = arrays.split(y, "interleaved")
+    def to_complex(vectors: arrays.Array) -> arrays.Array:
+        first, second = arrays.split(vectors, "interleaved")
         return first + 1j * second
 
-    pairs = as_complex(x)
-    rotated_pairs = as_complex(after)
-    off = arrays.largest(rotated_pairs - pairs * np.exp(1j * angles))
-    # A feature that is nearly 0 gives any factor, so that quantiles are compared.
-    low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
+    factors = np.exp(1j * angles)
+    difference = arrays.max_abs(to_complex(rotated) - to_complex(x) * factors)
+    what = "turned vectors against one complex factor for each pair"
+    findings.within(what, difference, EXACT)
 
-    findings.within(
-        "turned vectors against one complex factor for each pair", off, EXACT
-    )
+    # A feature that is nearly 0 gives any factor, so that quantiles over the vectors are
+    # compared: each is [WIDTH].
+    low, high = np.quantile(rotated / x, (0.05, 0.95), axis=0)
     what = (
         f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
     )
-    findings.within(
-        what, arrays.largest(high - low), EXACT, "differ by up to {:.1f}", "limit"
-    )
+    text = "differ by up to {:.1f}"
+    findings.within(what, arrays.max_abs(high - low), EXACT, text, "limit")
 
 
 @claim("code-coefficients")
 def coefficients_are_fixed(
     findings: Findings, encoding: str = "sinusoidal", tokens: int = 16
 ) -> None:
+    """Count the parameters of an encoding, and let a layer learn to pick out positions
+    from their codes instead.
+    """
     from ropelab.claims.encodings import trains
 
-    p = _codes(TOKENS, tokens)
-    wanted = np.eye(tokens)
-    off = arrays.largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
+    codes = _first_codes(TOKENS, tokens)
+    one_hot = np.eye(tokens)
+    # The best weights of such a layer.
+    weights, *_ = np.linalg.lstsq(codes, one_hot, rcond=None)
+    difference = arrays.max_abs(codes @ weights - one_hot)
     count = trains(encoding)
 
     findings.part("numbers that the code trains", f"{count:,}", count == 0, count)
@@ -110,148 +133,180 @@ def coefficients_are_fixed(
         f"a learned projection of the code picks out each of {tokens} positions, d ="
         f" {TOKENS}"
     )
-    findings.beyond(
-        what, off, ROUNDING, "to {}: it learns the coefficients instead", "limit"
-    )
+    text = "to {}: it learns the coefficients instead"
+    findings.beyond(what, difference, ROUNDING, text, "limit")
 
 
 @claim("only-at-the-product")
 def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -> None:
+    """Compare the scores of an encoding with the products of its encoded queries and
+    keys.
+    """
     from ropelab.claims.encodings import encode, encoding_for, queries_and_keys
 
     layer = encoding_for(name).for_layer(0)
     shift = 100
     q, k = queries_and_keys(16, seed)
-    placed = encode(layer, q, k, 0)
+    encoded_q, encoded_k, *positions = encode(layer, q, k, 0)
+    # Keys after the query do not count: `tril` sets their scores to 0.
+    scores = layer.scores(encoded_q, encoded_k, *positions).detach().tril()
+    products = (encoded_q @ encoded_k.mT / q.shape[-1] ** 0.5).tril()
     moved = encode(layer, q, k, shift)
-    scores = layer.scores(*placed).detach().tril()
-    shifted = layer.scores(*moved).detach().tril()
-    product = (placed[0] @ placed[1].mT / q.shape[-1] ** 0.5).tril()
-    change = arrays.largest((shifted - scores).numpy())
-    added = arrays.largest((scores - product).numpy())
+    moved_scores = layer.scores(*moved).detach().tril()
+    change = arrays.max_abs((moved_scores - scores).numpy())
+    added = arrays.max_abs((scores - products).numpy())
 
     what = (
         f"{name}: what is done to the product, while moving both tokens by"
-        f" {shift} changes the "
+        f" {shift} changes the score by {arrays.write_magnitude(change)}"
     )
-    what += f"score by {arrays.write_magnitude(change)}"
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
     findings.part(what, text, added > ROUNDING, added)
 
 
 @claim("polynomial-distance")
 def polynomial_fits(findings: Findings, degree: int = 3) -> None:
-    reach = 128
+    """Fit polynomials of the distance to two biases, and follow one fit farther."""
+    fitted_tokens = 128
     far = 512
-    distance = np.arange(reach)
+    distance = np.arange(fitted_tokens)
     # The fit would be badly conditioned in powers of the distance itself, so that the
     # distance is divided by its range.
-    x = distance / reach
+    x = distance / fitted_tokens
 
-    def explain_share(y: Float[arrays.Array, " n"]) -> float:
-        """Return the share of the variance of y that a polynomial explains."""
-        fit = np.polyval(np.polyfit(x, y, degree), x)
-        return float(1 - np.var(y - fit) / np.var(y))
+    def explain_share(bias: Float[arrays.Array, " distances"]) -> float:
+        """Return the share of the variance of a bias that a polynomial explains."""
+        fit = np.polyval(np.polyfit(x, bias, degree), x)
+        return float(1 - np.var(bias - fit) / np.var(bias))
 
-    log = -np.log1p(distance)
-    share = explain_share(log)
-
-    what = f"share of -ln(1 + r) that degree {degree} explains over {reach} tokens"
+    log_bias = -np.log1p(distance)
+    share = explain_share(log_bias)
+    what = (
+        f"share of -ln(1 + r) that degree {degree} explains over {fitted_tokens} tokens"
+    )
     findings.part(what, f"{share:.0%}", share >= 0.9, share)
-    spike = explain_share(np.where(distance == 1, 1.0, 0.0))
-    findings.limit(
-        "share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike
-    )
-    there = float(np.polyval(np.polyfit(x, log, degree), far / reach))
-    true = -float(np.log1p(far))
+
+    token_before = np.where(distance == 1, 1.0, 0.0)
+    share = explain_share(token_before)
+    what = "share of a bias for the token before"
+    findings.limit(what, f"{share:.0%}", share >= 0.9, share)
+
+    fit_at_far = float(np.polyval(np.polyfit(x, log_bias, degree), far / fitted_tokens))
+    bias_at_far = -float(np.log1p(far))
     what = f"the fit of the former at {far} tokens"
-    findings.limit(
-        what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there
-    )
+    text = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
+    findings.limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
 
 
-# The terms of a score of embeddings to which a code was added
+# The terms of a score of embeddings to which a code was added. With embeddings x and codes
+# p of a query i and a key j, the score is (x_i + p_i)^T W (x_j + p_j), W = W_q^T W_k.
 
 
-def _weights(seed: int) -> Float[arrays.Array, "w w"]:
-    wq, wk = arrays.gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
-    return wq.T @ wk
+def _make_weights(seed: int) -> Float[arrays.Array, "WIDTH WIDTH"]:
+    """Return random W."""
+    q_weights, k_weights = arrays.gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
+    return q_weights.T @ k_weights
 
 
-def _terms(
-    shift: int, weights: Float[arrays.Array, "w w"], seed: int
+def _draw_embeddings(seed: int) -> Float[arrays.Array, "2 WIDTH"]:
+    """Return random embeddings of the query and of the key."""
+    return arrays.gaussian(seed, 2, WIDTH)
+
+
+def _make_codes(shift: int) -> Float[arrays.Array, "2 WIDTH"]:
+    """Return the codes of the query and of the key, both moved by `shift` tokens."""
+    return code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
+
+
+def _compute_terms(
+    shift: int, weights: Float[arrays.Array, "WIDTH WIDTH"], seed: int
 ) -> dict[str, float]:
-    """Return the four products of content x and position p under W_q^T W_k."""
-    positions = code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
-    sides = (("content", arrays.gaussian(seed, 2, WIDTH)), ("position", positions))
+    """Return the four products of content (embeddings) and position (codes)."""
+    sides = {"content": _draw_embeddings(seed), "position": _make_codes(shift)}
     terms = {}
-    for query_side, x in sides:
-        for key_side, y in sides:
-            terms[f"{query_side}-{key_side}"] = float(x[0] @ weights @ y[1])
+    for query_name, (query, _) in sides.items():
+        for key_name, (_, key) in sides.items():
+            terms[f"{query_name}-{key_name}"] = float(query @ weights @ key)
     return terms
 
 
 @claim("four-terms")
 def four_terms(findings: Findings, seed: int = 0) -> None:
-    weights = _weights(seed)
-    terms = _terms(0, weights, seed)
-    summed = arrays.gaussian(seed, 2, WIDTH) + code(
-        [QUERY, KEY], arrays.frequencies(WIDTH, BASE)
-    )
-    score = float(summed[0] @ weights @ summed[1])
-    listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
+    """Compare the sum of the four terms with the score."""
+    weights = _make_weights(seed)
+    terms = _compute_terms(0, weights, seed)
+    query, key = _draw_embeddings(seed) + _make_codes(0)
+    score = float(query @ weights @ key)
+
     findings.expected = f"the score, {score:.3f}"
-    off = abs(sum(terms.values()) - score)
-    findings.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
+    listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
+    difference = abs(sum(terms.values()) - score)
+    findings.within("sum against score", difference, EXACT, f"{{}} apart ({listed})")
 
 
 @claim("position-terms-absolute")
 def position_terms_absolute(
     findings: Findings, shift: int = 100, seed: int = 0
 ) -> None:
-    def changes(weights: Float[arrays.Array, "w w"]) -> dict[str, float]:
-        here = _terms(0, weights, seed)
-        there = _terms(shift, weights, seed)
-        terms = [term for term in here if "position" in term]
-        return {term: abs(there[term] - here[term]) for term in terms}
+    """Move the query and the key, under random weights and under W = 1."""
 
-    random = changes(_weights(seed))
+    def measure_changes(
+        weights: Float[arrays.Array, "WIDTH WIDTH"],
+    ) -> dict[str, float]:
+        terms = _compute_terms(0, weights, seed)
+        moved_terms = _compute_terms(shift, weights, seed)
+        changes = {}
+        for name, term in terms.items():
+            if "position" in name:
+                changes[name] = abs(moved_terms[name] - term)
+        return changes
 
-    listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
+    changes = measure_changes(_make_weights(seed))
+    smallest = min(changes.values())
+    listed = ", ".join(f"{name} by {change:.2f}" for name, change in changes.items())
     what = f"terms that change when both move by {shift}, random weights"
-    findings.part(what, listed, min(random.values()) > EXACT, min(random.values()))
-    off = changes(np.eye(WIDTH))
+    findings.part(what, listed, smallest > EXACT, smallest)
+
+    changes = measure_changes(np.eye(WIDTH))
     what = "position-position with W_q^T W_k = 1"
-    findings.beyond(what, off["position-position"], EXACT, "changes by {}", "limit")
+    change = changes["position-position"]
+    findings.beyond(what, change, EXACT, "changes by {}", "limit")
 
 
 @claim("query-bias")
 def query_bias_matters(findings: Findings, seed: int = 0) -> None:
+    """Add a bias per query to the scores, and one per distance."""
     tokens = 16
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
-    per_query = arrays.gaussian(seed + 1, tokens, 1)
-    per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
-    # The softmax of a row does not change if one number is added to all its scores.
-    plain = arrays.softmax(scores)
-    by_query = arrays.largest(arrays.softmax(scores + per_query) - plain)
-    by_distance = arrays.largest(arrays.softmax(scores + per_distance) - plain)
+    weights = arrays.softmax(scores)
+    query_bias = arrays.gaussian(seed + 1, tokens, 1)
+    positions = np.arange(tokens)
+    distance_bias = 0.1 * (positions[:, None] - positions)
 
-    findings.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
+    with_distance = arrays.softmax(scores + distance_bias)
+    change = arrays.max_abs(with_distance - weights)
+    findings.beyond("change of the weights by c_(q-k)", change, EXACT, "{:.2f}")
+    # The softmax of a row does not change if one number is added to all its scores.
+    with_query = arrays.softmax(scores + query_bias)
+    change = arrays.max_abs(with_query - weights)
     what = "change of the weights by b_q, which the softmax of a row cancels"
-    findings.beyond(what, by_query, EXACT, "{}", "limit")
+    findings.beyond(what, change, EXACT, "{}", "limit")
 
 
 @claim("relative-table")
 def rows_of_relative_table(findings: Findings, rows: int = 1024) -> None:
+    """Compare the number of distances in 512 tokens with the rows of a table of relative
+    positions.
+    """
     positions = np.arange(512)
-    differences = np.unique(positions[:, None] - positions)
-    farthest = differences.max()
-    count = len(differences)
+    distances = np.unique(positions[:, None] - positions)
+    farthest = distances.max()
+    count = len(distances)
     text = f"{count}, from -{farthest} to {farthest}"
     findings.part("different distances in 512 tokens", text, count <= rows, count)
-    spare = rows - count
-    findings.limit("rows that no distance uses", f"{spare}", spare == 0, spare)
+    unused = rows - count
+    findings.limit("rows that no distance uses", f"{unused}", unused == 0, unused)
 
 
 @claim("deberta-distance", "deberta-as-noted")
@@ -260,34 +315,42 @@ def middle_terms_index(
     printed: Literal["from key to query", "from query to key"] = "from key to query",
     seed: int = 0,
 ) -> None:
-    """Compare the row of the term by a printed formula with delta(i, j) of the code."""
+    """Compare DeBERTa's position-to-content term, as its code computes it, with formulas
+    that are printed.
+
+    The term is the product of a key and a row of a table of relative positions. The table
+    has 2 * `rows` rows; larger distances share the first and the last row.
+    """
     rows = 4
     tokens = 5
-    i = np.arange(tokens)[:, None]
-    j = np.arange(tokens)
-    keys_by_row = arrays.gaussian(seed, tokens, 2 * rows)
-    # DeBERTa's code gathers the row delta(i, j), as in the content-to-position term, for
-    # each key, and transposes the result.
-    coded_rows = np.clip(rows - (i - j), 0, 2 * rows - 1)
-    coded = np.take_along_axis(keys_by_row, coded_rows, 1).T
+    query = np.arange(tokens)[:, None]
+    key = np.arange(tokens)
+    # The product of each key and each row of the table: [keys, 2 * rows].
+    products = arrays.gaussian(seed, tokens, 2 * rows)
+    # The code takes the row delta(i, j) for each key, as in the content-to-position term,
+    # and transposes the result.
+    coded_rows = np.clip(rows - (query - key), 0, 2 * rows - 1)
+    coded = np.take_along_axis(products, coded_rows, axis=1).T
 
-    apart = {}
-    distances = {"from key to query": j - i, "from query to key": i - j}
+    differences = {}
+    distances = {"from key to query": key - query, "from query to key": query - key}
     for name, distance in distances.items():
         printed_rows = np.clip(distance + rows, 0, 2 * rows - 1)
-        apart[name] = arrays.largest(coded - keys_by_row[j, printed_rows])
+        differences[name] = arrays.max_abs(coded - products[key, printed_rows])
 
-    shown = "; ".join(
-        f"{arrays.write_magnitude(off)} {name}" for name, off in apart.items()
-    )
+    texts = []
+    for name, difference in differences.items():
+        texts.append(f"{arrays.write_magnitude(difference)} {name}")
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
-    findings.part(what, shown, apart[printed] <= EXACT, apart[printed])
+    difference = differences[printed]
+    findings.part(what, "; ".join(texts), difference <= EXACT, difference)
 
 
-# Decay by distance: the bound of the RoFormer paper, and the scores themselves
+# Decay with distance: the bound of the RoFormer paper, and the scores themselves. A curve
+# has a value for each distance from 0 on.
 
 
-def _waves(head_dim: int, farthest: int) -> np.ndarray:
+def _compute_waves(head_dim: int, farthest: int) -> np.ndarray:
     """Return e^(i distance theta) for all distances and the frequencies theta of all
     pairs: [distances, pairs].
     """
@@ -295,39 +358,42 @@ def _waves(head_dim: int, farthest: int) -> np.ndarray:
     return np.exp(1j * distances * arrays.frequencies(head_dim, BASE))
 
 
-def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[arrays.Array, " n"]:
+def bound_curve(
+    head_dim: int, farthest: int = FARTHEST
+) -> Float[arrays.Array, " distances"]:
     """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864,
     eq. 37).
     """
-    return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
+    partial_sums = _compute_waves(head_dim, farthest).cumsum(axis=-1)
+    return np.abs(partial_sums).mean(axis=-1)
 
 
-def aligned_curve(head_dim: int) -> Float[arrays.Array, " n"]:
+def aligned_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
     """Return the mean score of a random vector with itself: the mean of cos(distance
     theta_i).
     """
-    return _waves(head_dim, FARTHEST).real.mean(-1)
+    return _compute_waves(head_dim, FARTHEST).real.mean(axis=-1)
 
 
 def random_curves(
-    distances: Float[arrays.Array, " n"],
+    distances: Float[arrays.Array, " distances"],
     head_dim: int,
     draws: int = DRAWS,
     seed: int = 0,
-) -> Float[arrays.Array, "draws n"]:
-    """Score independent random queries and keys at some distances, in the complex
-    form.
-    """
+) -> Float[arrays.Array, "draws distances"]:
+    """Return the scores of independent random queries and keys at some distances."""
+    # A pair of features is a complex number. The score is then the real part of the sum of
+    # q conj(k) e^(-i distance theta) over pairs.
     features = arrays.gaussian(seed, 2, 2, draws, head_dim // 2)
     (q_real, q_imaginary), (k_real, k_imaginary) = features
     q = q_real + 1j * q_imaginary
     k = k_real + 1j * k_imaginary
-    products = q * k.conj()
-    angle = arrays.frequencies(head_dim, BASE)[:, None] * distances
-    return products.real @ np.cos(angle) + products.imag @ np.sin(angle)
+    products = q * k.conj()  # [draws, pairs]
+    angles = arrays.frequencies(head_dim, BASE)[:, None] * distances
+    return products.real @ np.cos(angles) + products.imag @ np.sin(angles)
 
 
-def octaves(curve: Float[arrays.Array, " n"]) -> list[float]:
+def octave_means(curve: Float[arrays.Array, " distances"]) -> list[float]:
     """Return the means of a curve over the distances [1, 2), [2, 4), [4, 8), ...
 
     The curve itself goes up and down from one distance to the next, with the pairs that
@@ -341,62 +407,68 @@ def octaves(curve: Float[arrays.Array, " n"]) -> list[float]:
     return means
 
 
-def _falling(means: list[float]) -> bool:
+def _is_falling(means: list[float]) -> bool:
     return bool((np.diff(means) < 0).all())
 
 
 @claim("decay-bound")
 def bound_decays(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
+    """Follow the bound on scores over distance."""
     curve = bound_curve(head_dim)
-    means = octaves(curve)
-    rises = int((np.diff(curve) > 0).sum())
+    means = octave_means(curve)
+    what = f"mean over octaves from 1 to {FARTHEST}"
     text = " ".join(f"{mean:.1f}" for mean in means)
     ratio = means[-1] / means[0]
-    findings.part(
-        f"mean over octaves from 1 to {FARTHEST}", text, _falling(means), ratio
-    )
-    findings.limit(
-        "steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises
-    )
+    findings.part(what, text, _is_falling(means), ratio)
+
+    rises = int((np.diff(curve) > 0).sum())
+    text = f"{rises} of {FARTHEST}"
+    findings.limit("steps at which it rises", text, rises == 0, rises)
     findings.series["decay"] = decay_series(head_dim, seed)
 
 
 @claim("decay-scores")
 def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
+    """Follow the scores of a vector with itself over distance, and those of random
+    vectors.
+    """
     aligned = aligned_curve(head_dim)
-    means = octaves(aligned)
-    negative = np.flatnonzero(aligned < 0)
-    # The curve is compared with scores of tokens that have nothing to do with each
-    # other. DRAWS pairs give their typical score to about 1 %, so that 0.9 below is a
-    # fall and not chance.
-    scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
-    near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
-
+    means = octave_means(aligned)
     what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
-    findings.part(
-        what, " ".join(f"{mean:.2f}" for mean in means), _falling(means), means[-1]
-    )
-    first = f"from distance {int(negative[0])} on" if len(negative) else "nowhere"
-    findings.limit("q = k, below zero", first, not len(negative))
+    text = " ".join(f"{mean:.2f}" for mean in means)
+    findings.part(what, text, _is_falling(means), means[-1])
+
+    negative = np.flatnonzero(aligned < 0)
+    is_never_negative = len(negative) == 0
+    text = "nowhere" if is_never_negative else f"from distance {int(negative[0])} on"
+    findings.limit("q = k, below zero", text, is_never_negative)
+
+    # The other scores are those of tokens that have nothing to do with each other. DRAWS
+    # pairs give their typical score to about 1 %, so that a ratio below 0.9 is a fall and
+    # not chance.
+    scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
+    rms_at_0, rms_at_farthest = np.sqrt(np.square(scores).mean(axis=0)).tolist()
+    ratio = rms_at_farthest / rms_at_0
+    falls = rms_at_farthest < 0.9 * rms_at_0
     what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
-    findings.limit(
-        what, f"{far_rms / near_rms:.2f}", far_rms < 0.9 * near_rms, far_rms / near_rms
-    )
+    findings.limit(what, f"{ratio:.2f}", falls, ratio)
 
     findings.series["decay"] = decay_series(head_dim, seed)
 
 
 def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
-    """Return the curves over distance, each divided by its value at distance 0."""
+    """Return the curves over distance, each divided by its value at distance 0: a row per
+    curve and distance.
+    """
     # The distances are evenly spaced on the logarithmic axis of the figure.
     distances = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
-    scores = random_curves(
-        np.concatenate(([0], distances)).astype(float), head_dim, seed=seed
-    )
-    rms = np.sqrt(np.square(scores).mean(0))
+    with_zero = np.concatenate(([0], distances)).astype(float)
+    scores = random_curves(with_zero, head_dim, seed=seed)
+    rms = np.sqrt(np.square(scores).mean(axis=0))
     bound = bound_curve(head_dim)
     curves = {
         "bound": (bound / bound[0])[distances],
+        # At distance 0 this curve is 1.
         "equal q and k": aligned_curve(head_dim)[distances],
         "independent q and k": rms[1:] / rms[0],
     }

@@ -1,4 +1,11 @@
-"""Checks of sinusoidal position codes: their shifts, columns, periods and steps."""
+"""Checks of claims about sinusoidal position codes: their shifts, columns, periods and
+steps.
+
+A code has a sine and a cosine per pair, [positions, width]. Spacing is the rule by which
+the frequencies of the pairs differ. A check adds findings to `findings`: `part` and
+`within` add one without which the claim does not hold, `limit` one that puts a condition
+on it. `within` compares a number with a bound.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +18,7 @@ from numpy.typing import ArrayLike
 from ropelab.claims.arrays import (
     Array,
     frequencies,
-    largest,
+    max_abs,
     rotation_matrix,
     write_magnitude,
 )
@@ -20,9 +27,9 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
 Spacing = Literal["exponential", "harmonic"]
+# The base of exponential spacing.
 BASE = 10000.0
-# The width of the code and the number of positions with which the figures show each
-# spacing.
+# For the figures: the width of the code and the number of positions of each spacing.
 SPACINGS: dict[Spacing, tuple[int, int]] = {
     "harmonic": (64, 512),
     "exponential": (512, 512),
@@ -44,55 +51,63 @@ def space_frequencies(
 
 def code(
     positions: ArrayLike, omega: Float[Array, " pairs"]
-) -> Float[Array, "n width"]:
-    """Return the code (sin, cos, sin, cos, ...) of positions, which need not be
-    whole.
+) -> Float[Array, "positions width"]:
+    """Return the code (sin, cos, sin, cos, ...) of positions, which need not be whole
+    numbers, for the frequencies omega of the pairs.
     """
     angles = np.asarray(positions, dtype=float)[:, None] * omega
-    return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
+    # An array [positions, pairs, 2], whose last two axes become one.
+    by_pair = np.stack((np.sin(angles), np.cos(angles)), axis=-1)
+    return by_pair.reshape(len(angles), -1)
 
 
 @claim("sinusoid-shift", "sinusoid-shift-standard")
 def shift_is_rotation(
     findings: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
 ) -> None:
+    """Multiply codes by a matrix of rotations, and compare them with the codes of later
+    positions. `turnings` are the directions of the rotations.
+    """
     omega = frequencies(512, BASE)
     positions = np.arange(512)
+    codes = code(positions, omega)
     for turning in turnings:
         # `rotation_matrix` is counterclockwise. Since the sine comes first in a pair, the
         # shift should be a clockwise rotation, by the angle addition formulas.
         sign = -1 if turning == "clockwise" else 1
-        rotated = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
-        off = largest(rotated - code(positions + shift, omega))
-        off_from_earlier = largest(rotated - code(positions - shift, omega))
-        also = ""
-        if off_from_earlier <= EXACT < off:
-            also = f", and gives the code of p - {shift}"
+        rotated = codes @ rotation_matrix(sign * shift * omega).T
+        difference = max_abs(rotated - code(positions + shift, omega))
+        difference_from_earlier = max_abs(rotated - code(positions - shift, omega))
+        text = "{} apart"
+        if difference > EXACT and difference_from_earlier <= EXACT:
+            text += f", and gives the code of p - {shift}"
         what = (
             f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
             f" {turning}"
         )
+        # The first direction decides, and the others are limits.
         role: Role = "limit" if findings.findings else "part"
-        findings.within(what, off, EXACT, "{} apart" + also, role)
+        findings.within(what, difference, EXACT, text, role)
 
     findings.series["sinusoid_shift"] = shift_series()
 
 
 def shift_series() -> pd.DataFrame:
-    """Return one pair of the code as an arrow (sin, cos): at x, at x + delta, and that
-    at x rotated by the standard matrix.
+    """Return one pair of the code as arrows (sin, cos): the code of x, that of x + delta,
+    and the code of x rotated by the standard matrix.
     """
     # With these angles, in radians, the three arrows are apart in the figure.
     x = 0.5
     delta = 0.9
-    before = np.array([math.sin(x), math.cos(x)])
-    after = np.array([math.sin(x + delta), math.cos(x + delta)])
-    c = math.cos(delta)
-    s = math.sin(delta)
-    rotated = np.array([[c, -s], [s, c]]) @ before
+    code_of_x = np.array([math.sin(x), math.cos(x)])
+    code_of_sum = np.array([math.sin(x + delta), math.cos(x + delta)])
+    cos = math.cos(delta)
+    sin = math.sin(delta)
+    standard_matrix = np.array([[cos, -sin], [sin, cos]])
+    rotated = standard_matrix @ code_of_x
     arrows = [
-        ("code of x", *before),
-        ("code of x + δ", *after),
+        ("code of x", *code_of_x),
+        ("code of x + δ", *code_of_sum),
         ("R(ωδ) times code of x", *rotated),
     ]
     return pd.DataFrame(arrows, columns=["vector", "x", "y"])
@@ -102,19 +117,23 @@ def shift_series() -> pd.DataFrame:
 def columns_orthogonal(
     findings: Findings, spacing: Spacing = "exponential", width: int = 512
 ) -> None:
+    """Compare the columns of the codes: each is one feature at all positions."""
     length = 512
     columns = code(np.arange(length), space_frequencies(spacing, width, length))
     # With harmonic spacing the sine of the fastest pair is 0 at every position. The
     # clip keeps its column from being divided by 0.
-    columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
-    overlap = np.abs(columns.T @ columns)
+    norms = np.linalg.norm(columns, axis=0).clip(EXACT)
+    normalized = columns / norms
+    cosines = np.abs(normalized.T @ normalized)  # [columns, columns]
     # A column is not compared with itself.
-    np.fill_diagonal(overlap, 0)
-    share = float((overlap > 0.1).sum() / (width * (width - 1)))
+    np.fill_diagonal(cosines, 0)
+    share = float((cosines > 0.1).sum() / (width * (width - 1)))
 
     what = f"largest |cosine| between two columns over {length} positions"
     text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
-    findings.within(what, largest(overlap), EXACT, text)
+    findings.within(what, max_abs(cosines), EXACT, text)
+
+    # The table for the figure has a row per position and feature of a smaller code.
     values = pd.DataFrame(code(np.arange(64), frequencies(32, BASE)))
     table = values.rename_axis("position_tokens").reset_index()
     table = table.melt("position_tokens", var_name="feature", value_name="value")
@@ -128,45 +147,54 @@ def slowest_period_repeats(
     width: int = 512,
     length: int = 512,
 ) -> None:
+    """Compare the codes of the first positions with those one period of the slowest wave
+    later.
+    """
     omega = space_frequencies(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
     positions = np.arange(64)
+    change = max_abs(code(positions + period, omega) - code(positions, omega))
+    # The code repeats if all frequencies are whole multiples of the slowest one.
     ratios = omega / omega.min()
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
+    # Angles after 6e4 tokens are known to 1e-11 rad, so this bound is a wide one.
+    bound = 1e-6
+
     findings.expected = f"the code repeats after {period:,.0f} tokens"
-
-    findings.within(
-        f"largest change of a feature after {period:,.0f} tokens, d = {width}",
-        largest(code(positions + period, omega) - code(positions, omega)),
-        # Angles after 6e4 tokens are known to 1e-11 rad, so this bound is a wide one.
-        1e-6,
+    what = f"largest change of a feature after {period:,.0f} tokens, d = {width}"
+    text = (
         f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
-        " frequency)",
+        " frequency)"
     )
-
+    findings.within(what, change, bound, text)
     findings.series["sinusoid_sum"] = sum_series()
 
 
 def sum_series() -> pd.DataFrame:
-    """Return the sum F(t) of all features, from position 0 on, and from one period of
-    the slowest wave on.
+    """Return the sum F(t) of all features over the number of pairs, from position 0 on,
+    and from one period of the slowest wave on.
     """
-    after = np.linspace(0, 64, 257)
+    positions = np.linspace(0, 64, 257)
     tables = []
-    for spacing, (width, multiple) in SPACINGS.items():
-        omega = space_frequencies(spacing, width, multiple)
+    for spacing, (width, length) in SPACINGS.items():
+        omega = space_frequencies(spacing, width, length)
         period = 2 * math.pi / float(omega.min())
         for name, start in (("0", 0.0), ("period", period)):
-            value = code(after + start, omega).sum(-1) / len(omega)
-            about = {"spacing": spacing, "period_tokens": period, "start": name}
-            tables.append(
-                pd.DataFrame({**about, "position_tokens": after, "value": value})
-            )
+            sums = code(positions + start, omega).sum(axis=-1)
+            columns = {
+                "spacing": spacing,
+                "period_tokens": period,
+                "start": name,
+                "position_tokens": positions,
+                "value": sums / len(omega),
+            }
+            tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
 
 
 @claim("period-needs-multiples")
 def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
+    """Ask of three codes whether they repeat after the period of their slowest wave."""
     # The words for a code, the inputs that make it, and True if it should repeat.
     harmonic: dict[str, Any] = {"spacing": "harmonic", "width": 64, "length": 4096}
     codes: list[tuple[str, dict[str, Any], bool]] = [
@@ -175,39 +203,43 @@ def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
         (f"d = {broken_width}, base 10000", {"width": broken_width}, False),
     ]
     for what, inputs, should_repeat in codes:
-        of_code = Findings()
-        slowest_period_repeats(of_code, **inputs)
-        result = of_code.findings[0]
+        findings_on_code = Findings()
+        slowest_period_repeats(findings_on_code, **inputs)
+        (result,) = findings_on_code.findings
         agrees = result.agrees is should_repeat
         findings.part(what, result.measured, agrees, result.value)
 
 
 @claim("exponential-spacing")
 def exponential_repeats_less(findings: Findings, tokens: int = 16384) -> None:
-    lags = np.arange(1, tokens)[:, None]
+    """Find the positions whose codes are nearest to each other, beside neighbours."""
     pairs = 64
-    spacings = {
+    frequencies_by_name = {
         "uniform": np.arange(1, pairs + 1) / pairs,
-        "exponential": frequencies(128, BASE),
+        "exponential": frequencies(2 * pairs, BASE),
     }
-    for name, omega in spacings.items():
+    # A lag is the number of tokens between two positions.
+    lags = np.arange(1, tokens)
+    for name, omega in frequencies_by_name.items():
         # The distance between the codes of two positions, divided by the square root of
-        # the number of pairs. It depends on the lag of the positions only, so that one
-        # pair of positions for each lag is enough.
-        distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
-        of_neighbours = float(distance[0])
-        # The lag of 1 is at index 0, and neighbours are left out.
-        nearest_lag = int(distance[1:].argmin()) + 2
-        of_nearest = float(distance[nearest_lag - 1])
+        # the number of pairs. It depends on the lag alone, so that one pair of positions
+        # for each lag is enough.
+        squares = 2 - 2 * np.cos(lags[:, None] * omega)
+        distances = np.sqrt(squares.mean(axis=-1))
+        distance_at_one = float(distances[0])
+        # Neighbours have the lag 1, and are left out.
+        nearest = 1 + int(distances[1:].argmin())
+        nearest_lag = int(lags[nearest])
+        nearest_distance = float(distances[nearest])
 
-        repeats = of_nearest < of_neighbours
+        repeats = nearest_distance < distance_at_one
         should_repeat = name == "uniform"
         what = f"{name} frequencies, positions nearest in code within {tokens}"
         text = (
-            f"{nearest_lag} tokens apart at {of_nearest:.3f}, neighbours at"
-            f" {of_neighbours:.3f}"
+            f"{nearest_lag} tokens apart at {nearest_distance:.3f}, neighbours at"
+            f" {distance_at_one:.3f}"
         )
-        ratio = of_nearest / of_neighbours
+        ratio = nearest_distance / distance_at_one
         findings.part(what, text, repeats == should_repeat, ratio)
     findings.series["sinusoid_distance"] = distance_series()
 
@@ -228,41 +260,37 @@ def distance_series() -> pd.DataFrame:
 
 @claim("uniform-geometric")
 def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> None:
+    """Compare the ratios of neighbouring frequencies: a geometric series has one ratio."""
     omega = np.sort(space_frequencies(spacing, 64, 512))
     ratios = omega[1:] / omega[:-1]
+    are_equal = bool(np.ptp(ratios) <= EXACT)
+    largest_to_smallest = float(ratios.max() / ratios.min())
     exponential = frequencies(64, BASE)
-    own = exponential[:-1] / exponential[1:]
-    said = (
-        f"the Transformer's are all {own.mean():.4g}: its own spacing is the"
-        " geometric one"
+    exponential_ratios = exponential[:-1] / exponential[1:]
+
+    what = "ratios of neighbouring evenly spaced frequencies"
+    text = (
+        f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all"
+        f" {exponential_ratios.mean():.4g}: its own spacing is the geometric one)"
     )
-    text = f"{ratios.min():.3g} to {ratios.max():.3g} ({said})"
-    equal = bool(np.ptp(ratios) <= EXACT)
-    spread = float(ratios.max() / ratios.min())
-    findings.part(
-        "ratios of neighbouring evenly spaced frequencies",
-        text,
-        equal,
-        spread,
-    )
+    findings.part(what, text, are_equal, largest_to_smallest)
 
 
 @claim("sinusoid-smooth")
 def is_smooth(findings: Findings) -> None:
+    """Measure the steps between the codes of neighbours, and the fastest rotation."""
     width = 512
     omega = frequencies(width, BASE)
-    steps = np.linalg.norm(np.diff(code(np.arange(512), omega), axis=0), axis=1)
-    spread = float(np.ptp(steps))
-    degrees = math.degrees(float(omega[0]))
+    steps = np.diff(code(np.arange(512), omega), axis=0)
+    step_lengths = np.linalg.norm(steps, axis=1)
+    spread = float(np.ptp(step_lengths))
     # Each pair has the length 1, as sin^2 + cos^2 = 1.
     norm = math.sqrt(width / 2)
-
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
-    findings.part(
-        what,
-        f"{steps.mean():.2f} everywhere, to {write_magnitude(spread)}",
-        spread <= EXACT,
-        spread,
-    )
+    text = f"{step_lengths.mean():.2f} everywhere, to {write_magnitude(spread)}"
+    findings.part(what, text, spread <= EXACT, spread)
+
+    # The first pair is the fastest.
+    degrees = math.degrees(float(omega[0]))
     what = "angle by which the fastest pair jumps with each token"
     findings.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)

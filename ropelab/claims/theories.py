@@ -1,10 +1,13 @@
-"""Checks of two theories of 2026: Liu's bounds on the base and Du et al.'s four modes
-of failure.
+"""Checks of claims of two theories of 2026: Liu's bounds on the base, and Du et al.'s
+four modes of failure.
 
-Of both papers only abstracts and other people's summaries were at hand. Du et al. take
+Only abstracts and other people's summaries of both papers were at hand. Du et al. take
 the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a normal
-number. Their modes stand here beside a null model without RoPE: independent normal
+number. Their modes are compared here with a null model without RoPE: independent normal
 numbers of the same mean and spread.
+
+A check adds findings to `findings`: `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it.
 """
 
 import math
@@ -18,7 +21,7 @@ from ropelab.claims.arrays import (
     Array,
     frequencies,
     gaussian,
-    largest,
+    max_abs,
     rotate,
     softmax,
 )
@@ -29,6 +32,7 @@ from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, 
 from ropelab.math.numerics.casts import PRESETS, preset_named
 from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
 
 # Both papers have Llama 3.1 8B as their example: the features of its heads, its base,
@@ -36,12 +40,13 @@ from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
 HEAD = 128
 LLAMA_3_1 = 5e5
 CONTEXT = 131072
-# The length at which Du et al. count.
+# The length at which Du et al. count, in tokens.
 TOKENS = 8192
 # Qwen3.5: the rotated features of a head, the base, and the context as released.
 ROTATED = 64
 QWEN_3_5 = 1e7
 NATIVE = 262144
+# The plan of an implementation that rounds every stage to float32.
 FLOAT32 = PRESETS["float32"].plan
 EPSILON = FORMATS["float32"].epsilon
 BASES = (1e4, LLAMA_3_1, 1e7)
@@ -50,7 +55,7 @@ DRAWS = 12
 
 
 def is_about(value: float, printed: float) -> bool:
-    """Return True where neither number is more than twice the other."""
+    """Return True if neither number is more than twice the other."""
     return printed / 2 <= value <= printed * 2
 
 
@@ -64,43 +69,49 @@ def write_list(values: Sequence[float], form: str = ",.0f") -> str:
 
 @claim("liu-aliasing", "liu-stability")
 def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
-    """Test a lower bound on the base: as necessary, and as enough.
+    """Test a lower bound on the base, aliasing or stability: whether it is necessary, and
+    whether it is sufficient.
 
-    The summaries print the bound for a slowest frequency of 1/base. That of a head is
-    base^(-(d-2)/d), which is faster: narrower heads need a larger base.
+    The bound allows the slowest pair an angle at the end of the context. The summaries
+    print it for a slowest frequency of 1/base. That of a head is base^(-(d-2)/d), which is
+    faster: narrower heads need a larger base.
     """
     base = rules.aliasing_base(CONTEXT)
-    allowed = 2 * math.pi
+    allowed_angle = 2 * math.pi
     if bound == "stability":
         base = rules.stability_base(CONTEXT, 0.9, 1)
-        allowed = math.acos(0.9)
+        allowed_angle = math.acos(0.9)
 
     slowest = float(frequencies(head_dim, base)[-1])
-    share = CONTEXT * slowest / allowed
-    sufficient = (CONTEXT / allowed) ** (head_dim / (head_dim - 2))
+    share = CONTEXT * slowest / allowed_angle
+    what = (
+        f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base"
+        f" {base:,.0f}, which a smaller base exceeds"
+    )
+    text = f"{share:.3f} times {allowed_angle:.3f} rad (heads of {head_dim})"
+    findings.part(what, text, share >= 1, share)
 
-    angle = f"angle of the slowest pair after {CONTEXT:,} tokens at the bound"
-    what = f"{angle}, base {base:,.0f}, which a smaller base exceeds"
-    shown = f"{share:.3f} times {allowed:.3f} rad (heads of {head_dim})"
-    findings.part(what, shown, share >= 1, share)
+    sufficient_base = (CONTEXT / allowed_angle) ** (head_dim / (head_dim - 2))
     what = "the same, if the bound is to be enough"
-    shown = f"{share:.3f} times; heads of {head_dim} need a base of {sufficient:,.0f}"
-    findings.limit(what, shown, share <= 1.01, share)
+    text = (
+        f"{share:.3f} times; heads of {head_dim} need a base of {sufficient_base:,.0f}"
+    )
+    findings.limit(what, text, share <= 1.01, share)
 
 
 @claim("liu-ambiguous")
 def codes_alias(
     findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
+    """Count the positions that share a code, at a base below Liu's bound."""
     spectrum = rope_frequencies(head_dim, base)
-    codes = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
-    lost = CONTEXT - codes.distinct
+    counts = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
+    shared = CONTEXT - counts.distinct
 
-    where = f"at base {base:g} in {fmt}"
-    what = f"of {CONTEXT:,} positions without a code of their own {where}"
     bound = rules.aliasing_base(CONTEXT)
-    shown = f"{lost:,} (the bound is {bound:,.0f})"
-    findings.part(what, shown, lost > 0, lost)
+    what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
+    text = f"{shared:,} (the bound is {bound:,.0f})"
+    findings.part(what, text, shared > 0, shared)
 
 
 @claim("liu-depth")
@@ -111,106 +122,145 @@ def drift_compounds(
     shift: int = 4096,
     seed: int = 0,
 ) -> None:
-    def last_scores(depth: int, start: int) -> Array:
+    """Move all positions, and compare the scores of the first and of the last layer of a
+    random model. If `carried`, values are rotated, too, so that phases are passed on.
+    """
+    tokens = 16
+    width = 32
+
+    def compute_last_scores(depth: int, start: int) -> Float[Array, "tokens tokens"]:
         """Return the scores of the last of `depth` layers, positions from `start` on."""
-        angles = (start + np.arange(16))[:, None] * frequencies(32, LLAMA_3_1)
-        hidden = gaussian(seed, 16, 32)
+        positions = start + np.arange(tokens)
+        angles = positions[:, None] * frequencies(width, LLAMA_3_1)
+        hidden = gaussian(seed, tokens, width)
         for layer in range(depth):
             # A layer draws the same weights at every depth and start.
-            wq, wk, wv = gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5
-            q = rotate(hidden @ wq, angles)
-            k = rotate(hidden @ wk, angles)
-            v = hidden @ wv
+            weights = gaussian(seed + layer + 1, 3, width, width) / width**0.5
+            q_weights, k_weights, v_weights = weights
+            q = rotate(hidden @ q_weights, angles)
+            k = rotate(hidden @ k_weights, angles)
+            v = hidden @ v_weights
             if carried:
                 v = rotate(v, angles)
-            scores = q @ k.T / 32**0.5
+            scores = q @ k.T / width**0.5
             hidden = hidden + softmax(scores) @ v
-            hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True))
+            # Each token gets a mean square of 1, as normalized layers have it.
+            hidden /= np.sqrt((hidden**2).mean(axis=-1, keepdims=True))
         return scores
 
-    def change_by_moving(depth: int) -> float:
-        return largest(last_scores(depth, shift) - last_scores(depth, 0))
+    def measure_change(depth: int) -> float:
+        at_start = compute_last_scores(depth, 0)
+        moved = compute_last_scores(depth, shift)
+        return max_abs(moved - at_start)
 
-    first = change_by_moving(1)
-    last = change_by_moving(layers)
-
+    first_layer = measure_change(1)
+    last_layer = measure_change(layers)
     what = f"change of the scores of layer {layers} when all positions move by {shift}"
-    reason = "q and k alone are rotated, no phase is passed on"
-    text = f"{last:.0e} (layer 1: {first:.0e}): {reason}"
-    findings.part(what, text, last > FLOAT32_SCORES, last)
+    text = (
+        f"{last_layer:.0e} (layer 1: {first_layer:.0e}): q and k alone are rotated, no"
+        " phase is passed on"
+    )
+    findings.part(what, text, last_layer > FLOAT32_SCORES, last_layer)
 
 
 @claim("liu-ceiling")
 def neighbours_erased(
     findings: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
-    def share_alike(head_dim: int, base: float, start: int, stop: int) -> Array:
-        """Return the shares of neighbours with one cosine, and with one sine, too."""
+    """Count the neighbours that the slowest pair does not distinguish in float32: those
+    with equal cosines, or with equal cosines and sines (`component`).
+    """
+
+    def measure_shares(
+        head_dim: int, base: float, start: int, stop: int
+    ) -> tuple[float, float]:
+        """Return the shares of neighbours with equal cosines, and of those whose sines
+        are equal, too.
+        """
         slowest = slice(-1, None)
-        table = chain_of(FLOAT32, base, head_dim).table(span(start, stop), slowest)
-        # A row of cosines and a row of sines.
-        equal = np.diff(np.concatenate(table)) == 0
-        return np.array([equal[0].mean(), equal.all(0).mean()])
+        chain = chain_of(FLOAT32, base, head_dim)
+        # Both have one row, for the slowest pair.
+        (cos,), (sin,) = chain.table(span(start, stop), slowest)
+        has_equal_cos = np.diff(cos) == 0
+        has_equal_sin = np.diff(sin) == 0
+        both = has_equal_cos & has_equal_sin
+        return float(has_equal_cos.mean()), float(both.mean())
 
-    cos, both = share_alike(HEAD, base, 1_000_000, 1_002_001)
-    share = float(both)
+    cosine_share, share = measure_shares(HEAD, base, 1_000_000, 1_002_001)
     if component == "cosine":
-        share = float(cos)
+        share = cosine_share
 
-    where = f"with one {component} in the slowest pair, base {base:g}"
-    proved = f"below {proved_below(FLOAT32):,} none at any base"
-    text = f"{share:.0%} (cosine alone {cos:.0%}); {proved}"
-    findings.part(f"neighbours from 1,000,000 on {where}", text, share > 0.5, share)
+    what = (
+        f"neighbours from 1,000,000 on with one {component} in the slowest pair, base"
+        f" {base:g}"
+    )
+    text = (
+        f"{share:.0%} (cosine alone {cosine_share:.0%}); below"
+        f" {proved_below(FLOAT32):,} none at any base"
+    )
+    findings.part(what, text, share > 0.5, share)
 
     rows = []
     for head_dim in (64, 128, 256):
-        for tried in (1e6, 1e7, 1e8):
-            equal_cosines, _ = share_alike(head_dim, tried, 0, 1 << 20)
-            rows.append((head_dim, tried, equal_cosines))
+        for base_of_row in (1e6, 1e7, 1e8):
+            cosine_share, _ = measure_shares(head_dim, base_of_row, 0, 1 << 20)
+            rows.append((head_dim, base_of_row, cosine_share))
     columns = ["head_dim", "base", "equal_cosines_share"]
     findings.series["cosines"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("wall-in-code")
 def wall_in_code(findings: Findings, code: str = "float32") -> None:
+    """Find the first position that the slowest pair of an implementation (`code`) stores
+    as the next one (a wall), at several bases.
+    """
     # The position does not change in one direction as the base grows: of these bases it
     # is least at 1e8.
     bases = (1e4, 1e7, 1e8, 1e11)
-    table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
+    plans = {name: preset.plan for name, preset in PRESETS.items()}
+    table = walls(plans, bases, HEAD)
     positions = table[table["code"] == code]["first_equal_pair_position"]
-    # Where no two positions are equal, the first is beyond every whole number of
-    # float64.
-    first = positions.fillna(2**53).tolist()
+    # A position is missing if no two positions are equal. It then counts as beyond every
+    # whole number of float64.
+    first_positions = positions.fillna(2**53).tolist()
 
-    stored = f"that the slowest pair of {code} first stores as the next"
-    what = f"positions {stored}, bases 1e4, 1e7, 1e8, 1e11"
     # All bases but the first are above 1/eps of float32, so above 1/eps of narrower
-    # formats, too.
-    lost = min(first[1:]) < min(first[0], 1 << 20)
-    findings.part(what, write_list(first, ","), lost, min(first))
+    # formats, too: the claim says that these have walls.
+    at_small_base, *at_large_bases = first_positions
+    has_wall = min(at_large_bases) < min(at_small_base, 1 << 20)
+    what = (
+        f"positions that the slowest pair of {code} first stores as the next, bases 1e4,"
+        " 1e7, 1e8, 1e11"
+    )
+    text = write_list(first_positions, ",")
+    findings.part(what, text, has_wall, min(first_positions))
 
-    wrong = []
+    rows = []
     for base in bases:
-        wrong.append((base, first_wrong_step(base, HEAD, ANGLE_RAD, TOKENS)))
+        rows.append((base, first_wrong_step(base, HEAD, ANGLE_RAD, TOKENS)))
     findings.series["walls"] = table
     columns = ["base", "first_wrong_position"]
-    findings.series["accumulated"] = pd.DataFrame(wrong, columns=columns)
+    findings.series["accumulated"] = pd.DataFrame(rows, columns=columns)
 
 
 @claim("liu-million")
 def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> None:
-    def count_tokens(layers: int) -> float:
-        """Return the tokens from which no base is left."""
-        return 1 / (EPSILON * rules.stability_base(1, 0.9, layers))
+    """Find the context from which Liu's lower bound on the base is above his upper one,
+    1/eps.
+    """
 
-    tokens = count_tokens(layers)
-    tokens_of_others = [count_tokens(1), count_tokens(126)]
+    def find_limit(layers: int) -> float:
+        # The lower bound grows in proportion to the context.
+        bound_per_token = rules.stability_base(1, 0.9, layers)
+        return 1 / (EPSILON * bound_per_token)
 
+    limit = find_limit(layers)
     what = f"tokens from which no base is between the bounds, {layers} layers"
-    findings.part(what, f"{tokens:,.0f}", is_about(tokens, printed), tokens)
-    same = all(is_about(other, printed) for other in tokens_of_others)
+    findings.part(what, f"{limit:,.0f}", is_about(limit, printed), limit)
+    other_limits = [find_limit(1), find_limit(126)]
+    are_about_printed = all(is_about(other, printed) for other in other_limits)
     what = "the same with 1 and 126 layers"
-    findings.limit(what, write_list(tokens_of_others), same)
+    findings.limit(what, write_list(other_limits), are_about_printed)
 
 
 @claim("float64-angles", bound=ANGLE_RAD)
@@ -220,59 +270,61 @@ def float64_needed(
     base: float = QWEN_3_5,
     usual: float = 1e4,
 ) -> None:
-    """Ask whether float32 angles are wrong at a base, and whether the base is why.
+    """Measure the largest angle error at a base and at the usual one.
 
-    An angle is wrong by its position times the rounding of a frequency, and this share
-    is as large at every base. The tolerance alone would turn with the length.
+    The error of an angle is its position times the rounding of a frequency, which is as
+    large at every base. So angles must be compared with those at another base: a
+    tolerance alone would be exceeded at any base if the length is large enough.
     """
 
-    def largest_error(base: float, end: int) -> float:
+    def find_largest_error(base: float, end: int) -> float:
         chain = chain_of(preset_named(preset).plan, base, ROTATED)
-        return largest(chain.angle_errors(span(end - TOKENS, end)))
+        return max_abs(chain.angle_errors(span(end - TOKENS, end)))
 
-    error = largest_error(base, NATIVE)
-    usual_error = largest_error(usual, NATIVE)
+    error = find_largest_error(base, NATIVE)
+    usual_error = find_largest_error(usual, NATIVE)
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
     findings.part(what, text, error > usual_error, error)
-    findings.part(
-        f"the same, above {ANGLE_RAD:g} rad", f"{error:.4f}", error > ANGLE_RAD, error
-    )
+    what = f"the same, above {ANGLE_RAD:g} rad"
+    findings.part(what, f"{error:.4f}", error > ANGLE_RAD, error)
 
     longer = 4 * NATIVE
-    errors = [largest_error(each, longer) for each in (base, usual)]
-    findings.limit(
-        f"the same in the last {TOKENS} of {longer:,} tokens",
-        f"{errors[0]:.4f} rad at base {base:g}, {errors[1]:.4f} at {usual:g}",
-        min(errors) > ANGLE_RAD,
-    )
+    error = find_largest_error(base, longer)
+    usual_error = find_largest_error(usual, longer)
+    what = f"the same in the last {TOKENS} of {longer:,} tokens"
+    text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at {usual:g}"
+    findings.limit(what, text, min(error, usual_error) > ANGLE_RAD)
 
 
 @claim("host-table-drift")
 def host_drifts(
     findings: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
+    """Compare printed errors of cos and sin in float32, by position, with the true ones."""
     chain = chain_of(FLOAT32, base, ROTATED)
     right = 0
-    for position, said in printed:
+    for position, printed_error in printed:
         positions = np.array([float(position)])
-        angles = chain.spectrum.inv_freq[:, None] * positions
-        exact = [np.cos(angles), np.sin(angles)]
-        off = np.abs(np.array(chain.table(positions)) - exact).max()
-        if f"{off:.2e}" == f"{said:.2e}":
+        exact_angles = chain.spectrum.inv_freq[:, None] * positions
+        cos, sin = chain.table(positions)
+        cos_error = np.abs(cos - np.cos(exact_angles)).max()
+        sin_error = np.abs(sin - np.sin(exact_angles)).max()
+        error = max(cos_error, sin_error)
+        if f"{error:.2e}" == f"{printed_error:.2e}":
             right += 1
 
     what = "printed errors of cos and sin reproduced, to three digits"
     findings.count(what, right, len(printed))
 
 
-# Du et al.: four modes, each beside independent normal numbers
+# Du et al.: four modes of failure, each compared with independent normal numbers
 
 
 @cache
 def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
-    """Return the scores [2, TOKENS] of a query with two keys by distance, and those of
-    the null.
+    """Return the scores of a query with two keys by distance, [2, TOKENS], with RoPE and
+    in the null model.
 
     ``shared`` is the cosine of each key with the query.
     """
@@ -280,29 +332,35 @@ def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
     # The two features of a pair are a complex number.
     query, *keys = vectors[:, : HEAD // 2] + 1j * vectors[:, HEAD // 2 :]
     waves = np.exp(1j * np.outer(np.arange(TOKENS), frequencies(HEAD, base)))
-    mixed = (shared * query + math.sqrt(1 - shared**2) * key for key in keys)
-    rope = np.stack([(waves @ (query * key.conj())).real for key in mixed])
+    scores_of_keys = []
+    for key in keys:
+        mixed_key = shared * query + math.sqrt(1 - shared**2) * key
+        scores_of_keys.append((waves @ (query * mixed_key.conj())).real)
+    rope = np.stack(scores_of_keys)
+    # The null model has the same mean and deviation for each key.
     normal = gaussian(DRAWS + draw, *rope.shape)
-    mean = rope.mean(1, keepdims=True)
-    deviation = rope.std(1, keepdims=True)
+    mean = rope.mean(axis=1, keepdims=True)
+    deviation = rope.std(axis=1, keepdims=True)
     return rope, mean + deviation * normal
 
 
 def equal_pairs(values: Array) -> int:
     """Count the pairs of equal columns."""
-    counts = np.unique(values, axis=-1, return_counts=True)[1]
-    return int((counts * (counts - 1) // 2).sum())
+    _, counts = np.unique(values, axis=-1, return_counts=True)
+    pairs = counts * (counts - 1) // 2
+    return int(pairs.sum())
 
 
 def far_wins(values: Array) -> float:
-    """Return the share of pairs in which a key of the far half beats one of the near
-    half.
+    """Return the share of pairs in which a key of the far half has a higher score than
+    one of the near half. `values` are the scores by distance.
     """
     half = len(values) // 2
     near = np.sort(values[:half])
     far = values[half:]
-    beaten = np.searchsorted(near, far)
-    return float(beaten.mean() / half)
+    # The place of a far score in the sorted near ones is the number of those below it.
+    lower = np.searchsorted(near, far)
+    return float(lower.mean() / half)
 
 
 def aligned_inversion(base: float, tokens: int) -> float:
@@ -310,8 +368,8 @@ def aligned_inversion(base: float, tokens: int) -> float:
     return far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
 
 
-# The count for each mode of failure. It is made of the scores [2, TOKENS] of two keys by
-# distance, at full precision and as stored.
+# How each mode of failure is counted, from the scores of two keys by distance: [2, TOKENS],
+# at full precision and as stored in a number format.
 MODES = {
     "position inversion": lambda full, stored: far_wins(full[0]),
     "position aliasing": lambda full, stored: equal_pairs(stored[:1]),
@@ -324,12 +382,18 @@ MODES = {
 def count_draws(
     mode: str, base: float, fmt: str = "bfloat16", shared: float = 0.0
 ) -> Array:
-    """Return a mode with RoPE and in the null model, draw by draw: [2, DRAWS]."""
-    drawn = [scores(base, shared, draw) for draw in range(DRAWS)]
+    """Count a mode of failure in every draw: [2, DRAWS], with RoPE and in the null
+    model.
+    """
     count = MODES[mode]
-    rounded = FORMATS[fmt]
-    counts = [[count(x, round_to(x, rounded)) for x in both] for both in drawn]
-    return np.array(counts, dtype=float).T
+    number_format = FORMATS[fmt]
+    with_rope = []
+    in_null = []
+    for draw in range(DRAWS):
+        rope, null = scores(base, shared, draw)
+        with_rope.append(count(rope, round_to(rope, number_format)))
+        in_null.append(count(null, round_to(null, number_format)))
+    return np.array([with_rope, in_null], dtype=float)
 
 
 def average_draws(values: Array) -> tuple[float, float]:
@@ -338,43 +402,53 @@ def average_draws(values: Array) -> tuple[float, float]:
 
 
 def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
-    """Add a limit that disagrees where the null model has as many."""
-    change, error = average_draws(sample[0] - sample[1])
-    null = float(sample[1].mean())
-    form = ",.0f" if null >= 1 else ".5f"
-    text = f"{null:{form}}, RoPE {change:+{form}} ± {error:{form}}"
+    """Add a limit that disagrees if the null model has as many. `sample` is a result of
+    `count_draws`.
+    """
+    rope, null = sample
+    change, error = average_draws(rope - null)
+    null_mean = float(null.mean())
+    # Counts are written as whole numbers, shares with five digits.
+    form = ",.0f" if null_mean >= 1 else ".5f"
+    text = f"{null_mean:{form}}, RoPE {change:+{form}} ± {error:{form}}"
     what = f"{what} of independent normal numbers"
     findings.limit(what, text, change > 2 * error, change)
 
 
 def token_inversion(base: float, distance: float) -> float:
-    """Return the probability that the order of two keys at distance 0 is reversed
-    there.
+    """Return the probability that two keys have the opposite order at a distance of that
+    at distance 0.
     """
-    # Over normal queries and keys the differences of two scores at 0 and r are jointly
-    # normal and correlate by the mean of cos(r theta): Men et al.'s sum, for queries of
-    # equal weight.
-    return math.acos(np.cos(distance * frequencies(HEAD, base)).mean()) / math.pi
+    # The difference of the scores of two keys is taken at distance 0 and at distance r.
+    # Over normal queries and keys the two are jointly normal, and correlate by the mean of
+    # cos(r theta): Men et al.'s sum. Two such numbers have opposite signs with a
+    # probability of acos(correlation) / pi.
+    correlation = np.cos(distance * frequencies(HEAD, base)).mean()
+    return math.acos(correlation) / math.pi
 
 
 @claim("du-position-inversion")
 def positions_invert(
     findings: Findings, base: float = 1e4, large: float = LLAMA_3_1
 ) -> None:
+    """Count the pairs of distances at which the farther key has the higher score, at two
+    bases, and for random keys.
+    """
+    lead = (
+        f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query,"
+        " base"
+    )
     share = aligned_inversion(base, CONTEXT)
-    other = aligned_inversion(large, CONTEXT)
-
-    which = "where the farther wins, key equal to the query, base"
-    what = f"pairs of {CONTEXT:,} distances {which}"
-    findings.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
-    findings.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
+    findings.part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
+    share = aligned_inversion(large, CONTEXT)
+    findings.limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
 
     # If the key is replaced by its opposite, every comparison comes out the other way.
     shares: list[float] = []
     for draw in range(DRAWS):
-        rope, _ = scores(large, 0.0, draw)
-        short = rope[0, :256]
-        shares.extend((far_wins(short), far_wins(-short)))
+        (scores_of_key, _), _ = scores(large, 0.0, draw)
+        near_scores = scores_of_key[:256]
+        shares += [far_wins(near_scores), far_wins(-near_scores)]
     mean_share = float(np.mean(shares))
     what = "the same in 256, random keys and their opposites"
     findings.limit(what, f"{mean_share:.2f}", mean_share < 0.4, mean_share)
@@ -388,13 +462,20 @@ def pairs_alias(
     fmt: str = "bfloat16",
     open_because: str = "",
 ) -> None:
+    """Count the pairs of distances with equal stored scores.
+
+    `open_because` is the reason why another number than the printed one refutes nothing;
+    empty if it does.
+    """
     sample = count_draws(mode, LLAMA_3_1, fmt)
-    mean, error = average_draws(sample[0])
-    right = is_about(mean, printed)
+    rope, _ = sample
+    mean, error = average_draws(rope)
+    is_printed = is_about(mean, printed)
 
     what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
-    findings.part(what, f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}", right, mean)
-    if open_because and not right:
+    text = f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}"
+    findings.part(what, text, is_printed, mean)
+    if open_because and not is_printed:
         findings.leave_open(open_because)
     compare_with_null(findings, "pairs", sample)
 
@@ -408,71 +489,89 @@ def tokens_invert(
     `said` is the distance that a passage names; None for one as large as the base.
     """
     distance = base if said is None else said
-    chance = token_inversion(base, distance)
+    probability = token_inversion(base, distance)
+    is_half = abs(probability - 0.5) <= 0.05
     what = (
         f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
     )
-    findings.part(what, f"{chance:.3f}", abs(chance - 0.5) <= 0.05, chance)
-    first = first_negative(Similarity.of_head(HEAD), base, CONTEXT * 8) or math.inf
+    findings.part(what, f"{probability:.3f}", is_half, probability)
+
+    # The probability is above 1/2 where the sum of cosines is negative.
+    head = Similarity.of_head(HEAD)
+    first = first_negative(head, base, CONTEXT * 8) or math.inf
+    what = "first distance where it is above 1/2"
     text = f"{first:,}, {first / base:.2g} of the base"
-    findings.limit(
-        "first distance where it is above 1/2", text, is_about(first, distance), first
-    )
+    findings.limit(what, text, is_about(first, distance), first)
 
 
 @claim("du-token-aliasing")
 def tokens_alias(
     findings: Findings, shared: float = 0.0, printed: float = 0.05
 ) -> None:
+    """Find the share of positions at which two keys have equal stored scores."""
     sample = count_draws("token aliasing", LLAMA_3_1, shared=shared)
+    rope, _ = sample
+    mean, error = average_draws(rope)
+    # The bound that the paper states.
     bound = math.sqrt(HEAD / 2) / 2**7
-    mean, error = average_draws(sample[0])
     what = f"share of {TOKENS} positions where two keys have one score"
     text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
     findings.part(f"{what}, under the bound", text, mean <= bound, mean)
-    findings.limit(
-        what, f"{mean:.2%}, printed {printed:.0%}", is_about(mean, printed), mean
-    )
+    text = f"{mean:.2%}, printed {printed:.0%}"
+    findings.limit(what, text, is_about(mean, printed), mean)
     compare_with_null(findings, "share", sample)
 
 
 @claim("du-trade-off")
 def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
+    """Follow the four modes of failure over growing bases. Each list has a number per
+    base.
+    """
     head = Similarity.of_head(HEAD)
-    firsts = [first_negative(head, base, CONTEXT * 8) or math.inf for base in bases]
-
+    distances = []
+    for base in bases:
+        distances.append(first_negative(head, base, CONTEXT * 8) or math.inf)
     what = "token inversion: first distance above 1/2"
-    findings.part(what, write_list(firsts), firsts == sorted(firsts))
+    findings.part(what, write_list(distances), distances == sorted(distances))
+
     wins = [aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
     findings.part(what, write_list(wins, ".2f"), wins == sorted(wins))
-    rope, null = np.array(
-        [count_draws("position aliasing", base).mean(1) for base in bases]
-    ).T
-    text = f"{write_list(rope)}; without RoPE {write_list(null)}"
-    findings.limit("position aliasing: pairs", text, not all(map(is_about, rope, null)))
-    shares = [count_draws("token aliasing", base)[0] for base in bases]
-    change, error = average_draws(shares[-1] - shares[0])
-    text = f"{write_list([x.mean() for x in shares], '.2%')} (± {error:.2%})"
-    findings.limit(
-        "token aliasing, which should fall", text, change < -2 * error, change
-    )
 
-    rows = [
-        (
-            mode,
-            base,
-            *(x for model in count_draws(mode, base) for x in average_draws(model)),
-        )
-        for mode in MODES
-        for base in bases
-    ]
-    columns = [
-        "mode",
-        "base",
-        "rope",
-        "rope_standard_error",
-        "null",
-        "null_standard_error",
-    ]
-    findings.series["modes"] = pd.DataFrame(rows, columns=columns)
+    rope_pairs = []
+    null_pairs = []
+    for base in bases:
+        rope, null = count_draws("position aliasing", base)
+        rope_pairs.append(float(rope.mean()))
+        null_pairs.append(float(null.mean()))
+    is_due_to_rope = not all(map(is_about, rope_pairs, null_pairs))
+    text = f"{write_list(rope_pairs)}; without RoPE {write_list(null_pairs)}"
+    findings.limit("position aliasing: pairs", text, is_due_to_rope)
+
+    # The shares of every draw with RoPE: [DRAWS] for each base.
+    shares = []
+    for base in bases:
+        rope, _ = count_draws("token aliasing", base)
+        shares.append(rope)
+    change, error = average_draws(shares[-1] - shares[0])
+    means = [float(rope.mean()) for rope in shares]
+    what = "token aliasing, which should fall"
+    text = f"{write_list(means, '.2%')} (± {error:.2%})"
+    findings.limit(what, text, change < -2 * error, change)
+
+    rows = []
+    for mode in MODES:
+        for base in bases:
+            rope, null = count_draws(mode, base)
+            rope_mean, rope_error = average_draws(rope)
+            null_mean, null_error = average_draws(null)
+            row = {
+                "mode": mode,
+                "base": base,
+                "rope": rope_mean,
+                "rope_standard_error": rope_error,
+                "null": null_mean,
+                "null_standard_error": null_error,
+            }
+            rows.append(row)
+    findings.series["modes"] = pd.DataFrame(rows)

@@ -45,7 +45,7 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     lab = _make_lab(options)
     less = ""
     if options.quick:
-        given, less = experiment.quickly(given)
+        given, less = experiment.choose_quick_values(given)
     plan = lab.prepare(experiment.name, given, flag_of)
 
     if not options.quiet:

@@ -36,6 +36,13 @@ PERIODS = {
 LEAST_SINE_ERROR = 1e-3
 # At fewer positions the rounding of tables may look like a way of subtracting 2 pi.
 ENOUGH_POSITIONS = 8
+# Numbers of entries that a table of one turn has. Finer tables lose less than is tolerated.
+STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
+# Angles are those of a table if they are off its steps by a smaller share of a step, as
+# float32 holds them.
+LEAST_STEP = 1e-3
+# Positions up to this one tell whether slow pairs are shifted.
+NEAR_POSITION = 256
 # Positions below are compared with sums of frequencies.
 LONGEST_SUM = 2**18
 # Sums of fewer tokens are too near to products to tell the two apart.
@@ -169,6 +176,54 @@ def name_reduction(errors: Angles, angles: Angles) -> str:
             lost = reduction_errors(angles, variant)
             if np.abs(errors - lost).max() < largest / 4:
                 return words
+    return ""
+
+
+def explain_steps(observed: Observed, expected: Expected) -> Fault | None:
+    """Name a table of one turn that is read without interpolation."""
+    angles = np.arctan2(observed.sin, observed.cos)
+    right = expected.inv_freq * observed.positions[:, None]
+    if angles.shape != right.shape:
+        return None
+
+    errors = np.abs(wrap_angles(angles - right))
+    lost_in_float32 = expected.budget().angles(observed.positions)
+    for count in STEPS:
+        step = math.tau / count
+        distances = np.abs(angles / step - np.round(angles / step))
+        is_within = (errors <= step + lost_in_float32).all()
+        if is_within and distances.max() < LEAST_STEP:
+            answer = f"angles come in {count} steps of a turn, as from a table of sines"
+            return answer, "compute sin and cos of the angle itself"
+    return None
+
+
+def name_shifted_pairs(
+    differences: Table,
+    observed: Observed,
+    expected: Expected,
+    tolerance: float,
+) -> str:
+    """Name pairs that are one token ahead of the others, or behind them.
+
+    Empty: other pairs than these are wrong. ``differences``: the observed angles less the
+    right ones.
+    """
+    allowed = tolerance + expected.budget().angles(observed.positions)
+    errors = np.abs(wrap_angles(differences))
+    is_wrong = (errors > allowed).any(axis=0)
+    is_near = observed.positions <= NEAR_POSITION
+    for shift, where in ((1, "one token ahead"), (-1, "one token behind")):
+        errors_if_shifted = np.abs(wrap_angles(differences - shift * expected.inv_freq))
+        is_shifted = (errors_if_shifted <= allowed).all(axis=0)
+        if not (is_shifted | ~is_wrong).all():
+            continue
+        # A slow pair is within the tolerance in any case. It counts as shifted if it is
+        # nearer to the shifted angle.
+        mean_errors = errors[is_near].mean(axis=0)
+        mean_if_shifted = errors_if_shifted[is_near].mean(axis=0)
+        pairs = np.flatnonzero(2 * mean_if_shifted < mean_errors)
+        return f"{len(pairs)} pairs from {pairs[0]} to {pairs[-1]} are {where}"
     return ""
 
 

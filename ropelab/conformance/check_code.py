@@ -110,9 +110,11 @@ def ask_at_length(length: int, ask: Ask, expected: Expected) -> list[Part]:
     """
     positions = choose_positions(expected)
     last = length - 1
-    inside = positions[positions < last]
+    inside = positions[positions < last - 1]
+    # Code that chooses frequencies by each token's own position shows it between these.
+    between = (int(inside.max()) + last) // 2
     try:
-        answers = ask(expected.spec, np.append(inside, last))
+        answers = ask(expected.spec, np.append(inside, [between, last]))
     # The table of the code may end before the last position.
     except Exception:
         return []

@@ -19,6 +19,8 @@ from ropelab.conformance.angles import (
     describe_small_loss,
     explain_further,
     explain_period,
+    explain_steps,
+    name_shifted_pairs,
     wrap_angles,
 )
 from ropelab.conformance.blocks import explain_blocks
@@ -134,7 +136,8 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FITS
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explain_frequencies(observed, expected)
+        fault = explain_steps(observed, expected)
+        fault = fault or explain_frequencies(observed, expected)
     return fault or explain_gain(observed.gain, expected.spec)
 
 
@@ -205,4 +208,7 @@ def name_stage(
     if are_summed(observed, expected, tolerance):
         answer = "angles are summed in float32 from token to token"
         return answer, "angle = position * inv_freq"
+    shifted = name_shifted_pairs(differences, observed, expected, tolerance)
+    if shifted:
+        return shifted, "one position for all pairs"
     return "no known rounding explains it", "compare angles position by position"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ropelab.conformance.angles import CLOSE, wrap_angles
+from ropelab.conformance.angles import CLOSE
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.usual import FACTORS, USUAL
 from ropelab.math import scaling
@@ -28,6 +28,8 @@ BY_FACTOR = (
 # Original lengths and bases that models often have.
 LENGTHS = USUAL["lengths"]
 BASES = USUAL["bases"]
+# beta_fast and beta_slow of YaRN: the defaults, and those of published models.
+BETAS = ((32.0, 1.0), (1.0, 1.0), (64.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 # The sentence that names a mistake, and the frequencies that it gives.
 Explanation = tuple[str, Frequencies]
 
@@ -64,8 +66,6 @@ def list_explanations(
     yield from list_other_parameters(expected)
     yield from list_other_orders(right)
     yield from list_other_lengths(expected)
-    inverse = 1 / np.where(right == 0, 1.0, right)
-    yield "positions are divided by inv_freq", wrap_angles(inverse)
     yield from list_other_bases(expected)
     yield from list_other_exponents(expected)
     yield from list_recovered_base(expected, measured)
@@ -151,6 +151,13 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
             answer = f"factor {factor:g} instead of {spec.scaling.factor:g}"
             yield answer, other.inv_freq(expected.length)
     if isinstance(spec.scaling, scaling.Yarn):
+        for fast, slow in BETAS:
+            method = replace(spec.scaling, beta_fast=fast, beta_slow=slow)
+            answer = (
+                f"beta_fast {fast:g} and beta_slow {slow:g} instead of"
+                f" {spec.scaling.beta_fast:g} and {spec.scaling.beta_slow:g}"
+            )
+            yield answer, replace(spec, scaling=method).inv_freq(expected.length)
         truncate = not spec.scaling.truncate
         other = replace(spec, scaling=replace(spec.scaling, truncate=truncate))
         answer = "the ramp's ends are not rounded to whole pairs"
@@ -160,8 +167,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
 
 
 def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
-    """Yield frequencies with another sign or order, or some of them repeatedly."""
-    yield "the rotation has the wrong sign", -right
+    """Yield frequencies in another order, or some of them repeatedly."""
     yield "the frequencies are in reverse order", right[::-1]
     half = right[: len(right) // 2]
     quarter = right[: len(right) // 4]
@@ -272,3 +278,9 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
         answer = "the base is multiplied without the exponent d / (d - 2)"
         unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
         yield answer, unscaled.inv_freq(length)
+        ratio = length / spec.trained_len
+        answer = f"frequencies are divided by {ratio:.4g}, as many times as the context"
+        yield f"{answer} is longer", geometry.inv_freq / ratio
+        divisor = 1 + dynamic.factor * (ratio - 1)
+        answer = f"frequencies are divided by {divisor:.4g} instead of another base"
+        yield answer, geometry.inv_freq / divisor

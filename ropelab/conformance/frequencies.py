@@ -12,6 +12,7 @@ from itertools import product
 import numpy as np
 
 from ropelab.conformance.angles import CLOSE, wrap_angles
+from ropelab.conformance.blocks import FIRST, SECOND
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.formula_slips import are_near, list_explanations
 from ropelab.conformance.gains import UNEVEN
@@ -26,6 +27,8 @@ from ropelab.runs.sentences import write_number
 # Radians. A frequency that is read off a table in bfloat16 is off by a share of about
 # 2^-8, so that angles up to this one are known to less than half a rotation.
 LARGEST_KNOWN_ANGLE = 2**6
+# Radians per token; inverses of frequencies that are larger are not looked at.
+LARGEST_INVERSE = 1e3
 
 
 def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
@@ -41,6 +44,8 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
     if not len(wrong_pairs):
         return None
 
+    if are_near(measured, -right):
+        return "the rotation has the wrong sign", f"{FIRST} and {SECOND}"
     for answer, frequencies in list_explanations(expected, measured):
         if len(frequencies) == len(measured) and are_near(measured, frequencies):
             return answer, "compare ropelab audit on the configuration"
@@ -52,7 +57,8 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         )
         return answer, "one sign for all pairs"
     return (
-        explain_rounded(measured, expected)
+        explain_inverted(measured, right)
+        or explain_rounded(measured, expected)
         or explain_chosen_tables(measured, observed, expected)
         or explain_geometric(measured, unscale_dynamic(expected))
         or explain_common_factor(measured, right)
@@ -84,6 +90,17 @@ def recover_frequencies(observed: Observed) -> Frequencies:
     return frequencies
 
 
+def explain_inverted(measured: Frequencies, right: Frequencies) -> Fault | None:
+    """Name angles that are positions divided by the frequencies."""
+    inverse = 1 / np.where(right == 0, 1.0, right)
+    # Larger angles are rounded in float32 by whole turns.
+    is_known = inverse < LARGEST_INVERSE
+    errors = np.abs(wrap_angles(measured - inverse))[is_known]
+    if is_known.sum() < 3 or errors.max() > CLOSE:
+        return None
+    return "positions are divided by inv_freq", "multiply positions by base^(-2i/d)"
+
+
 def explain_rounded(measured: Frequencies, expected: Expected) -> Fault | None:
     """Name frequencies 1 / base^(2i/d) that were rounded to a small format.
 
@@ -111,24 +128,33 @@ def explain_chosen_tables(
     observed: Observed,
     expected: Expected,
 ) -> Fault | None:
-    """Name LongRoPE in which each token has the table for its own position.
+    """Name scaling by length in which each token has the frequencies for its own position.
 
-    The length of the context has to choose one table, short or long, for all tokens.
+    The length of the context has to choose one table, or one base, for all tokens.
     """
-    if not isinstance(expected.spec.scaling, scaling.LongRope):
-        return None
-
     positions = observed.positions
     trained = expected.spec.trained_len
-    short = replace(expected, length=trained).rotation
-    long = replace(expected, length=trained + 1).rotation
-    short_tables = np.stack(short.tables(positions))  # [2, n, pairs]: cos, then sin
-    long_tables = np.stack(long.tables(positions))
-    is_inside = (positions < trained)[:, None]
-    cos, sin = np.where(is_inside, short_tables, long_tables)
+    # The length by which the frequencies of each position are chosen.
+    if isinstance(expected.spec.scaling, scaling.LongRope):
+        lengths = np.where(positions < trained, trained, trained + 1)
+        answer = "each token's position chooses its table"
+        fix = "one table for all tokens"
+    elif isinstance(expected.spec.scaling, scaling.DynamicNtk):
+        lengths = np.maximum(positions + 1, trained)
+        answer = "each token's position chooses its base"
+        fix = "one base for all tokens, by the number of tokens"
+    else:
+        return None
+
+    cos = np.empty_like(observed.cos)
+    sin = np.empty_like(observed.sin)
+    for length in np.unique(lengths):
+        rows = lengths == length
+        of_length = replace(expected, length=int(length)).rotation
+        cos[rows], sin[rows] = of_length.tables(positions[rows])
     mixed = replace(observed, cos=cos, sin=sin)
     if are_near(measured, recover_frequencies(mixed)):
-        return "each token's position chooses its table", "one table for all tokens"
+        return answer, fix
     return None
 
 

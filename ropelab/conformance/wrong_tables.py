@@ -24,10 +24,12 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
         return None
 
     factor = expected.spec.attention_factor
+    allowed = EIGHT_BIT_ERROR * factor
     for answer, tables in list_wrong_tables(cos, sin).items():
-        if np.abs(seen - tables).max() <= EIGHT_BIT_ERROR * factor:
+        is_different = np.abs(right - tables).max() > allowed
+        if is_different and np.abs(seen - tables).max() <= allowed:
             fix = "return cos, then sin"
-            if "negated" in answer:
+            if "negated" in answer or "sign" in answer:
                 fix = "check the signs"
             elif "table" in answer:
                 fix = "write and read the table in one order"
@@ -54,6 +56,9 @@ def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
         "cos is negated": (-cos, sin),
         "sin holds cos": (cos, cos),
         "cos holds sin": (sin, sin),
+        "sin has lost its sign": (cos, np.abs(sin)),
+        "cos has lost its sign": (np.abs(cos), sin),
+        "cos and sin have lost their signs": (np.abs(cos), np.abs(sin)),
     }
     return exchanged | dict(list_mixed_tables(cos, sin))
 

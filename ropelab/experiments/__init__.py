@@ -1,21 +1,26 @@
-"""The experiments, by name.
+"""The experiments, by name: `load("precision")` returns one as an `Experiment`.
 
-An experiment is a table of experiments.toml, a light face (CANNOT_SHOW, VERSION and a
-config class named after it: all that its command needs) and a body, imported when it is
-first used:
+An experiment is computed in cells. A cell is one piece of work whose tables are kept on
+disk, so that it is computed once. Each experiment has four parts:
 
-    check(config)             InputError where the values do not go together (optional)
-    cells(config)             its cells, which follow from the config alone
-    tables(config, values)    its tables, from the values of those cells
-    times(config, values)     measured times for the manifest (optional)
-    answer(tables), summary(tables)    the verdict and a few sentences, and the short table
-    further(tables)              more short tables, by name (optional)
+- a table of experiments.toml: its question, and the values of --quick;
+- a light module, `ropelab.experiments.<name>` (for the ledger of claims it is
+  `ropelab.claims.experiment`), with all that its command needs before anything is
+  computed: CANNOT_SHOW, VERSION, BODY and a config class named after the experiment;
+- the module that BODY names, which is imported when the experiment is first used;
+- `ropelab/show/figures/<name>.py`, with a function draw(tables) that returns figures.
+
+The module that BODY names has these functions:
+
+    check(config)                   raises InputError if values do not go together (optional)
+    cells(config)                   the cells of a run, which follow from the config alone
+    tables(config, values)          the tables of a run, from the values of those cells
+    times(config, values)           measured times for the manifest (optional)
+    answer(tables)                  the verdict in a few sentences
+    summary(tables)                 the short table for the terminal
+    further(tables)                 more short tables, by name (optional)
     summarize_finished(finished)    the short table while cells are computed (optional)
-    following(config, tables)    the command to type next (optional)
-    ropelab/show/figures/<name>.py     draw(tables) -> figures
-
-The face is `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`),
-BODY its body.
+    following(config, tables)       the command to type next (optional)
 """
 
 import tomllib
@@ -40,17 +45,12 @@ if TYPE_CHECKING:
     from ropelab.runs.config import Config
     from ropelab.runs.tables import Tables
 
-# Every package beside this file, found without importing it; the ledger is above them
-# all, since it reads their runs.
-NAMES = (
-    *sorted(
-        module.name.replace("_", "-")
-        for module in iter_modules(__path__)
-        if module.ispkg
-    ),
-    "claims",
-)
-# The options of every run: type, default, description.
+# Each package in this folder is an experiment. `iter_modules` imports none of them.
+_PACKAGES = [module.name for module in iter_modules(__path__) if module.ispkg]
+# The ledger of claims is the last experiment, because it reads the runs of the others. Its
+# code is in `ropelab.claims`.
+NAMES = (*sorted(name.replace("_", "-") for name in _PACKAGES), "claims")
+# The options of every run, by name: the type, the default and the description.
 RUN_OPTIONS = {
     "results": (
         str | Path | None,
@@ -69,38 +69,38 @@ RUN_OPTIONS = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment, with the functions of its body."""
+    """One experiment, with the functions of the module that BODY names."""
 
     name: str
     question: str
     cannot_show: str
     version: int
     config: "type[Config]"
+    # The module with the functions, such as "ropelab.experiments.freqs.pairs".
     body: str
+    # The values that --quick sets; empty for an experiment that takes seconds.
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    # Beginnings of names of columns: the first one that a short table has decides.
+    # Beginnings of column names. The first that fits a column of a short table chooses
+    # the column that is printed in bold.
     decisive: Sequence[str] = field(default=(), compare=False)
-    # The values of --quick where models that come with ropelab can answer.
+    # The values that --quick sets if models that come with ropelab can answer.
     quick_pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def options(self) -> Iterator[tuple[str, Any, Any, str]]:
-        """Name, type, default and description of the config's fields, then of every
-        run's.
+        """Name, type, default and description of each field of the config, then of each
+        option of RUN_OPTIONS.
         """
         for name, info in self.config.model_fields.items():
             default = Parameter.empty if info.is_required() else info.default
-            yield (
-                name,
-                info.annotation,
-                default,
-                info.description or "see the command's --help",
-            )
-        yield from ((name, *about) for name, about in RUN_OPTIONS.items())
+            description = info.description or "see the command's --help"
+            yield name, info.annotation, default, description
+        for name, (kind, default, description) in RUN_OPTIONS.items():
+            yield name, kind, default, description
 
     @property
     def signature(self) -> Signature:
-        """Its options, all by keyword."""
+        """The signature of the function that runs the experiment from Python."""
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, kind, default, _ in self.options
@@ -109,10 +109,10 @@ class Experiment:
 
     @property
     def text(self) -> str:
-        """The docstring of its function: question, what it cannot show, and every
-        parameter.
+        """The docstring of that function: the question, what the experiment cannot show,
+        and every parameter.
         """
-        lines = [f"{name}: {text}" for name, _, _, text in self.options]
+        lines = [f"{name}: {description}" for name, _, _, description in self.options]
         template = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
 
         return template.format(
@@ -122,91 +122,97 @@ class Experiment:
         )
 
     @property
-    def parts(self) -> ModuleType:
-        """The body, imported now."""
+    def body_module(self) -> ModuleType:
+        """The module with the functions, which is imported now."""
         return import_module(self.body)
 
-    def quickly(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def choose_quick_values(
+        self, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str]:
         """Return values for a run of about a minute, and a sentence about them.
 
-        What was given is kept. InputError: the experiment is quick as it is.
+        Values that were given are kept. InputError: the experiment takes seconds anyway.
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
 
-        describe_pretrained = getattr(self.parts, "describe_pretrained", None)
-        words = ""
+        # Models that come with ropelab answer without training, if the given values
+        # allow it. The sentence is then about these models.
+        describe_pretrained = getattr(self.body_module, "describe_pretrained", None)
         if describe_pretrained is not None:
-            words = describe_pretrained(given)
-        if words:
-            return {**self.quick_pretrained, **given}, words
+            about_models = describe_pretrained(given)
+            if about_models:
+                return {**self.quick_pretrained, **given}, about_models
 
-        less = {name: value for name, value in self.quick.items() if name not in given}
+        smaller_values = {}
         changes = []
-        for name, value in less.items():
+        for name, value in self.quick.items():
+            if name in given:
+                continue
+            smaller_values[name] = value
             change = f"{name} {plain(value) or 'none'}"
             field_info = self.config.model_fields[name]
             if not field_info.is_required():
                 change += f" for {plain(field_info.default)}"
             changes.append(change)
 
-        lost = ", ".join(changes) or "nothing is given up"
-        words = f"{lost}; a first look, and no verdict on longer work"
-        return {**less, **given}, words
+        given_up = ", ".join(changes) or "nothing is given up"
+        sentence = f"{given_up}; a first look, and no verdict on longer work"
+        return {**smaller_values, **given}, sentence
 
     def check(self, config: "Config") -> None:
-        """Raise InputError where a config's values do not go together."""
-        check = getattr(self.parts, "check", None)
+        """Raise InputError if a config's values do not go together."""
+        check = getattr(self.body_module, "check", None)
         if check is not None:
             check(config)
 
     def cells(self, config: "Config") -> "list[Cell]":
-        return self.parts.cells(config)
+        return self.body_module.cells(config)
 
     def tables(
         self, config: "Config", values: "Values"
     ) -> "Mapping[str, pd.DataFrame]":
-        return self.parts.tables(config, values)
+        return self.body_module.tables(config, values)
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        times = getattr(self.parts, "times", None)
+        times = getattr(self.body_module, "times", None)
         if times is None:
             return {}
         return times(config, values)
 
     def answer(self, tables: "Tables") -> str:
-        return self.parts.answer(tables)
+        return self.body_module.answer(tables)
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
-        return self.parts.summary(tables)
+        return self.body_module.summary(tables)
 
     def summarize_finished(
         self, finished: "Iterable[tuple[Cell, Tables]]"
     ) -> "pd.DataFrame | None":
-        """Return what finished cells tell so far; None where the experiment has no such
-        table.
+        """Return the short table of the cells that are finished so far.
+
+        None: the experiment has no such table.
         """
-        summarize = getattr(self.parts, "summarize_finished", None)
+        summarize = getattr(self.body_module, "summarize_finished", None)
         if summarize is None:
             return None
         table: pd.DataFrame = summarize(finished)
         return table
 
     def further(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
-        """Return short tables beside the summary, by name."""
-        further = getattr(self.parts, "further", None)
+        """Return the short tables that are shown after the summary, by name."""
+        further = getattr(self.body_module, "further", None)
         if further is None:
             return {}
         return further(tables)
 
     def following(self, config: "Config", tables: "Tables") -> str:
-        """Return the command to type next: the body's, else more seeds where one was
-        trained.
-        """
-        following = getattr(self.parts, "following", None)
+        """Return the command to type next."""
+        following = getattr(self.body_module, "following", None)
         if following is not None:
             return following(config, tables)
 
+        # A result of models of a single seed may be chance.
         if len(getattr(config, "seeds", ())) == 1:
             return config.replace(seeds=(0, 1, 2)).command(self.name)
         return "ropelab report"
@@ -220,31 +226,36 @@ class Experiment:
 
 @cache
 def read_records() -> dict[str, dict[str, Any]]:
-    """Return question and `quick` of all experiments in the order of lists; none is
-    imported.
+    """Return the tables of experiments.toml, by the name of the experiment.
+
+    Their order is the one in which experiments are listed. No experiment is imported.
     """
     file = Path(__file__).with_name("experiments.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def load(name: str) -> Experiment:
-    """Return an experiment without its heavy parts; InputError names the nearest."""
+    """Return an experiment, without importing the module of its functions.
+
+    InputError: no experiment has that name; the error suggests the nearest names.
+    """
     known("experiment", name, NAMES)
     if name == "claims":
-        module = "ropelab.claims.experiment"
+        module_name = "ropelab.claims.experiment"
     else:
-        module = f"ropelab.experiments.{name.replace('-', '_')}"
-    face = import_module(module)
+        module_name = f"ropelab.experiments.{name.replace('-', '_')}"
+    module = import_module(module_name)
+    # The config class of `base-empirical` is BaseEmpiricalConfig.
     config_name = f"{name.title().replace('-', '')}Config"
     record = read_records()[name]
 
     return Experiment(
         name=name,
         question=record["question"],
-        cannot_show=face.CANNOT_SHOW,
-        version=face.VERSION,
-        config=getattr(face, config_name),
-        body=face.BODY,
+        cannot_show=module.CANNOT_SHOW,
+        version=module.VERSION,
+        config=getattr(module, config_name),
+        body=module.BODY,
         quick=record.get("quick", {}),
         decisive=record.get("decisive", ()),
         quick_pretrained=record.get("quick_pretrained", {}),

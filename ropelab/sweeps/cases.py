@@ -30,7 +30,8 @@ class Sweep:
     path: Path
     title: str
     plans: tuple[Plan, ...]
-    keys: tuple[str, ...] = ()  # the fields in which they differ; none for a single run
+    # The config fields in which the runs differ; none for a single run.
+    keys: tuple[str, ...] = ()
 
 
 def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
@@ -61,23 +62,23 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
         shared.pop(key, None)
     asks_for_several = "grid" in values or "case" in values
 
-    numbers: dict[Plan, int] = {}
+    number_of_plan: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
-        own = dict(case)
-        own.pop("title", None)
+        case_values = dict(case)
+        case_values.pop("title", None)
         case_label = label
         if asks_for_several:
             case_label = _label_case(label, case, number)
         with naming(case_label.origin):
-            plan = lab.prepare(name, {**shared, **own})
+            plan = lab.prepare(name, {**shared, **case_values})
             plan = replace(plan, label=case_label)
             # The result is not used: the call raises for an input file that is missing.
             plan.config.inputs()
-        first = numbers.setdefault(plan, number)
+        first = number_of_plan.setdefault(plan, number)
         if first != number:
             raise InputError(f"{path}: case {number} is the same run as case {first}")
 
-    plans = tuple(numbers)
+    plans = tuple(number_of_plan)
     keys: tuple[str, ...] = ()
     if asks_for_several:
         keys = _find_keys(plans, cases)
@@ -85,7 +86,10 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
 
 def _read_cases(values: Values) -> Iterator[Values]:
-    """Return the values of each run that are its own; a single run has none."""
+    """Return the values of each run that are not shared by all; a single run has none.
+
+    InputError: [grid] or [[case]] is not what it must be.
+    """
     if "grid" not in values:
         tables = values.get("case", [{}])
         is_list = isinstance(tables, list) and bool(tables)
@@ -117,11 +121,13 @@ def _refuse_many(table: str, count: int) -> None:
 
 
 def _label_case(shared: Label, case: Values, number: int) -> Label:
-    """Return the names of one of several runs, made from the values that are its
-    own.
+    """Return the names of one of several runs, made from the values that it does not
+    share with the others.
     """
-    words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
-    text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
+    words = [f"{key}={plain(value)}" for key, value in case.items() if key != "title"]
+    text = shorten(", ".join(words), 80, placeholder=" ...")
+    if not text:
+        text = "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"
     title = title_in(case, origin)
     if not title:
@@ -134,6 +140,7 @@ def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...
     file.
     """
     configs = [plan.config for plan in plans]
+    # A file may use another spelling of a field, or the share of rotated features.
     other_spellings = spellings(type(configs[0]).model_fields)
     field_of = {spelling: field for field, spelling in other_spellings.items()}
     field_of[PARTIAL] = "rotary_dim"

@@ -1,8 +1,9 @@
-"""One table and one figure of all runs that a file asked for.
+"""One table and one figure of all runs that a file asked for: a sweep.
 
 The table and the figure are in `results/sweep/<file>-<hash>/`. This folder is like that
 of a run, so that the index, the page and `ropelab export` find it, and its config.toml
-asks for the same runs again.
+asks for the same runs again. The keys of a sweep are the fields of the config in which
+its runs differ.
 """
 
 import re
@@ -42,29 +43,33 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     folder.
     """
     results = lab.results
-    assert results is not None
+    assert results is not None, "the runs of a sweep are stored"
     folders = [run.folder for run in runs if run.folder]
     configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
     config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
+    # The names of the run folders, with what identifies their contents.
     inputs = store.as_inputs(results, folders)
     label = Label(sweep.path.stem)
-    place = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
+    folder = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
 
-    def make() -> store.Made:
+    def make_contents() -> store.Made:
         tables = make_tables(sweep, runs, list(inputs))
-        about = _describe(sweep, runs, tables)
-        return store.Made(tables, encode_figures(draw_figures(draw, tables)), about)
+        figures = encode_figures(draw_figures(draw, tables))
+        manifest = _describe_sweep(sweep, runs, tables)
+        return store.Made(tables, figures, manifest)
 
     # A finished sweep is found without a lock: a read-only folder cannot be locked.
-    if lab.redraw or place.find() is None:
-        place.keep(make, lab.waiting, lab.redraw)
-    return place.path
+    if lab.redraw or folder.find() is None:
+        folder.keep(make_contents, lab.waiting, lab.redraw)
+    return folder.path
 
 
-def _describe(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
+def _describe_sweep(
+    sweep: Sweep, runs: Sequence[Run], tables: Tables
+) -> dict[str, Any]:
     """Return what the manifest says about the runs together."""
     experiment = runs[0].experiment
-    over = f"{experiment.name} over {' and '.join(sweep.keys)}"
+    name = f"{experiment.name} over {' and '.join(sweep.keys)}"
     seconds = 0.0
     for run in runs:
         manifest = store.read_manifest(run.folder) if run.folder else None
@@ -72,10 +77,10 @@ def _describe(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, An
             seconds += manifest["seconds"]
 
     return {
-        "title": sweep.title or over,
+        "title": sweep.title or name,
         "question": experiment.question,
         "cannot_show": experiment.cannot_show,
-        "answer": f"{len(runs)} runs of {over}{_describe_extremes(tables)}.",
+        "answer": f"{len(runs)} runs of {name}{_describe_extremes(tables)}.",
         "summary": store.to_records(tables[EXPERIMENT].head(INDEX_ROWS)),
         "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -86,63 +91,69 @@ def _describe(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, An
 def make_tables(
     sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    """Make the tables of a sweep.
+    """Return the tables of a sweep.
 
-    sweep: the rows of every run's short table, behind the fields in which the runs
-        differ. A result with the same name as such a field is called `<name>_found`. A
-        result at a length is named by its share of the trained (L) or tested length
-        (T): `copy @0.75T`.
-    further tables: the same for each further short table that the runs have.
-    runs: case, those fields, the answer, and the run's folder below the results.
+    - sweep: the keys, and then the columns of the runs' short tables: a row for each row
+      of these. A column with the name of a key is called `<name>_found`. A result at a
+      length is named by its share of the trained (L) or tested length (T): `copy @0.75T`.
+    - further tables: the same for each further short table that the runs have.
+    - runs: a row per run with its number, the keys, the answer, and its folder.
     """
     lengths_differ = "train_len" in sweep.keys or "test_len" in sweep.keys
     # Factors that nobody typed are the quotient of the lengths, and change with them.
     follows_lengths = lengths_differ and not any(map(_has_typed_factor, runs))
 
     parts: dict[str, list[pd.DataFrame]] = {}
-    rows: list[dict[str, Any]] = []
+    run_rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
         fields: dict[str, Any] = {key: _value_of(run, key) for key in sweep.keys}
         short_tables = {EXPERIMENT: run.summary(), **run.further()}
-        for name, short in short_tables.items():
-            table = _name_like_others(run, short, sweep.keys, follows_lengths)
+        for name, short_table in short_tables.items():
+            table = _name_like_others(run, short_table, sweep.keys, follows_lengths)
             if "factor" in sweep.keys:
                 table = _drop_factor(table, fields["factor"])
-            repeated = pd.DataFrame([fields] * len(table), index=table.index)
-            part = repeated.join(table.apply(_read_numbers))
+            # The keys are repeated in every row of the run.
+            key_columns = pd.DataFrame([fields] * len(table), index=table.index)
+            part = key_columns.join(table.apply(_read_numbers))
             parts.setdefault(name, []).append(part)
-        rows.append({"case": number, **fields, "answer": run.answer, "folder": folder})
+        row = {"case": number, **fields, "answer": run.answer, "folder": folder}
+        run_rows.append(row)
 
-    tables = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
-    return {**tables, "runs": pd.DataFrame(rows)}
+    tables = {}
+    for name, parts_of_table in parts.items():
+        tables[name] = pd.concat(parts_of_table, ignore_index=True)
+    tables["runs"] = pd.DataFrame(run_rows)
+    return tables
 
 
 def _name_like_others(
     run: Run, table: pd.DataFrame, keys: Sequence[str], follows_lengths: bool
 ) -> pd.DataFrame:
-    """Return a short table of one run, its columns and methods named relative to the
-    lengths of the run, so that the names are the same in all runs.
+    """Return a short table of one run, whose columns and methods have the same names as
+    in the other runs: lengths and factors in them are given relative to the run's lengths.
     """
     # An experiment without trained models has neither length.
-    trained = getattr(run.config, "train_len", None)
-    tested = getattr(run.config, "test_len", None)
+    train_len = getattr(run.config, "train_len", None)
+    test_len = getattr(run.config, "test_len", None)
     table = table.rename(columns={key: f"{key}_found" for key in keys})
-    table.columns = _relative_columns(table, trained, tested)
-    if not (follows_lengths and trained and tested):
+    table.columns = _name_columns(table, train_len, test_len)
+    if not (follows_lengths and train_len and test_len):
         return table
 
-    # A method stretched to the tested length is the same method in every run.
-    factor = re.escape(f"×{tested / trained:g}")
+    # A method stretched to the tested length is the same method in every run. Its name
+    # ends with the factor, or has a blank after it.
+    factor = re.escape(f"×{test_len / train_len:g}")
     return table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
 
 
 def _drop_factor(table: pd.DataFrame, factor: float) -> pd.DataFrame:
     """Return a short table whose methods are named without the factor of the run.
 
-    The factor is a column of the sweep: a method is then one line along it.
+    The factor is a key of the sweep. Without it in the names, a method is one line of the
+    figure, whose axis is the factor.
     """
-    in_names = re.escape(f" ×{factor:g}")
-    return table.replace(rf"{in_names}(?= |$)", "", regex=True)
+    factor_in_name = re.escape(f" ×{factor:g}")
+    return table.replace(rf"{factor_in_name}(?= |$)", "", regex=True)
 
 
 def _has_typed_factor(run: Run) -> bool:
@@ -150,82 +161,90 @@ def _has_typed_factor(run: Run) -> bool:
     return any("factor=" in method for method in methods)
 
 
-def _relative_columns(
-    table: pd.DataFrame, trained: int | None, tested: int | None
+def _name_columns(
+    table: pd.DataFrame, train_len: int | None, test_len: int | None
 ) -> list[str]:
-    """Return the columns by their shares of a length, in as many digits as tell them
-    apart.
+    """Return the names of columns by shares of a length, in as many digits as make them
+    differ.
     """
     columns: list[str] = []
-    # Three digits do, except for distances that are nearly equal.
+    # Three digits are enough, except for distances that are nearly equal.
     for digits in range(3, 18):
-        columns = [relative(str(name), trained, tested, digits) for name in table]
+        columns = []
+        for name in table:
+            columns.append(name_by_share(str(name), train_len, test_len, digits))
         if len(set(columns)) == len(columns):
             break
     return columns
 
 
-def relative(
-    name: str, trained: int | None, tested: int | None, digits: int = 3
+def name_by_share(
+    name: str, train_len: int | None, test_len: int | None, digits: int = 3
 ) -> str:
     """Name a column by its share of the trained (L) or tested length (T).
 
-    >>> relative("copy @6144", 2048, 8192), relative("nll @512", 2048, 8192)
+    >>> name_by_share("copy @6144", 2048, 8192), name_by_share("nll @512", 2048, 8192)
     ('copy @0.75T', 'nll @0.25L')
     """
-    result, _, at = name.partition(" @")
-    if not at.isdecimal() or not trained or not tested:
+    result, _, number = name.partition(" @")
+    if not number.isdecimal() or not train_len or not test_len:
         return name
-    place = int(at)
-    if place <= trained:
-        return f"{result} @{place / trained:.{digits}g}L"
-    return f"{result} @{place / tested:.{digits}g}T"
+    length = int(number)
+    if length <= train_len:
+        return f"{result} @{length / train_len:.{digits}g}L"
+    return f"{result} @{length / test_len:.{digits}g}T"
 
 
 def _value_of(run: Run, key: str) -> object:
+    """Return a field of the run's config, as one value of a table."""
     value = getattr(run.config, key)
-    if isinstance(value, tuple):
-        return value[0] if len(value) == 1 else plain(value)
-    return value
+    if not isinstance(value, tuple):
+        return value
+    if len(value) == 1:
+        (only,) = value
+        return only
+    return plain(value)
 
 
 def _read_numbers(column: pd.Series) -> pd.Series:
-    """Read a column written for people (`27.7%`, `4e-04`, `257`, `never`) as
-    numbers.
+    """Return a column written for people (`27.7%`, `4e-04`, `257`, `never`) as numbers.
+
+    A column with other words, or without a number, is returned as it is.
     """
     if pd.api.types.is_numeric_dtype(column):
         return column
     texts = column.astype(str)
-    percent = texts.str.endswith("%")
+    is_percentage = texts.str.endswith("%")
     numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
-    words = numbers.isna() & ~texts.isin(["none", "never"])
-    if numbers.isna().all() or words.any():
+    is_other_word = numbers.isna() & ~texts.isin(["none", "never"])
+    if numbers.isna().all() or is_other_word.any():
         return column
 
     # "none" (of several) is a share of 0. "never" has no number, so it stays NaN.
-    shares = numbers.where(~percent, numbers / 100).round(12)
-    return shares.mask(texts == "none", 0.0)
+    numbers = numbers.mask(is_percentage, numbers / 100).round(12)
+    return numbers.mask(texts == "none", 0.0)
 
 
 def _describe_extremes(tables: Tables) -> str:
-    """Name the settings with the lowest and highest first result; an empty text if no
-    column of results has a number.
+    """Say where the lowest and the highest value of the first result are; an empty text
+    if no column of results has a number.
     """
+    # The columns by what they are in the figure: the axis, the lines and the results.
     parts = choose_parts(tables)
     table = tables[EXPERIMENT]
     results = [name for name in parts.results if table[name].notna().any()]
     if not results:
         return ""
 
-    result = results[0]
-    values = table[result].to_numpy(dtype=float)
-    names = (parts.along, *parts.lines)
+    first_result = results[0]
+    values = table[first_result].to_numpy(dtype=float)
+    setting_columns = (parts.along, *parts.lines)
 
-    def describe(word: str, number: int) -> str:
+    def describe_row(word: str, number: int) -> str:
         row = table.iloc[number]
-        where = ", ".join(f"{name} {format_value(row[name])}" for name in names)
-        return f"{word} {values[number]:.4g} ({where})"
+        settings = [f"{name} {format_value(row[name])}" for name in setting_columns]
+        return f"{word} {values[number]:.4g} ({', '.join(settings)})"
 
-    lowest = describe("lowest", int(np.nanargmin(values)))
-    highest = describe("highest", int(np.nanargmax(values)))
-    return f"; {result.replace('_', ' ')}: {lowest}, {highest}"
+    lowest = describe_row("lowest", int(np.nanargmin(values)))
+    highest = describe_row("highest", int(np.nanargmax(values)))
+    return f"; {first_result.replace('_', ' ')}: {lowest}, {highest}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ropelab.claims.committed import read_committed
 from ropelab.claims.ledger import (
     ABSENT,
     CLAIMS,
@@ -20,12 +21,11 @@ from ropelab.claims.ledger import (
     QUESTIONS,
     SOURCES,
     cite,
+    claims_of,
     find,
-    said_in,
 )
 from ropelab.claims.record import DECISIONS, Findings, Passage
 from ropelab.claims.record import claim as decides
-from ropelab.claims.verdicts import read_committed
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
 
@@ -190,9 +190,9 @@ def test_misspelt_names_get_near_matches():
 
 
 def test_a_source_has_its_claims():
-    assert {claim.id for claim in said_in("wang")} == {"bfloat16-breaks"}
-    assert len(said_in("001")) >= 35
-    assert said_in("nobody") == ()
+    assert {claim.id for claim in claims_of("wang")} == {"bfloat16-breaks"}
+    assert len(claims_of("001")) >= 35
+    assert claims_of("nobody") == ()
 
 
 ANSWERS = [pytest.param(q, id=f"{q.asked.source} {q.asked.section}") for q in QUESTIONS]

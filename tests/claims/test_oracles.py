@@ -79,7 +79,7 @@ def test_angles_of_the_script():
 
 
 def test_the_worked_example_cell_by_cell():
-    rotated = forms.example()
+    rotated = forms.rotate_example()
     for m, vector in enumerate(forms.VECTORS):
         for pair in range(2):
             x, y = vector[2 * pair : 2 * pair + 2].tolist()
@@ -192,7 +192,9 @@ def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
     np.testing.assert_array_equal(theirs.numpy(), same)
 
 
-@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), published.MANY_TURNS])
+@pytest.mark.parametrize(
+    "geometry", [Geometry(96, 1e6, 2048), published.MANY_ROTATIONS]
+)
 def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     config = LlamaConfig(
         hidden_size=geometry.rotary_dim,
@@ -240,7 +242,9 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     return [base ** (-2 * i / dim) * (1 - r + r / factor) for i, r in enumerate(ramp)]
 
 
-@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), published.MANY_TURNS])
+@pytest.mark.parametrize(
+    "geometry", [Geometry(64, 1e6, 2048), published.MANY_ROTATIONS]
+)
 @pytest.mark.parametrize(
     ("formula", "oracle"),
     [

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ropelab.claims import verdicts
+from ropelab.claims import answer, committed, verdicts
 from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES, find
 from ropelab.claims.record import Kind, Verdict
@@ -83,13 +83,13 @@ def test_findings_repeat_the_verdict_of_each_claim(tables):
 
 def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(tables):
     claims = tables["claims"].set_index("id")
-    elsewhere = claims["decided_from"] == verdicts.COMMITTED
+    elsewhere = claims["decided_from"] == committed.COMMITTED
     assert set(claims.index[elsewhere]) == {claim.id for claim in CLAIMS if claim.reads}
     assert set(claims.loc[elsewhere, "verdict"]) > {
         Verdict.REPRODUCED,
         Verdict.NOT_REPRODUCED,
     }
-    for id_, found in verdicts.read_committed().items():
+    for id_, found in committed.read_committed().items():
         if not find(id_).reads:
             continue
         assert claims.loc[id_, "verdict"] == found.verdict(find(id_).kind)
@@ -107,22 +107,22 @@ def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
 ):
     closed = {claim.id for claim in CLAIMS if claim.needs_torch}
     made = tables["claims"].set_index("id").loc[sorted(closed)]
-    assert set(made["decided_from"]) == {verdicts.HERE}
-    monkeypatch.setattr(verdicts, "is_installed", lambda package: False)
+    assert set(made["decided_from"]) == {committed.HERE}
+    monkeypatch.setattr(committed, "is_installed", lambda package: False)
     config = ClaimsConfig()
     asked = {cell.key["claim"] for cell in verdicts.cells(config)}
     assert asked.isdisjoint(closed)
     without = run(config)
     claims = without["claims"].set_index("id")
-    assert set(claims.index[claims["decided_from"] == verdicts.CLOSED]) == closed
+    assert set(claims.index[claims["decided_from"] == committed.CLOSED]) == closed
     # The last places of float32 differ between machines.
-    here, committed = (
+    here, stored = (
         found[["verdict", "measured", "expected"]].replace(
             r"\d\.\de-0[6-9]", "rounding", regex=True
         )
         for found in (made, claims.loc[made.index])
     )
-    pd.testing.assert_frame_equal(committed, here)
+    pd.testing.assert_frame_equal(stored, here)
     assert f"{len(closed)} of arithmetic need torch" in verdicts.answer(without)
 
 
@@ -134,9 +134,9 @@ def test_without_torch_a_check_that_needs_it_is_not_even_imported(monkeypatch):
         def takes_seed(self):
             raise ModuleNotFoundError("torch")
 
-    monkeypatch.setattr(verdicts, "is_installed", lambda package: False)
-    monkeypatch.setattr(verdicts, "find", lambda id_: NeedsTorch())
-    assert not verdicts._is_drawn("any")
+    monkeypatch.setattr(committed, "is_installed", lambda package: False)
+    monkeypatch.setattr(answer, "find", lambda id_: NeedsTorch())
+    assert not answer._draws_vectors("any")
 
 
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
@@ -151,7 +151,7 @@ def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
     )
     stored = [Stored("base", {}, {"bound": bound}, "")]
     own = run(ClaimsConfig(id=claim.id), stored=lambda _: stored)["claims"].iloc[0]
-    assert own["decided_from"] == verdicts.HERE
+    assert own["decided_from"] == committed.HERE
     assert own["measured"] != tables["claims"].set_index("id").loc[claim.id, "measured"]
 
 
@@ -161,7 +161,7 @@ def test_a_sentence_of_a_claim_of_several_has_its_own_verdict(tables):
     assert passages.loc[low, "verdict"] == Verdict.NOT_REPRODUCED
     assert passages.loc[high, "verdict"] == Verdict.PARTLY
     assert "fast third" in passages.loc[high, "decided_by"]
-    page = verdicts.page(tables).set_index("english")
+    page = answer.page(tables).set_index("english")
     assert page.loc[high, "verdict"] == Verdict.PARTLY
     said = verdicts.answer(run(ClaimsConfig(id="detail-and-whole")))
     assert f"({high}) (this sentence: {Verdict.PARTLY})" in said
@@ -194,7 +194,7 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     order = SOURCES["002"].sections
     places = [order.index(place) for place in passages["place"]]
     assert places == sorted(places)
-    page = verdicts.page(tables)
+    page = answer.page(tables)
     quoted = passages["quote"] != ""
     assert list(page["sentence"]) == list(
         passages["quote"].where(quoted, passages["english"])
@@ -227,12 +227,12 @@ def test_a_page_has_quotations_and_statements_where_there_are_none():
     tables = run(ClaimsConfig(source="kazemnejad"))
     assert set(tables) == {"claims", "findings", "passages"}
     several = run(ClaimsConfig(source="rope_basics"))
-    page = verdicts.page(several)
+    page = answer.page(several)
     assert list(page["sentence"]) == list(several["passages"]["quote"])
     assert list(page["section"]) == list(several["passages"]["place"])
     several["passages"]["quote"] = ""
     several["passages"]["english"] = ""
-    page = verdicts.page(several)
+    page = answer.page(several)
     assert list(page["sentence"]) == list(several["claims"]["statement"])
 
 
@@ -240,8 +240,8 @@ def test_a_page_answers_the_questions_that_its_note_asks():
     tables = run(ClaimsConfig(source="001"))
     assert len(tables["questions"]) == 6
     said = verdicts.answer(tables)
-    for answer in tables["questions"]["answer"]:
-        assert answer in said
+    for text in tables["questions"]["answer"]:
+        assert text in said
 
 
 def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_cells(
@@ -308,9 +308,9 @@ def test_the_answer_counts_the_two_kinds_apart(tables):
         (Kind.TRAINED, Verdict.NOT_REPRODUCED),
     ):
         mine = claims[claims["evidence"] == kind]
-        assert f"Of {len(mine)} statements {verdicts.WORDS['about'][kind]}" in said
+        assert f"Of {len(mine)} statements {answer.WORDS['about'][kind]}" in said
         count = (mine["verdict"] == negative).sum()
-        singular, plural = verdicts.WORDS["counted"][negative]
+        singular, plural = answer.WORDS["counted"][negative]
         assert f"{count} {singular if count == 1 else plural}" in said
 
 

@@ -180,6 +180,21 @@ def rounded(kind: str) -> Callable[[np.ndarray], Any]:
     return lambda a: (round_to(np.cos(a), fmt), round_to(np.sin(a), fmt))
 
 
+def one_section_ahead(positions: np.ndarray) -> Any:
+    ahead = np.zeros(32)
+    ahead[8:16] = 1
+    angles = (np.asarray(positions, np.float64)[:, None] + ahead) * ladder()
+    return np.cos(angles), np.sin(angles)
+
+
+def in_steps(count: int) -> Callable[[np.ndarray], Any]:
+    def tables(angles: np.ndarray) -> Any:
+        steps = np.round(angles / math.tau * count) * math.tau / count
+        return np.cos(steps), np.sin(steps)
+
+    return tables
+
+
 def strided(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     y = np.array(x, dtype=np.float64)
     y[:, ::2] = rotating(ladder(1e4, 32))(y[:, ::2], positions)
@@ -267,6 +282,31 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         PLAIN,
         xpos(1, start=65536),
         "fall with the position, as xPos makes them",
+    ),
+    "sine without its sign": (
+        PLAIN,
+        rotating(ladder(), tables=lambda a: (np.cos(a), np.abs(np.sin(a)))),
+        "sin has lost its sign",
+    ),
+    "sine of 256 entries": (
+        PLAIN,
+        rotating(ladder(), tables=in_steps(256)),
+        "angles come in 256 steps of a turn",
+    ),
+    "one section ahead": (
+        PLAIN,
+        one_section_ahead,
+        "8 pairs from 8 to 15 are one token ahead",
+    ),
+    "divided by inv_freq": (
+        PLAIN,
+        rotating(1 / ladder()),
+        "positions are divided by inv_freq",
+    ),
+    "default betas": (
+        {**YARN, "rope_scaling": {**YARN["rope_scaling"], "beta_fast": 1.0}},
+        rotating(yarn(1e6, 64), gain=GAIN),
+        "beta_fast 32 and beta_slow 1 instead of 1 and 1",
     ),
     "summed": (PLAIN, summed(), "angles are summed in float32 from token to token"),
     "e4m3": (
@@ -441,6 +481,36 @@ def whole_table() -> Any:
 def float32_million(positions: np.ndarray) -> Any:
     angles = positions.astype(np.float32)[:, None] * ladder().astype(np.float32)
     return np.cos(angles), np.sin(angles)
+
+
+def each_its_own_base(positions: np.ndarray, seq_len: int) -> Any:
+    places = np.asarray(positions, np.float64)[:, None]
+    stretch = np.maximum(4.0 * (places + 1) / 4096 - 3.0, 1.0)
+    bases = 500000.0 * stretch ** (64 / 62)
+    angles = places * bases ** (-np.arange(0, 64, 2) / 64)
+    return np.cos(angles), np.sin(angles)
+
+
+def divided_by_length(positions: np.ndarray, seq_len: int) -> Any:
+    places = np.asarray(positions, np.float64) / max(seq_len / 4096, 1.0)
+    angles = places[:, None] * ladder()
+    return np.cos(angles), np.sin(angles)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (each_its_own_base, "each token's position chooses its base"),
+        (divided_by_length, "frequencies are divided by 1.3"),
+    ],
+)
+def test_a_rule_of_dynamic_scaling_that_is_another_is_named(
+    code: Any,
+    says: str,
+) -> None:
+    done = checked(DYNAMIC, code)
+    assert done.wrong
+    assert says in done.answer
 
 
 def test_a_sine_that_loses_angles_only_now_and_then_is_named() -> None:

@@ -15,15 +15,15 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, round_up, similarity_of, steps
-from ropelab.experiments.base.comparison import (
+from ropelab.experiments.base.results import (
     answer,
-    blind_from,
     check,
     fits,
     following,
     summary,
 )
-from ropelab.experiments.base.comparison import tables as tables_of
+from ropelab.experiments.base.results import tables as tables_of
+from ropelab.experiments.base.theories import blind_from
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge

@@ -15,7 +15,7 @@ from ropelab.experiments.base_empirical.retrieval import (
     Outcome,
     accuracy,
     answer,
-    first_fails,
+    first_failing_positions,
     judge,
     maximum_distance,
     predictions,
@@ -88,7 +88,7 @@ def test_predictions_are_those_of_the_bound() -> None:
         {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512},
     )
     assert config.bases == (10.0, 100.0, 1e4)
-    assert first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
+    assert first_failing_positions(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
 
 def trials(**hits: tuple[int, int]) -> pd.DataFrame:

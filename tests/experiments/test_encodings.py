@@ -9,16 +9,22 @@ import pandas as pd
 import pytest
 import torch
 
-from ropelab.experiments.encodings import DESIGNS, EncodingsConfig, cost, quality
+from ropelab.experiments.encodings import (
+    DESIGNS,
+    EncodingsConfig,
+    comparisons,
+    cost,
+    quality,
+)
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.cost import (
     PLAIN,
     LargestTensor,
+    count_flops,
+    count_kept_bytes,
+    count_parameters,
     decode_flops,
-    flops_of,
-    kept_bytes,
-    parameters,
-    untrained,
+    make_untrained,
 )
 from ropelab.models.encoding.registry import ENCODINGS, FURTHER, make_encoding
 from ropelab.runs.cell import Context, Values
@@ -174,12 +180,14 @@ def test_another_encoding_trains_no_model_twice(corpus: str) -> None:
     assert all(mentions(line, "a model", "seed 0") for line in trained)
 
 
-def rows_of(values: dict[str, list[list[float]]], *metrics: str) -> quality.Rows:
+def rows_of(
+    values: dict[str, list[list[float]]], *metrics: str
+) -> comparisons.ValuesByPlace:
     """Make rows from the values per unit of each seed, which only `sinusoidal` changes
     by place.
     """
     return {
-        (metric, encoding, times): pd.DataFrame(
+        comparisons.MetricPlace(metric, encoding, times): pd.DataFrame(
             [
                 (seed, unit, 0, value + times * (encoding == "sinusoidal"))
                 for seed, row in enumerate(seeds)
@@ -196,7 +204,9 @@ def rows_of(values: dict[str, list[list[float]]], *metrics: str) -> quality.Rows
 def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy() -> None:
     values = {"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]}
     rows = rows_of(values, "text loss", "copy accuracy")
-    by_metric = quality.comparisons(rows, config(encodings="nope,rope"))["comparisons"]
+    by_metric = comparisons.comparisons(rows, config(encodings="nope,rope"))[
+        "comparisons"
+    ]
     assert by_metric.groupby("metric")["verdict"].unique().map(list).to_dict() == {
         "text loss": ["nope"],
         "copy accuracy": ["rope"],
@@ -209,17 +219,19 @@ def test_pairs_of_the_literature_are_compared_at_the_trained_length() -> None:
     higher = [[value + 0.2 for value in row] for row in losses]
     values = {"rope_values": higher, "rope": losses, "learned": losses}
     both = config(encodings="rope,rope_values,learned,nope")
-    (row,) = quality.comparisons(rows_of(values), both)["pairs"].to_dict("records")
+    (row,) = comparisons.comparisons(rows_of(values), both)["pairs"].to_dict("records")
     assert (row["encoding_a"], row["encoding_b"]) == ("rope_values", "rope")
     assert row["verdict"] == "rope"
     assert row["difference"] == pytest.approx(0.2)
     assert (row["seeds"], row["n"]) == (2, 3)
-    assert quality.comparisons(rows_of(values, "copy accuracy"), both)["pairs"].empty
+    assert comparisons.comparisons(rows_of(values, "copy accuracy"), both)[
+        "pairs"
+    ].empty
 
 
 def test_growth_against_the_trained_length() -> None:
     rows = rows_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
-    grown = quality.comparisons(rows, config(encodings="nope,sinusoidal"))[
+    grown = comparisons.comparisons(rows, config(encodings="nope,sinusoidal"))[
         "extrapolation"
     ]
     assert grown.set_index("encoding")["verdict"].to_dict() == {
@@ -236,7 +248,7 @@ def test_growth_against_the_trained_length() -> None:
 
 def test_operations_of_a_product_are_two_per_multiply_add() -> None:
     a, b = torch.zeros(3, 5), torch.zeros(5, 7)
-    assert flops_of(lambda: a @ b) == 2 * 3 * 5 * 7
+    assert count_flops(lambda: a @ b) == 2 * 3 * 5 * 7
 
 
 def test_the_largest_tensor_is_seen_inside_a_computation() -> None:
@@ -247,21 +259,21 @@ def test_the_largest_tensor_is_seen_inside_a_computation() -> None:
 
 def test_kept_bytes_are_those_of_parameters_and_tables() -> None:
     shape = config().shape()
-    assert kept_bytes(make_encoding("nope", shape)) == 0
-    assert kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
+    assert count_kept_bytes(make_encoding("nope", shape)) == 0
+    assert count_kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
     rope = make_encoding("rope", shape)
     rope.query(torch.zeros(1, 1, 64, 8), torch.arange(64))
-    assert kept_bytes(rope) == 2 * 64 * 4 * 4 + 4 * 8
+    assert count_kept_bytes(rope) == 2 * 64 * 4 * 4 + 4 * 8
 
 
 def test_work_and_parameters_of_known_encodings() -> None:
     small = config()
-    plain = decode_flops(small, PLAIN, 64)
-    assert decode_flops(small, "alibi", 64) == plain
-    assert decode_flops(small, "transformer_xl", 64) > plain
+    plain = decode_flops(make_untrained(small, PLAIN), 64)
+    assert decode_flops(make_untrained(small, "alibi"), 64) == plain
+    assert decode_flops(make_untrained(small, "transformer_xl"), 64) > plain
     assert (
-        parameters(small, "learned", 128)
-        == 2 * parameters(small, "learned", 64)
+        count_parameters(small, "learned", 128)
+        == 2 * count_parameters(small, "learned", 64)
         == 128 * 16
     )
 
@@ -270,7 +282,7 @@ def test_behaviour_of_models_with_random_weights() -> None:
     tokens = torch.randint(256, (2, 64), generator=torch.Generator().manual_seed(0))
     rows = {}
     for name in ("nope", "sinusoidal", "rope", "window(rope,8)"):
-        model = untrained(config(), name)
+        model = make_untrained(config(), name)
         torch.manual_seed(0)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
@@ -310,7 +322,7 @@ def test_times_stand_beside_the_tables_and_not_in_them(
 def test_a_step_shorter_than_its_window_still_learns_from_one(
     monkeypatch: pytest.MonkeyPatch, corpus: str
 ) -> None:
-    monkeypatch.setattr(cost, "in_turns", lambda mine, plain: (2.0, 1.0))
+    monkeypatch.setattr(cost, "time_in_turns", lambda work, plain: (2.0, 1.0))
     asked = config(
         corpus=corpus, encodings="nope", tokens_per_step=config().train_len // 2
     )
@@ -325,7 +337,7 @@ def test_a_ratio_is_told_only_where_the_rounds_agree(
     clock = iter([0, 3, 10, 11, 20, middle, 30, 31, 40, 43, 50, 51])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     monkeypatch.setattr(cost, "ROUNDS", 3)
-    assert cost.in_turns(lambda: None, lambda: None) == (3, ratio)
+    assert cost.time_in_turns(lambda: None, lambda: None) == (3, ratio)
 
 
 # Sentences and figures
@@ -423,7 +435,7 @@ def test_only_encodings_that_learned_to_copy_can_copy_more(
     said: str,
 ) -> None:
     table = copied(**shares)
-    judged = quality.mark_unlearned(
+    judged = comparisons.mark_unlearned(
         against_rope(found["comparisons"], **verdicts), table
     )
     text = quality.answer({**found, "quality": table, "comparisons": judged})
@@ -445,14 +457,14 @@ def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
 ) -> None:
     table = copied(nope=(0.5, 0.4), t5=(0.9, 0.3), rope=(1, 0.1))
     judged = against_rope(found["comparisons"], nope="nope", t5="t5")
-    marked = quality.mark_unlearned(judged, table)
+    marked = comparisons.mark_unlearned(judged, table)
     # Inside the trained length it is a result that one learned less.
     assert marked["status"].tolist() == ["ok", "did not learn", "ok", "ok"]
     alone = judged[["metric", "times_trained_len", "status"]].assign(
         encoding=judged["encoding_a"]
     )
     assert (
-        quality.mark_unlearned(alone, table)["status"].tolist()
+        comparisons.mark_unlearned(alone, table)["status"].tolist()
         == marked["status"].tolist()
     )
     # None of these models learned, and text is judged whatever they copy.
@@ -617,13 +629,13 @@ def test_a_model_that_learned_counts_as_one_under_every_method() -> None:
     for name, worst in (("rope", 0.9), ("rope + yarn ×4", 0.1), ("nope", 0.1)):
         rows.append(
             {
-                "metric": quality.COPY,
+                "metric": comparisons.COPY,
                 "encoding": name,
                 "times_trained_len": 1,
                 "worst_seed_value": worst,
             }
         )
-    assert quality.learners(pd.DataFrame(rows)) == {"rope", "rope + yarn ×4"}
+    assert comparisons.learners(pd.DataFrame(rows)) == {"rope", "rope + yarn ×4"}
 
 
 def test_the_answer_leads_with_the_best_design_beside_the_best_method(
@@ -672,12 +684,14 @@ def plant_designs(verdict: str) -> dict[str, pd.DataFrame]:
     quality_rows = []
     for name, values in copies.items():
         for times, value in zip((1, 4), values, strict=True):
-            quality_rows.append((quality.COPY, name, times, value, value - 0.05, value))
+            quality_rows.append(
+                (comparisons.COPY, name, times, value, value - 0.05, value)
+            )
     columns = ["metric", "encoding", "times_trained_len", "value", "ci_low", "ci_high"]
     compared = []
     for design in ("layers(rope,nope)", "rope(fast=0.375)"):
         for method in ("rope + ntk ×4", "rope + yarn ×4"):
-            compared.append((quality.COPY, 4, design, method, verdict, "ok"))
+            compared.append((comparisons.COPY, 4, design, method, verdict, "ok"))
     names = ["metric", "times_trained_len", "encoding_a", "encoding_b", "verdict"]
     cost = pd.DataFrame({"encoding": list(copies), "label": list(copies)})
     return {
@@ -702,7 +716,7 @@ def test_designs_are_drawn_above_methods_the_best_of_each_first(
 ) -> None:
     tables = plant_designs(verdict)
     with use_style():
-        figure = draw_against_methods(tables, tables["cost"], quality.COPY)
+        figure = draw_against_methods(tables, tables["cost"], comparisons.COPY)
     (ax,) = figure.axes
     rows = [tick.get_text() for tick in ax.get_yticklabels()]
     assert rows == [

@@ -12,8 +12,8 @@ from ropelab.experiments.freqs import FreqsConfig
 from ropelab.experiments.freqs.pairs import (
     answer,
     cells,
-    check,
     following,
+    scale_head,
     summary,
     tables,
 )
@@ -123,9 +123,9 @@ def test_deepseek_shows_where_its_factor_went():
 def test_a_model_fills_what_is_not_given():
     config = config_of(model="llama-3.1-8b")
     assert (config.base, config.train_len, config.test_len) == (5e5, 8192, 131072)
-    assert check(config)[0].label == "llama3(factor=8)"
+    assert scale_head(config).scaling.label == "llama3(factor=8)"
     other = config_of(model="llama-3.1-8b", method="yarn(factor=2)")
-    assert check(other)[0].label == "yarn(factor=2)"
+    assert scale_head(other).scaling.label == "yarn(factor=2)"
 
 
 def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:

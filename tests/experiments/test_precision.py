@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 from ropelab.experiments.precision import PrecisionConfig, stages
-from ropelab.experiments.precision import answer as body
+from ropelab.experiments.precision import results as body
 from ropelab.experiments.precision.neighbours import state_limits
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision import answer as precision
+from ropelab.experiments.precision import results as precision
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError

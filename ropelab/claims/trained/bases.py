@@ -8,24 +8,33 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import FAILS, LOW_LOSS
 
 
+def _rank(run: Stored) -> tuple[int, int]:
+    """Return a rank that is larger for the run that should decide: the one with most
+    seeds, then the one with the longest window.
+    """
+    return len(run.config["seeds"]), int(run.config["train_len"])
+
+
 @claim("base-bound-predicts")
 def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
-    deciding = [
-        run for run in runs if run.tables["predictions"]["agrees"].notna().any()
-    ]
+    """Count the bases below the bound whose models fail as it predicts."""
+    # The column `agrees` is missing in rows that decide nothing.
+    deciding = []
+    for stored in runs:
+        if stored.tables["predictions"]["agrees"].notna().any():
+            deciding.append(stored)
     if not deciding:
         findings.missing("trained bases that the bound speaks about")
         return
-    # The run with most seeds decides, then the one with the longest window.
-    run = max(
-        deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"])
-    )
+
+    run = max(deciding, key=_rank)
     findings.models = describe_models(run.config)
-    judged = run.tables["predictions"]
-    judged = judged[judged["agrees"].notna()]
-    predicted = judged["first_failing_position_tokens"].notna()
-    below = judged[predicted]
-    above = judged[~predicted]
+    predictions = run.tables["predictions"]
+    predictions = predictions[predictions["agrees"].notna()]
+    # A base is below the bound if a failure is predicted for it.
+    is_below = predictions["first_failing_position_tokens"].notna()
+    below = predictions[is_below]
+    above = predictions[~is_below]
     if below.empty:
         findings.missing("trained bases that the bound speaks about")
         return

@@ -1,8 +1,10 @@
-"""Claims about what one scaling method does, and about two of them.
+"""Claims about what one scaling method does, and about two methods compared.
 
-Text is judged on the same final tokens after the longest context; there the sliding
-window is the unscaled model with no more context than it was trained on. Copying is
-judged at distances beyond the trained length.
+The models of a run were trained at one length, and evaluated at a longer one under each
+method. Methods are called by their labels, such as `yarn ×4`. Text is judged by the loss
+of the same final tokens after the longest context, copying at distances beyond the
+trained length. The sliding window is the unscaled model with no more context than it was
+trained on.
 """
 
 import math
@@ -38,29 +40,35 @@ def check_indexing(
     asked: Sequence[tuple[Role, str, str, str]],
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Ask for items of a list by their place, and as a control by their key."""
+    """Test whether models find items of a list by their place, and as a control by their
+    key.
+
+    Each row of `asked` is the role of the finding, the task, the method, and what the
+    claim says: `works` or `fails`.
+    """
     answers = []
     for run in sort_largest_first(Methods, runs):
-        if not {"indexing_accuracy", "keyed_accuracy"} <= {*run.tables}:
+        if not {"indexing_accuracy", "keyed_accuracy"}.issubset(run.tables):
             continue
         answer = Findings(findings.expected, describe_models(run.config))
         for role, task, method, asks in asked:
-            name = f"{task}_accuracy"
-            rows = run.rows(name)
-            rows = rows[rows["label"] == run.find_label(method, tables=(name,))]
+            table_name = f"{task}_accuracy"
+            label = run.find_label(method, tables=(table_name,))
+            rows = run.rows(table_name)
+            rows = rows[rows["label"] == label]
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
-            within = mean_interval(shares.get(run.train_len, ()))
-            beyond = mean_interval(shares.get(run.test_len, ()))
+            at_train_len = mean_interval(shares.get(run.train_len, ()))
+            at_test_len = mean_interval(shares.get(run.test_len, ()))
 
-            inside = f"{within.value:.2f} in {run.train_len}"
-            # Written with `not`, since a share that was not measured is nan, which
-            # compares as false: it counts as not learned.
-            if not within.value >= LEARNED:
-                answer.missing(f"models that learned {task}", inside)
+            trained = f"{at_train_len.value:.2f} in {run.train_len}"
+            # A share that was not measured is nan, which compares as false.
+            has_learned = at_train_len.value >= LEARNED
+            if not has_learned:
+                answer.missing(f"models that learned {task}", trained)
                 continue
-            what = f"{task}, {method}, right in {run.test_len} tokens ({inside})"
+            what = f"{task}, {method}, right in {run.test_len} tokens ({trained})"
             fails = asks == "fails"
-            add_interval(answer, role, what, beyond, FAILS, fails=fails)
+            add_interval(answer, role, what, at_test_len, FAILS, fails=fails)
         answers.append(answer)
     findings.take_best(answers, "a stored run of the tasks indexing and keyed")
 
@@ -95,20 +103,26 @@ def _compare_methods(
     asks: str = "better",
     what: str = "{}",
 ) -> None:
-    a = _label_in_run(run, a)
-    b = _label_in_run(run, b)
+    """Add a comparison of the methods a and b. The other arguments are those of a row in
+    trained.toml.
+    """
+    label_a = _label_in_run(run, a)
+    label_b = _label_in_run(run, b)
 
     if on == "copying":
-        shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
+        copied_a = run.copies_beyond(label_a)
+        copied_b = run.copies_beyond(label_b)
+        shares = f"{copied_a:.2f} and {copied_b:.2f}"
         where = f"at copying beyond {run.train_len} tokens ({shares})"
     elif on == "text":
-        losses = f"{run.loss(a):.3f} and {run.loss(b):.3f} nats per byte"
+        losses = f"{run.loss(label_a):.3f} and {run.loss(label_b):.3f} nats per byte"
         where = f"on text after {run.test_len} tokens ({losses})"
     else:
         where = f"on text after {run.train_len} tokens"
 
-    what = what.format(f"{a} against {b} {where}", where=where)
-    run.tally_against(a, b, METRICS[on]).add_to(findings, what, asks)
+    what = what.format(f"{label_a} against {label_b} {where}", where=where)
+    result = run.tally_against(label_a, label_b, METRICS[on])
+    result.add_to(findings, what, asks)
 
 
 def _label_in_run(run: Methods, name: str) -> str:
@@ -129,40 +143,49 @@ def _ask_copying(
     at: str,
     asks: str = "works",
 ) -> None:
-    copied = run.measure_copying_at(run.find_label(a), at)
-    what = what.format(a=run.find_label(a), twice=2 * run.train_len)
+    """Add the copying of the method a at one distance. The other arguments are those of a
+    row in trained.toml.
+    """
+    label = run.find_label(a)
+    copied = run.measure_copying_at(label, at)
+    what = what.format(a=label, twice=2 * run.train_len)
     fails = asks == "fails"
-    least = FAILS if fails else WORKS
-    add_interval(findings, ROLES[asks], what, copied, least, fails=fails)
+    threshold = FAILS if fails else WORKS
+    add_interval(findings, ROLES[asks], what, copied, threshold, fails=fails)
 
 
 @claim("low-perplexity-enough")
 @ask_runs(Methods)
 def check_low_loss(findings: Findings, run: Methods) -> None:
     """Test that every method as good as the best on text also copies from far away."""
-    # The sliding window is left out: it cannot see far by construction.
-    labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
-    rows = [(x, run.loss(x), run.copies_beyond(x)) for x in labels]
+    # A row per method: its label, loss and copy accuracy, each nan if it was not measured.
+    rows = []
+    for label in run.rows("last_window")["label"].unique():
+        # The sliding window is left out: it cannot see far by construction.
+        if label != WINDOW:
+            rows.append((label, run.loss(label), run.copies_beyond(label)))
     table = pd.DataFrame(rows, columns=["label", "loss", "accuracy"])
-    read = table.dropna(subset="loss")
-    measured = read.dropna()
-    if measured.empty or run.table("comparisons").empty:
+    with_loss = table.dropna(subset="loss")
+    with_both = with_loss.dropna()
+    if with_both.empty or run.table("comparisons").empty:
         findings.missing("methods that were measured on text and copying and compared")
         return
 
-    best = read.sort_values("loss", kind="stable")["label"].iloc[0]
-    unbeaten = []
-    for label in read["label"]:
-        others = [other for other in read["label"] if other != label]
-        wins = [run.tally_against(other, label, TEXT).better for other in others]
-        unbeaten.append(sum(wins) == 0)
-    rivals = read[unbeaten]
-    copying = measured["accuracy"].max()
-    # A rival that was not asked to copy has a nan here, which compares as false. It is not
-    # known to copy well: among the poor ones it leaves the claim open, refutes nothing.
-    copies_well = rivals["accuracy"] >= copying / 2
-    poor = rivals[~copies_well]
-    # The claim is refuted by a rival that was asked to copy, and is shown to read as well
+    best = with_loss.sort_values("loss", kind="stable")["label"].iloc[0]
+    is_unbeaten = []
+    for label in with_loss["label"]:
+        wins = 0
+        for other in with_loss["label"]:
+            if other != label:
+                wins += run.tally_against(other, label, TEXT).better
+        is_unbeaten.append(wins == 0)
+    unbeaten = with_loss[is_unbeaten]
+    best_accuracy = with_both["accuracy"].max()
+    # A method that was not asked to copy has a nan here, which compares as false. It is
+    # not known to copy well. It can leave the claim open, but not refute it.
+    copies_well = unbeaten["accuracy"] >= best_accuracy / 2
+    poor = unbeaten[~copies_well]
+    # The claim is refuted by a method that was asked to copy, and is shown to read as well
     # as the best. No significant difference does not show that: the whole interval must
     # be near 0.
     refuting = []
@@ -176,25 +199,24 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
         agrees = None
 
     what = (
-        f"of {len(rivals)} that no other method beats on text after {run.test_len}"
+        f"of {len(unbeaten)} that no other method beats on text after {run.test_len}"
         " tokens (the sliding window, which cannot see far, is not among them), those"
-        f" that copy less than half as well as the best ({copying:.2f}), or were not"
-        " asked"
+        f" that copy less than half as well as the best ({best_accuracy:.2f}), or were"
+        " not asked"
     )
-    each = [
-        f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}"
-        for x in poor.itertuples()
-    ]
-    shown = ", ".join(each) or "none"
+    texts = []
+    for row in poor.itertuples():
+        texts.append(f"{row.label} with {row.loss:.3f} copies {row.accuracy:.2f}")
+    measured = ", ".join(texts) or "none"
     if agrees is None:
-        shown += f"; not shown to read as well as {best} (within {CLOSE})"
-    findings.part(what, shown, agrees, len(refuting))
+        measured += f"; not shown to read as well as {best} (within {CLOSE})"
+    findings.part(what, measured, agrees, len(refuting))
 
-    losses = measured["loss"]
-    accuracies = measured["accuracy"]
-    # Spearman's correlation is not defined where one of them is always the same.
+    losses = with_both["loss"]
+    accuracies = with_both["accuracy"]
+    # Spearman's correlation is not defined if all losses, or all accuracies, are equal.
     correlation = math.nan
-    if min(losses.nunique(), accuracies.nunique()) > 1:
+    if losses.nunique() > 1 and accuracies.nunique() > 1:
         correlation = -float(losses.corr(accuracies, method="spearman"))
     what = "rank correlation of low loss and copying"
     agrees = is_at_least(correlation, WORKS)

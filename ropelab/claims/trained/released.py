@@ -17,8 +17,10 @@ def compare_stored_keys(
     asked: Sequence[tuple[Role, str, str]],
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Test that keys of a released model cost more if stored after RoPE than before
-    it.
+    """Test that one format of stored keys costs a released model more than another, such
+    as keys that are stored after RoPE more than those stored before it.
+
+    Each row of `asked` is the role of the finding and two formats, the costlier first.
     """
     answers = []
     for run in runs:
@@ -26,16 +28,17 @@ def compare_stored_keys(
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
         answer = Findings(findings.expected, about)
         losses = _losses_by_document(run)
-        for role, *pair in asked:
-            labels = [f"{AS_SHIPPED} + {keys}" for keys in pair]
-            what = f"text loss, {' less '.join(pair)}"
-            if not {*labels} <= {*losses}:
+        for role, costlier, cheaper in asked:
+            what = f"text loss, {costlier} less {cheaper}"
+            costlier_label = f"{AS_SHIPPED} + {costlier}"
+            cheaper_label = f"{AS_SHIPPED} + {cheaper}"
+            if costlier_label not in losses or cheaper_label not in losses:
                 answer.missing(what, "not measured")
                 continue
-            more = mean_interval(losses[labels[0]] - losses[labels[1]])
-            counted = f"{what}, {len(losses)} documents"
+            difference = mean_interval(losses[costlier_label] - losses[cheaper_label])
+            what = f"{what}, {len(losses)} documents"
             unit = " nats per byte"
-            add_interval(answer, role, counted, more, 0, "+.4f", unit)
+            add_interval(answer, role, what, difference, 0, "+.4f", unit)
         answers.append(answer)
     findings.take_best(answers, "a stored run of a released model")
 

@@ -1,4 +1,9 @@
-"""Results of comparisons as findings: counts of places, and values with an interval."""
+"""Findings made of comparisons of trained models: counts of places, and values with an
+interval.
+
+A place is a distance or a position at which two rows of a run were compared. The verdict
+of a comparison names the better row, or is `~` if no difference is shown.
+"""
 
 import math
 from collections.abc import Sequence
@@ -31,14 +36,16 @@ class Tally:
 
     @property
     def text(self) -> str:
+        """The result in words."""
         if self.places == 0:
             return "not compared"
-        if self.places == 1:
-            if self.better:
-                return "better"
-            return "worse" if self.worse else "within the noise"
-        counts = f"better at {self.better}, worse at {self.worse}"
-        return f"{counts} of {self.places} distances"
+        if self.places > 1:
+            counts = f"better at {self.better}, worse at {self.worse}"
+            return f"{counts} of {self.places} distances"
+
+        if self.better:
+            return "better"
+        return "worse" if self.worse else "within the noise"
 
     @property
     def reason(self) -> str:
@@ -48,23 +55,38 @@ class Tally:
         return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
 
     def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
-        """Add the answer to a question about the places; open if nothing was compared."""
+        """Add the answer to a question about the places; open if nothing was compared.
+
+        Args:
+            findings: the findings so far.
+            what: the words for what was compared.
+            asks: the question. better: is the row better at more places than it is worse?
+                nowhere worse, no cost: is it worse at no place? gains: is it better at a
+                place? `nowhere worse` and `gains` are limits, the others parts.
+        """
         if self.places == 0:
             findings.missing(what, self.text)
             return
 
-        # Differences within the noise refute nothing.
-        better: bool | None = None
-        if self.better or self.worse:
-            better = self.better > self.worse
-        answers: dict[str, tuple[Role, bool | None, int | None]] = {
-            "better": ("part", better, self.better - self.worse),
-            "nowhere worse": ("limit", self.worse == 0, self.worse),
-            # A method without cost need not help either.
-            "no cost": ("part", self.worse == 0, None),
-            "gains": ("limit", self.better > 0, None),
-        }
-        role, agrees, value = answers[asks]
+        role: Role = "part"
+        agrees: bool | None = None
+        value: int | None = None
+        if asks == "better":
+            value = self.better - self.worse
+            # Differences within the noise refute nothing.
+            if self.better or self.worse:
+                agrees = self.better > self.worse
+        elif asks == "nowhere worse":
+            role = "limit"
+            value = self.worse
+            agrees = self.worse == 0
+        elif asks == "no cost":
+            agrees = self.worse == 0
+        elif asks == "gains":
+            role = "limit"
+            agrees = self.better > 0
+        else:
+            raise ValueError(f"unknown question '{asks}'")
         findings.add(role, what, self.text, agrees, value, self.margin)
         if agrees is None:
             findings.leave_open(self.reason)
@@ -77,23 +99,26 @@ def write_seed_count(learned: Sequence[bool]) -> str:
 
 def tally(rows: pd.DataFrame, name: str) -> Tally:
     """Count comparisons by their verdict: `name`, the other row, or `~` for neither."""
-    winners = rows["verdict"]
-    better = int((winners == name).sum())
-    ties = int((winners == "~").sum())
-    worse = len(winners) - better - ties
-    if not {"difference", "ci_low", "ci_high"} <= {*rows}:
+    verdicts = rows["verdict"]
+    is_better = verdicts == name
+    better = int(is_better.sum())
+    ties = int((verdicts == "~").sum())
+    worse = len(verdicts) - better - ties
+    # Some tables have verdicts alone.
+    if not {"difference", "ci_low", "ci_high"}.issubset(rows.columns):
         return Tally(better, worse, ties)
 
     margins = []
-    for low, high in rows.loc[winners == name, ["ci_low", "ci_high"]].to_numpy():
-        margins.append(margin_of_interval(low, high, 0))
-    known = [margin for margin in margins if margin is not None]
+    for low, high in rows.loc[is_better, ["ci_low", "ci_high"]].to_numpy():
+        margin = margin_of_interval(low, high, 0)
+        if margin is not None:
+            margins.append(margin)
 
     interval = None
     row = rows.iloc[0]
     if len(rows) == 1 and not math.isnan(row["ci_low"]):
         interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
-    return Tally(better, worse, ties, interval, min(known, default=None))
+    return Tally(better, worse, ties, interval, min(margins, default=None))
 
 
 def write_interval(interval: Interval) -> str:

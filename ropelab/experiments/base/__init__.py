@@ -31,7 +31,7 @@ CANNOT_SHOW = (
     " keys, trained heads weigh frequencies unequally."
 )
 VERSION = 6
-BODY = "ropelab.experiments.base.comparison"
+BODY = "ropelab.experiments.base.results"
 
 
 class BaseConfig(Config):
@@ -75,7 +75,8 @@ class BaseConfig(Config):
     train_base: OfModel[Base] = Field(
         10000.0, description="base that the extension rules start from"
     )
-    # ge=7: the critical dimension and base are undefined within 2 pi tokens.
+    # The critical dimension and base of a model are undefined up to 2 pi tokens, so that
+    # 7 is the shortest trained length.
     train_len: OfModel[Count] = Field(
         4096, ge=7, description="trained length in tokens"
     )
@@ -93,7 +94,7 @@ class BaseConfig(Config):
     layers: OfEvaluation[Count] = Field(
         32, description="attention layers, for Liu's stability bound"
     )
-    # Summaries of the paper name no value.
+    # The default is ours: the summaries of Liu's paper name no value.
     coherence: OfEvaluation[Real] = Field(
         0.9, gt=0, lt=1, description="slowest cosine that Liu's bound keeps"
     )
@@ -104,8 +105,11 @@ class BaseConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
+        """Take the fields that are not given from the facts about `model`, and the context
+        from `test_len`.
+        """
         if isinstance(values, dict) and values.get("test_len") is not None:
-            values = {"context": (values["test_len"],)} | values
+            values = {"context": (values["test_len"],), **values}
         return fill(values, {"train_base": "base", "context": "promised_len"})
 
     @field_validator("context")
@@ -113,10 +117,10 @@ class BaseConfig(Config):
     def _two_tokens(cls, context: tuple[int, ...]) -> tuple[int, ...]:
         if min(context) < 2:
             raise ValueError("must be at least 2 tokens")
-        # Ascending, as each search starts from the shorter one.
+        # The search of a context starts from the results of the shorter ones.
         return tuple(sorted(set(context)))
 
     @property
     def rotated(self) -> int:
-        # Features that could rotate; some of their pairs may have been dropped.
+        """The number of features that rotate, if none of their pairs are left out."""
         return self.rotary_dim or self.head_dim

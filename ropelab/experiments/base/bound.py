@@ -1,5 +1,9 @@
-"""The exact bound for one context, searched from where the search of a shorter context
-ended.
+"""The search for the admissible bases of a context. It starts from where the search of a
+shorter context ended.
+
+A base is admissible for a context if the sum of cosines of its frequencies is not
+negative at any position of the context. Admissible bases are intervals, called windows.
+The last window may have no end; its lower end is then the stable base.
 """
 
 import math
@@ -16,17 +20,17 @@ from ropelab.math.bounds.survey import BLOCK
 from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.tables import Tables
 
-# The fewest rotating pairs of a head for which all windows are searched. With fewer there
-# are too many narrow windows.
+# All windows are searched if at least this many pairs of a head rotate. With fewer pairs
+# there are too many narrow windows.
 FEWEST_PAIRS = 8
 
-# Processor times, measured for a head of 64 pairs. All windows of a context of n tokens
-# take this times n^2 (1.6 s at 64k).
+# Processor times, measured for a head of 64 pairs.
+# Searching all windows of a context of n tokens takes n^2 times this (1.6 s at 64k).
 SECONDS_PER_SQUARE = 4e-10
-# The first window of a context of n tokens takes this times n (3.7 s at 512k together
-# with the halves of the context).
+# Searching the first window of a context of n tokens takes n times this (3.7 s at 512k
+# together with the halves of the context).
 SECONDS_PER_TOKEN = 4e-6
-# The stable base of a context takes 0.15 to 0.5 s from 32k to 1M tokens. With twice the
+# Searching the stable base takes 0.15 to 0.5 s from 32k to 1M tokens. With twice the
 # pairs the search takes about twenty times as long, because neighbouring pairs rotate at
 # nearly the same speed.
 SECONDS_OF_STABLE = 0.3
@@ -38,16 +42,17 @@ BYTES_PER_TOKEN = 4
 
 
 def cells(config: BaseConfig) -> list[Computation]:
-    """Return a cell per context, each starting from the previous one."""
+    """Return a cell per context. Each cell starts from the one of the context before."""
     similarity = similarity_of(config)
-    few_pairs = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
+    has_few_pairs = (
+        len(similarity.exponents) < FEWEST_PAIRS and not similarity.unrotated
+    )
+    all_lengths = steps(config.context)
     cells: list[Computation] = []
-    done = 0
+    previous_context = 0
     for context in config.context:
-        lengths = [
-            length for length in steps(config.context) if done < length <= context
-        ]
-        complete = context <= config.windows_up_to and not few_pairs
+        lengths = [n for n in all_lengths if previous_context < n <= context]
+        complete = context <= config.windows_up_to and not has_few_pairs
         cell = Computation(
             kind="base-bound",
             version=1,
@@ -62,57 +67,68 @@ def cells(config: BaseConfig) -> list[Computation]:
                 "complete": complete,
             },
             resources=_resources(config.head_dim, lengths, complete),
+            # The first cell starts from no other one.
             starts=tuple(cells[-1:]),
         )
         cells.append(cell)
-        done = context
+        previous_context = context
     return cells
 
 
 def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resources:
     """Estimate time and memory of a search whose last length is its context."""
     context = lengths[-1]
-    windows = 0.0
+    seconds = sum(lengths) * SECONDS_PER_TOKEN
     if complete:
-        windows = float(context) ** 2 * SECONDS_PER_SQUARE
-    share = head_dim / 128
-    seconds = share * (sum(lengths) * SECONDS_PER_TOKEN + windows)
-    grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
+        seconds += float(context) ** 2 * SECONDS_PER_SQUARE
+    # The times were measured for heads of 128 features.
+    head_share = head_dim / 128
+    seconds = head_share * seconds + head_share**4 * SECONDS_OF_STABLE
 
+    # The cosines are computed from two grids of complex numbers, whose sides have the
+    # square root of the positions. Three such pairs of grids are held.
+    grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
     return Resources(
-        seconds=seconds + share**4 * SECONDS_OF_STABLE,
+        seconds=seconds,
         memory_bytes=LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN,
     )
 
 
 def similarity_of(config: BaseConfig) -> Similarity:
-    """Return the sum of cosines of the head; InputError where its widths do not fit."""
+    """Return the sum of cosines of the head; InputError if its widths do not fit."""
     return Similarity.of_head(
         config.head_dim, config.rotated, config.kept, config.dropped
     )
 
 
 def steps(contexts: tuple[int, ...]) -> list[int]:
-    """Return the contexts, and halves on the way up to and between them, ascending."""
+    """Return the lengths to search, ascending: the contexts, their halves, the halves of
+    these, and so on.
+    """
     lengths = set(contexts)
-    for longest in contexts:
-        # Short searches cost little and move the start of the next one up.
-        while longest > 64:
-            longest //= 2
-            lengths.add(longest)
+    for length in contexts:
+        # Short searches cost little, and the next search starts from a larger base.
+        while length > 64:
+            length //= 2
+            lengths.add(length)
     return sorted(lengths)
+
+
+# The lowest and the highest base of a window, as natural logarithms; the highest may be
+# inf.
+Window = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class SearchState:
     """What the search of one length found that holds for longer ones, too.
 
-    Bases are written as u, their natural logarithm.
+    `start` and `settled` are natural logarithms of bases.
     """
 
-    # No base below this is admissible.
+    # No base below this one is admissible.
     start: float = 0.0
-    # From `settled` on all bases are admissible at `settled_tokens`.
+    # From this base on all bases are admissible for `settled_tokens` tokens.
     settled: float = math.inf
     settled_tokens: int = 1
 
@@ -133,17 +149,17 @@ class SearchState:
         }
         return pd.DataFrame([row])
 
-    def advance(self, length: int, windows: Sequence[tuple[float, float]]) -> Self:
-        """Return the progress after a search that found these windows at a length."""
+    def advance(self, length: int, windows: Sequence[Window]) -> Self:
+        """Return the state after a search that found these windows for a length."""
         if not windows:
             return self
 
         # A base that fails at a shorter length fails at a longer one too.
-        start = windows[0][0]
+        first_low, _ = windows[0]
         last_low, last_high = windows[-1]
         if last_high < math.inf:
-            return replace(self, start=start)
-        return replace(self, start=start, settled=last_low, settled_tokens=length)
+            return replace(self, start=first_low)
+        return replace(self, start=first_low, settled=last_low, settled_tokens=length)
 
 
 def search(
@@ -156,41 +172,50 @@ def search(
     complete: bool,
     starts: Sequence[Tables] = (),
 ) -> dict[str, pd.DataFrame]:
-    """Search the admissible bases of the last of ``lengths``; the others are steps on
-    the way.
+    """Search the admissible bases of a context.
 
-    Only the first and the last window unless ``complete``. ``starts`` are the tables of
-    the context before. Returns bound, one row: from ``stable_base`` on all bases are
-    admissible (missing: none is proved); ``recommended_base`` is that rounded up to two
-    digits; ``certified``: a proof covers every base below the first window and every
-    position inside the windows. windows: the known admissible intervals, ``high``
-    missing: no end. state: where the next search starts.
+    Args:
+        head_dim: features of a head.
+        rotary_dim: features of the head that could rotate.
+        kept: the share of their pairs that rotates.
+        dropped: pairs that do not rotate, by number.
+        lengths: shorter lengths, which are steps on the way, and last the context.
+        complete: search all windows of the context, not only the first and the last.
+        starts: the tables of the context before, if there was one.
+
+    Returns:
+        Three tables.
+        bound: one row. From ``stable_base`` on all bases are admissible (missing: none is
+        proved). ``recommended_base`` is the stable base rounded up to two digits.
+        ``certified``: a proof covers every base below the first window and every position
+        inside the windows.
+        windows: a row per known window; ``high`` is missing if the window has no end.
+        state: where the next search starts.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
-    progress = SearchState()
+    state = SearchState()
     for tables in starts:
-        progress = SearchState.from_table(tables["state"])
+        state = SearchState.from_table(tables["state"])
 
-    windows: list[tuple[float, float]] = []
     *shorter, context = lengths
     for length in shorter:
-        # The first window moves the start of the next search up.
-        windows = _find_first(_walk(similarity, length, progress), progress.start)
-        progress = progress.advance(length, windows)
+        # The next search starts from the first window of this one.
+        walk = _walk(similarity, length, state)
+        state = state.advance(length, _find_first(walk, state.start))
 
-    walk = _walk(similarity, context, progress)
+    walk = _walk(similarity, context, state)
     if complete:
-        windows = list(walk.windows(progress.start))
+        windows = list(walk.windows(state.start))
     else:
-        windows = _find_first_and_last(walk, progress.start)
-    progress = progress.advance(context, windows)
+        windows = _find_first_and_last(walk, state.start)
+    state = state.advance(context, windows)
 
-    bases = [(_exp(low), _exp(high)) for low, high in windows]
+    windows_of_bases = [(_exp(low), _exp(high)) for low, high in windows]
     smallest = math.nan
     stable = math.nan
-    if bases:
-        smallest = bases[0][0]
-        last_low, last_high = bases[-1]
+    if windows_of_bases:
+        smallest, _ = windows_of_bases[0]
+        last_low, last_high = windows_of_bases[-1]
         if last_high == math.inf:
             stable = last_low
     bound = {
@@ -201,27 +226,31 @@ def search(
         "recommended_base": _recommend(similarity, context, smallest, stable),
         "stable_base": stable,
         "smallest_admissible_base": smallest,
-        "certified": bool(bases),
+        "certified": bool(windows_of_bases),
         "status": _describe_search(complete, smallest, stable),
     }
 
     rows = []
-    for low, high in bases:
+    for low, high in windows_of_bases:
         end = high if high < math.inf else math.nan
         rows.append((context, low, end))
     return {
         "bound": pd.DataFrame([bound]),
         "windows": pd.DataFrame(rows, columns=["context_tokens", "low", "high"]),
-        "state": progress.to_table(),
+        "state": state.to_table(),
     }
 
 
-def _walk(similarity: Similarity, length: int, progress: SearchState) -> Walk:
-    return Walk(similarity, length, (progress.settled, progress.settled_tokens))
+def _walk(similarity: Similarity, length: int, state: SearchState) -> Walk:
+    """Return the object that finds the windows of a length from what is known."""
+    return Walk(similarity, length, (state.settled, state.settled_tokens))
 
 
 def _describe_search(complete: bool, smallest: float, stable: float) -> str:
-    """Say which windows were searched and found; bases that are nan were not found."""
+    """Say which windows were searched and found.
+
+    `smallest` and `stable` are bases, or nan if none was found.
+    """
     if math.isnan(smallest):
         return "no base is admissible"
     if complete:
@@ -231,45 +260,52 @@ def _describe_search(complete: bool, smallest: float, stable: float) -> str:
     return "first and last window"
 
 
-def _find_first(walk: Walk, start: float) -> list[tuple[float, float]]:
-    """Return the first window from `start` on, in a list that is empty without one."""
+def _find_first(walk: Walk, start: float) -> list[Window]:
+    """Return a list of the first window from `start` on; it is empty if there is none."""
     first = walk.first(start)
     return [] if first is None else [first]
 
 
-def _find_first_and_last(walk: Walk, start: float) -> list[tuple[float, float]]:
+def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
     """Return the first window from `start` on, and the last one if it is proved."""
-    windows = _find_first(walk, start)
-    if windows and windows[0][1] < math.inf:
-        stable = walk.stable()
-        if stable < math.inf:
-            windows.append((stable, math.inf))
-    return windows
+    first = walk.first(start)
+    if first is None:
+        return []
+    _, first_high = first
+    # A first window without an end is the last one, too.
+    if first_high == math.inf:
+        return [first]
+
+    stable = walk.stable()
+    if stable == math.inf:
+        return [first]
+    return [first, (stable, math.inf)]
 
 
-def _exp(u: float) -> float:
+def _exp(log_base: float) -> float:
     # exp(710) is beyond float64.
-    return math.exp(u) if u < 700 else math.inf
+    return math.exp(log_base) if log_base < 700 else math.inf
 
 
 def _recommend(
     similarity: Similarity, context: int, smallest: float, stable: float
 ) -> float:
-    """Return the stable base rounded up; nan if there is none, or if the rounded base
-    is not admissible.
+    """Return the stable base rounded up, or 1 if every base is admissible.
+
+    nan: there is no stable base, or the rounded base is not admissible.
     """
     # If the smallest base is 1, every base is admissible and none needs to be
     # recommended.
-    if not smallest > 1:
+    if math.isnan(smallest) or smallest <= 1:
         return smallest
-    if not stable > 1:
+    if math.isnan(stable) or stable <= 1:
         return stable
 
-    usable = round_up(stable)
-    # Checked in float64, independently of the proof.
-    if first_negative(similarity, usable, context) is not None:
+    rounded = round_up(stable)
+    # This is checked in float64, independently of the proof.
+    if first_negative(similarity, rounded, context) is not None:
         return math.nan
-    return usable
+    return rounded
 
 
 def round_up(base: float, digits: int = 2) -> float:
@@ -280,6 +316,6 @@ def round_up(base: float, digits: int = 2) -> float:
     (3400000.0, 100.0, 15000000.0, 629979.0)
     """
     exact = Context(digits, ROUND_CEILING).create_decimal_from_float(base)
-    # The nearest float64 of the decimal may be below it, but never below `base`, which is
-    # a float64 itself.
+    # The nearest float64 may be below the decimal number. It is never below `base`, which
+    # is a float64 itself.
     return float(exact)

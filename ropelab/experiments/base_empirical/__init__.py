@@ -28,7 +28,8 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     common: ClassVar[tuple[str, ...]] = ("bases", "train_len", "tasks", "seeds")
 
-    # in fewer tokens a copy from L/32 back is hardly longer than its cue
+    # The shortest `train_len`. With fewer tokens, a passage that is copied from a 32nd of
+    # the window back would hardly be longer than the cue that asks for it.
     shortest = 256
     bases: Bases = Field(
         (30.0, 300.0, 10000.0), description="bases; the largest is the reference"
@@ -49,11 +50,13 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     @field_validator("bases")
     @classmethod
-    def _two(cls, bases: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(bases)) < 2:
+    def _at_least_two(cls, bases: tuple[float, ...]) -> tuple[float, ...]:
+        different_bases = set(bases)
+        if len(different_bases) < 2:
             raise ValueError("must name at least two different bases to compare")
-        return tuple(sorted(set(bases)))
+        return tuple(sorted(different_bases))
 
     @property
     def longest(self) -> int:
+        """The longest context that is tested."""
         return self.train_len

@@ -1,5 +1,9 @@
-"""A model per base and seed, the bound's prediction for it beside its retrieval, and
-the answer.
+"""A model per base and seed; the bound's prediction for each base, compared with what its
+models retrieve; and the answer.
+
+The bound predicts that retrieval fails from the first position on at which the sum of
+cosines of the base's frequencies is negative, while text loss stays low. A model is
+tested inside its trained length, at several distances.
 """
 
 import math
@@ -34,16 +38,21 @@ from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
 
 
 class Outcome(StrEnum):
-    """Outcomes of one base on one task."""
+    """Outcomes of one base on one task, compared with the reference: the largest base."""
 
+    # Nothing is decided.
     REFERENCE = "reference"
     UNLEARNED = "open: the reference has not learned"
     UNTESTED = f"open: fewer than {FEWEST_UNITS} sequences"
+    # The bound predicts no failure inside the trained length.
     HOLDS = "holds, as predicted"
     WORSE_ANYWAY = "worse although admissible"
+    # The bound predicts failure, and retrieval fails: with a low text loss, with an
+    # unknown one, and with a high one.
     SUPERFICIAL = "superficial, as predicted"
     FAILS = "fails, as predicted"
     FAILS_TOGETHER = "fails in text and retrieval"
+    # The bound predicts failure, and retrieval does not fail, or not everywhere.
     PARTLY = "fails at some of the distances where failure was predicted"
     RETRIEVES = "retrieves where failure was predicted"
     RETRIEVES_WORSE = "retrieves, though worse, where failure was predicted"
@@ -51,8 +60,11 @@ class Outcome(StrEnum):
 
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
-# The columns of the table `predictions`, and the short names of some of them.
-COLUMNS, SHORT = (table_beside(__file__)[part] for part in ("columns", "short"))
+# The columns of the table `predictions`, which retrieval.toml explains, and the short
+# names of some of them.
+_WORDS = table_beside(__file__)
+COLUMNS: list[str] = _WORDS["columns"]
+SHORT: dict[str, str] = _WORDS["short"]
 
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
@@ -63,7 +75,7 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
         model = training_of(
             config,
             seed,
-            partial(rope, config.head_dim, base),
+            partial(make_rope, config.head_dim, base),
             {"name": "rope", "pairing": "half", "base": base},
             called=f"base {base:g}",
         )
@@ -77,27 +89,32 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     return cells
 
 
-def rope(head_dim: int, base: float) -> Rope:
-    """Return unscaled RoPE on whole heads; a function, so that a cell can be
-    pickled.
-    """
+def make_rope(head_dim: int, base: float) -> Rope:
+    """Return unscaled RoPE on whole heads."""
+    # Cells are pickled, which a function of a module can be and a lambda cannot.
     return Rope(RopePlan(inverse_frequencies(head_dim, base)))
 
 
 def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make accuracy by distance for each retrieval task, text loss by position,
-    predictions.
+    """Return the accuracy by distance of each retrieval task, the text loss by position,
+    and the predictions.
     """
     measured = collect(cells(config), values)
+    buckets = None
     text = measured.pop("text", None)
-    buckets = text["buckets"] if text is not None else None
-    trials = {task: tables["trials"] for task, tables in measured.items()}
-    by_task = {task: accuracy(table, config) for task, table in trials.items()}
+    if text is not None:
+        buckets = text["buckets"]
 
-    tables = {f"{task}_accuracy": table for task, table in by_task.items()}
+    tables = {}
+    trials = {}
+    accuracies_by_task = {}
+    for task, tables_of_task in measured.items():
+        trials[task] = tables_of_task["trials"]
+        accuracies_by_task[task] = accuracy(trials[task], config)
+        tables[f"{task}_accuracy"] = accuracies_by_task[task]
     if buckets is not None:
         tables["text_nll"] = average_losses(buckets, ["base", "seed", *BUCKET])
-    tables["predictions"] = predictions(config, trials, by_task, buckets)
+    tables["predictions"] = predictions(config, trials, accuracies_by_task, buckets)
     return tables
 
 
@@ -106,21 +123,21 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     prediction.
     """
     table = average_shares(trials, ["base", "seed", *PLACE])
-    similarity = Similarity.of_head(config.head_dim)
-    # Failure is predicted from the first position on at which the sum of cosines is
-    # negative for the base of the row.
-    beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
+    first_failing = table["base"].map(first_failing_positions(config))
+    predicts_failure = table["distance_tokens"] >= first_failing
     distances = table["distance_tokens"].to_numpy(dtype=float)
+    log_bases = np.log(table["base"].to_numpy())
+    similarity = Similarity.of_head(config.head_dim)
 
     return table.assign(
-        predicted=beyond.map({True: "fails", False: "holds"}),
-        cosine_sum=similarity.evaluate(distances, np.log(table["base"].to_numpy())),
+        predicted=predicts_failure.map({True: "fails", False: "holds"}),
+        cosine_sum=similarity.evaluate(distances, log_bases),
     )
 
 
-def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
-    """Return each base's first position with a negative sum of cosines, inf if none is
-    inside L.
+def first_failing_positions(config: BaseEmpiricalConfig) -> dict[float, float]:
+    """Return for each base the first position with a negative sum of cosines; inf if
+    there is none inside the trained length.
     """
     similarity = Similarity.of_head(config.head_dim)
     positions = {}
@@ -136,48 +153,60 @@ def predictions(
     accuracies: dict[str, pd.DataFrame],
     buckets: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task."""
-    fails = first_fails(config)
+    """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task.
+
+    Args:
+        config: the config.
+        trials: the trials of each task: a row per base, seed, sequence and distance.
+        accuracies: the result of `accuracy` for each task.
+        buckets: text losses by bucket of positions; None if text was not measured.
+    """
+    first_failing = first_failing_positions(config)
     reference = max(config.bases)
-    late = None
+    late_losses = None
     if buckets is not None:
+        # The last bucket is the second half of the window. A document is a unit, as a
+        # sequence is.
         ends = buckets["bucket_end_tokens"]
-        late = buckets[ends == ends.max()]
-        late = late.rename(columns={NLL: "value", "document": "sequence"})
+        late_losses = buckets[ends == ends.max()]
+        late_losses = late_losses.rename(columns={NLL: "value", "document": "sequence"})
 
     rows = []
     for task, table in trials.items():
         for base in config.bases:
-            beyond = table[table["distance_tokens"] >= fails[base]]
-            if beyond.empty:
-                beyond = table
-            shares = beyond.assign(value=beyond["correct"] / beyond["trials"])
-            mean = shares.groupby("base")["value"].mean()
-            change = _change(shares, base)
-            lost = change.interval()
-            text = _change(late, base).interval()
+            # Distances at which failure is predicted, or all if there are none.
+            compared = table[table["distance_tokens"] >= first_failing[base]]
+            if compared.empty:
+                compared = table
+            compared = compared.assign(value=compared["correct"] / compared["trials"])
+            mean_by_base = compared.groupby("base")["value"].mean()
+            accuracy_change = _compare_with_reference(compared, base)
+            accuracy_interval = accuracy_change.interval()
+            text_change = _compare_with_reference(late_losses, base)
+            text_interval = text_change.interval()
 
             of_base = accuracies[task].query("base == @base")
-            row = (
-                task,
-                base,
-                base == reference,
-                *_positions(config.head_dim, base, fails[base], of_base),
-                *_count_failures(of_base),
-                mean[base],
-                mean[reference],
-                lost.value,
-                lost.low,
-                lost.high,
-                change.p_value(),
-                text.value,
-                text.low,
-                text.high,
-                lost.n,
-            )
+            row = {
+                "task": task,
+                "base": base,
+                "is_reference": base == reference,
+                **_compare_limits(config.head_dim, base, first_failing[base], of_base),
+                **_count_failures(of_base),
+                "accuracy": mean_by_base[base],
+                "reference_accuracy": mean_by_base[reference],
+                "accuracy_difference": accuracy_interval.value,
+                "accuracy_ci_low": accuracy_interval.low,
+                "accuracy_ci_high": accuracy_interval.high,
+                # The p-value is replaced by a rate below.
+                "accuracy_false_discovery_rate": accuracy_change.p_value(),
+                "text_difference_nats_per_byte": text_interval.value,
+                "text_ci_low_nats_per_byte": text_interval.low,
+                "text_ci_high_nats_per_byte": text_interval.high,
+                "n": accuracy_interval.n,
+            }
             rows.append(row)
 
-    # The reference differs from itself by nothing, which is no test.
+    # The reference is not tested against itself.
     table = pd.DataFrame(rows, columns=COLUMNS)
     is_reference = table["is_reference"].astype(bool)
     p_values = table["accuracy_false_discovery_rate"].mask(is_reference)
@@ -185,118 +214,142 @@ def predictions(
     return judge(table.assign(accuracy_false_discovery_rate=rates))
 
 
-def _positions(
-    head_dim: int, base: float, first_fail: float, accuracies: pd.DataFrame
-) -> list[float]:
-    """Return the two predicted distances, the two measured ones, and each predicted one
-    over the geometric mean of the measured.
+def _compare_limits(
+    head_dim: int, base: float, first_failing: float, accuracies: pd.DataFrame
+) -> dict[str, float]:
+    """Return two predictions of the distance up to which retrieval works, the measured
+    limit, and the predictions as multiples of that limit.
     """
-    bound = first_fail if math.isfinite(first_fail) else math.nan
+    bound = first_failing if math.isfinite(first_failing) else math.nan
     slowest = float(inverse_frequencies(head_dim, base)[-1])
     quarter_rotation = math.pi / 2 / slowest
-    low, high = maximum_distance(accuracies)
-    measured = math.sqrt(low * high)
+    # The limit is between these two distances: their geometric mean stands for it.
+    works_at, fails_at = maximum_distance(accuracies)
+    limit = math.sqrt(works_at * fails_at)
 
-    return [
-        bound,
-        quarter_rotation,
-        low,
-        high,
-        bound / measured,
-        quarter_rotation / measured,
-    ]
+    return {
+        "first_failing_position_tokens": bound,
+        "quarter_rotation_tokens": quarter_rotation,
+        "maximum_distance_tokens": works_at,
+        "fails_from_tokens": fails_at,
+        "bound_times_measured": bound / limit,
+        "quarter_rotation_times_measured": quarter_rotation / limit,
+    }
 
 
-def _count_failures(accuracies: pd.DataFrame) -> list[int]:
-    """Count the distances, and those at which retrieval fails: first where success was
-    predicted, then where failure was.
+def _count_failures(accuracies: pd.DataFrame) -> dict[str, int]:
+    """Count the distances, and those at which retrieval fails: before the predicted
+    position, and from there on.
     """
-    counts = []
-    for predicted in ("holds", "fails"):
+    counts = {}
+    for predicted, suffix in (("holds", "before"), ("fails", "beyond")):
         rows = accuracies[accuracies["predicted"] == predicted]
-        mean = rows.groupby("distance_tokens")["accuracy"].mean()
-        counts += [len(mean), int((mean < FAILS).sum())]
+        mean_by_distance = rows.groupby("distance_tokens")["accuracy"].mean()
+        counts[f"distances_{suffix}"] = len(mean_by_distance)
+        counts[f"failing_{suffix}"] = int((mean_by_distance < FAILS).sum())
     return counts
 
 
-def _change(values: pd.DataFrame | None, base: float) -> Mean:
-    """``value`` under a base minus ``value`` under the largest one, over seeds and
-    units.
+def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
+    """Return ``value`` under a base minus ``value`` under the largest one, over seeds and
+    sequences; nan without values.
     """
     if values is None or values.empty:
         return Mean(math.nan, math.nan, math.nan, 0, 0)
     groups = values.groupby(["base", "seed", "sequence"])
-    units = groups["value"].mean()
-    trials = int(groups["trials"].sum().iloc[0]) if "trials" in values else 0
-    return difference(units[base], units[values["base"].max()], trials)
+    means = groups["value"].mean()
+    # Accuracies are shares of trials, losses are not. All groups have as many trials.
+    trials = 0
+    if "trials" in values:
+        trials = int(groups["trials"].sum().iloc[0])
+    reference = values["base"].max()
+    return difference(means[base], means[reference], trials)
 
 
 def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the farthest distance at which retrieval works (mean over seeds), and the
-    next one.
+    """Return the farthest distance at which retrieval works, and the next one measured.
+
+    Either is nan if there is none. Retrieval works if the mean over seeds is high enough.
     """
-    mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
-    farthest = mean.index[mean >= FAILS].max()
-    return float(farthest), float(mean.index[mean.index > farthest].min())
+    means = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
+    distances = means.index
+    farthest = distances[means >= FAILS].max()
+    next_distance = distances[distances > farthest].min()
+    return float(farthest), float(next_distance)
 
 
 def judge(measured: pd.DataFrame) -> pd.DataFrame:
-    """Add `outcome`, and `agrees`: missing where the outcome is for neither side."""
+    """Add the columns `outcome` and `agrees`.
+
+    `agrees` says if the prediction was right; None if nothing is decided.
+    """
     if measured.empty:
         return measured.assign(outcome="", agrees=None)
 
-    outcomes = measured.apply(outcome, axis=1)
+    outcomes = measured.apply(judge_base, axis=1)
     agrees: list[bool | None] = []
-    for each in outcomes:
-        if each in OPEN:
+    for outcome in outcomes:
+        if outcome in OPEN:
             agrees.append(None)
         else:
-            agrees.append(each in AGREEING)
+            agrees.append(outcome in AGREEING)
 
-    # An object column: agreement, disagreement, or None.
+    # A column of objects can hold None beside True and False.
     return measured.assign(
         outcome=outcomes.map(str),
         agrees=pd.Series(agrees, measured.index, dtype=object),
     )
 
 
-def outcome(row: pd.Series) -> Outcome:
-    """Judge one base; a predicted failure is one only if retrieval fails at every
-    distance.
+def judge_base(row: pd.Series) -> Outcome:
+    """Return the outcome for a row of `predictions`.
+
+    A predicted failure has come true only if retrieval fails at every distance where
+    failure is predicted.
     """
     if row["is_reference"]:
         return Outcome.REFERENCE
-    if not row["reference_accuracy"] >= LEARNED:
+    # The accuracy is nan if nothing was measured, which is no number above LEARNED.
+    reference_learned = row["reference_accuracy"] >= LEARNED
+    if not reference_learned:
         return Outcome.UNLEARNED
     if math.isnan(row["accuracy_false_discovery_rate"]):
         return Outcome.UNTESTED
 
-    significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
-    worse = significant and row["accuracy_difference"] < 0
-    # A position beyond the farthest distance measured predicts no failure that could be
-    # seen.
-    if math.isnan(row["first_failing_position_tokens"]) or not row["distances_beyond"]:
-        return Outcome.WORSE_ANYWAY if worse else Outcome.HOLDS
-    if not worse:
+    is_significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
+    is_worse = is_significant and row["accuracy_difference"] < 0
+    # If no distance was measured beyond the predicted position, no failure could be seen.
+    predicts_failure = (
+        not math.isnan(row["first_failing_position_tokens"])
+        and row["distances_beyond"] > 0
+    )
+    if not predicts_failure:
+        return Outcome.WORSE_ANYWAY if is_worse else Outcome.HOLDS
+
+    if not is_worse:
         return Outcome.RETRIEVES
+    if row["failing_beyond"] == 0:
+        return Outcome.RETRIEVES_WORSE
     if row["failing_beyond"] < row["distances_beyond"]:
-        return Outcome.PARTLY if row["failing_beyond"] else Outcome.RETRIEVES_WORSE
+        return Outcome.PARTLY
+
+    # Retrieval fails everywhere. The text loss says whether reading fails, too.
     if math.isnan(row["text_ci_high_nats_per_byte"]):
         return Outcome.FAILS
-    low = row["text_ci_high_nats_per_byte"] < LOW_LOSS
-    return Outcome.SUPERFICIAL if low else Outcome.FAILS_TOGETHER
+    reads_well = row["text_ci_high_nats_per_byte"] < LOW_LOSS
+    return Outcome.SUPERFICIAL if reads_well else Outcome.FAILS_TOGETHER
 
 
 def answer(tables: Tables) -> str:
-    """Say how far each base reaches beside both predictions, and how often the bound
-    was right.
+    """Say up to which distance the models of each base retrieve, what both predictions
+    say, and how often the bound was right.
     """
     table = tables["predictions"]
     if table.empty:
         return "Only text was measured, which the bound does not speak about."
 
-    judged = table[table["agrees"].notna()]
-    if judged.empty:
+    decided = table[table["agrees"].notna()]
+    if decided.empty:
         if (table["outcome"] == Outcome.UNTESTED).any():
             return (
                 f"Nothing can be said: fewer than {FEWEST_UNITS} sequences were"
@@ -307,35 +360,46 @@ def answer(tables: Tables) -> str:
             " retrieve."
         )
 
-    sentences = _describe_reaches(judged)
-    right = judged["agrees"].astype(bool).sum()
-    failing, nearer = judged[["failing_before", "distances_before"]].sum()
-    judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
+    sentences = _describe_limits(decided)
+    right = decided["agrees"].astype(bool).sum()
+    failing = decided["failing_before"].sum()
+    distances = decided["distances_before"].sum()
+    rows = "bases" if decided["task"].nunique() == 1 else "pairs of base and task"
     sentences.append(
         f"Over all distances the bound is right for {right} of"
-        f" {len(judged)} {judgements}: where it predicts success, retrieval fails at"
-        f" {failing} of {nearer} distances"
+        f" {len(decided)} {rows}: where it predicts success, retrieval fails at"
+        f" {failing} of {distances} distances"
     )
 
-    superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
+    superficial = decided[decided["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
         sentences.append(f"Text loss stays low while retrieval fails with base {bases}")
     return f"{'. '.join(sentences)}."
 
 
-def _describe_reaches(judged: pd.DataFrame) -> list[str]:
-    """Say for each base how far retrieval works, beside both predictions."""
-    first = COLUMNS.index("first_failing_position_tokens")
-    columns = ["base", *COLUMNS[first : first + 6]]
-    with_bound = judged[judged["bound_times_measured"].notna()]
+def _describe_limits(decided: pd.DataFrame) -> list[str]:
+    """Say for each base up to which distance retrieval works, and what both predictions
+    say.
+    """
+    columns = [
+        "base",
+        "maximum_distance_tokens",
+        "fails_from_tokens",
+        "first_failing_position_tokens",
+        "bound_times_measured",
+        "quarter_rotation_tokens",
+        "quarter_rotation_times_measured",
+    ]
+    with_bound = decided[decided["bound_times_measured"].notna()]
     sentences = []
+    # Tasks with the same limits share a sentence.
     for values, tasks in with_bound.groupby(columns, sort=False)["task"]:
-        base, bound, quarter, low, high, bound_ratio, quarter_ratio = values
+        base, works_at, fails_at, bound, bound_ratio, quarter, quarter_ratio = values
         verb = "work" if len(tasks) > 1 else "works"
         sentence = (
             f"With base {base:g} {' and '.join(tasks)} {verb} up to a distance between"
-            f" {low:.0f} and {high:.0f} tokens; the bound says {bound:.0f}"
+            f" {works_at:.0f} and {fails_at:.0f} tokens; the bound says {bound:.0f}"
             f" ({bound_ratio:.2f} times that), a quarter rotation of the slowest pair"
             f" {quarter:.0f} ({quarter_ratio:.2f} times)"
         )
@@ -344,10 +408,12 @@ def _describe_reaches(judged: pd.DataFrame) -> list[str]:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return the predictions: a row per base and task."""
+    """Return the short table of the predictions: a row per base and task. If only text
+    was measured, it is that of text losses.
+    """
     table = tables["predictions"]
     if table.empty:
         return tables["text_nll"].head(12)
-    columns = ["task", "base", *SHORT.values()]
-    columns.insert(-1, "accuracy")
+    short_names = list(SHORT.values())
+    columns = ["task", "base", *short_names[:-1], "accuracy", short_names[-1]]
     return table.rename(columns=SHORT)[columns].head(12)

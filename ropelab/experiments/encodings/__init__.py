@@ -38,13 +38,16 @@ CANNOT_SHOW = (
     " are computed and kept all the same."
 )
 VERSION = 6
-# The encodings that the name `designs` stands for: slow pairs that do not rotate, and
-# layers that do not rotate beside layers that do, with or without a window.
+# The encodings that the name `designs` stands for: RoPE, RoPE whose slow pairs do not
+# rotate, and models in which some layers do not rotate, or see only a window.
 DESIGNS = (
-    *("rope", "rope(fast=0.375)", "layers(rope,nope)"),
-    *("every(2,nope,window(rope,64))", "every(2,rope,window(rope,64))"),
+    "rope",
+    "rope(fast=0.375)",
+    "layers(rope,nope)",
+    "every(2,nope,window(rope,64))",
+    "every(2,rope,window(rope,64))",
 )
-# The encoding whose models methods change.
+# The encoding whose trained models are tested under methods, too.
 TRAINED_ROPE = "rope"
 BODY = "ropelab.experiments.encodings.quality"
 
@@ -83,17 +86,20 @@ class EncodingsConfig(ShapedConfig):
     )
 
     def shape(self, trained_len: int | None = None) -> Shape:
-        """Return the shape of the model around every encoding, trained at that
-        length.
+        """Return the sizes of the models, which encodings depend on.
+
+        `trained_len` is `train_len` if it is not given.
         """
-        sizes = {
-            name: getattr(self, name)
-            for name in ("layers", "width", "heads", "head_dim")
-        }
-        return Shape(trained_len=trained_len or self.train_len, **sizes)
+        return Shape(
+            trained_len=trained_len or self.train_len,
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            head_dim=self.head_dim,
+        )
 
     def geometry(self) -> "Geometry":
-        """Return the rotation of the encoding `rope` in these models."""
+        """Return the base and the sizes of the encoding `rope` in these models."""
         from ropelab.math.frequencies import Geometry
         from ropelab.models.encoding.rope import BASE
 
@@ -102,7 +108,7 @@ class EncodingsConfig(ShapedConfig):
     def parsed_methods(self) -> "tuple[FixedMethod, ...]":
         """Return the methods under which models of `rope` are tested.
 
-        InputError: one is unknown, or trains or searches.
+        InputError: a method is unknown, or it trains or searches.
         """
         if not self.methods:
             return ()
@@ -121,7 +127,10 @@ class EncodingsConfig(ShapedConfig):
 
     @field_validator("encodings")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the encodings, each once, with `designs` replaced by what it stands
+        for.
+        """
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
 
@@ -129,22 +138,27 @@ class EncodingsConfig(ShapedConfig):
         for name in names:
             encodings += DESIGNS if name == "designs" else (name,)
         for encoding in encodings:
+            # An unknown encoding is an error, which also suggests the name `designs`.
             record_of(encoding, "designs")
         without_blanks = ["".join(encoding.split()) for encoding in encodings]
         return tuple(dict.fromkeys(without_blanks))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        # These names are notations, such as layers(rope, nope).
         composed = [name for name in self.encodings if name not in ENCODINGS]
         if composed:
-            # The import brings torch, which no encoding with a record needs here.
+            # This imports torch, which takes seconds, and is needed for notations alone.
             from ropelab.models.encoding.composed import compose
 
             for name in composed:
-                last = compose(name, self.shape()).max_position
-                if last is not None and last < self.train_len - 1:
+                last_position = compose(name, self.shape()).max_position
+                if last_position is None:
+                    continue
+                if last_position < self.train_len - 1:
                     raise ValueError(
-                        f"{name} ends at position {last}, inside the trained length"
+                        f"{name} ends at position {last_position}, inside the trained"
+                        " length"
                     )
 
         for name in self.encodings:
@@ -160,5 +174,6 @@ class EncodingsConfig(ShapedConfig):
                     f"methods change models of {TRAINED_ROPE}, which encodings leave"
                     " out"
                 )
+            # A method that cannot be used is an error.
             self.parsed_methods()
         return self

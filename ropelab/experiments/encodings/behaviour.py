@@ -1,5 +1,7 @@
-"""A trained model with a cache, with earlier tokens shuffled, and with positions
-moved.
+"""The behaviour of a trained model: with a cache, with earlier tokens shuffled, and with
+all positions moved.
+
+Tokens are tensors of numbers, [texts, length].
 """
 
 from dataclasses import dataclass
@@ -37,7 +39,9 @@ class Behaviour(EvaluationTask):
     """
 
     name: str = "behaviour"
+    # The task that gives the texts.
     task: EvaluationTask
+    # The trained length, in tokens.
     length: int
 
     @property
@@ -50,6 +54,9 @@ class Behaviour(EvaluationTask):
 
     @property
     def windows(self) -> list[tuple[int, int]]:
+        """The texts that are read and their length, for the estimate of the time: each
+        text once with a cache, once in order and once for each shuffle.
+        """
         return [(TEXTS * (2 + SHUFFLES), self.length)]
 
     def measure(
@@ -62,7 +69,9 @@ class Behaviour(EvaluationTask):
 
 @torch.inference_mode()
 def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
-    """Return one row with the observations below, on tokens [texts, trained length]."""
+    """Return one row: what the three functions below return for tokens [texts, trained
+    length].
+    """
     tokens = tokens.to(model.head.weight.device)
     row = {
         **decode_with_cache(model, tokens),
@@ -79,20 +88,28 @@ def decode_with_cache(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     cache_logit_error: the relative change of the logits.
     cache_same_choice: the share of tokens for which the likeliest token is the same.
     """
+    # Some encodings are not defined at all positions.
     limit = defined_length(model.encoding, tokens.shape[1])
     tokens = tokens[:, :limit]
-    full = model(tokens)[:, -DECODED:]
+    # Logits are [texts, DECODED, vocabulary].
+    full_logits = model(tokens)[:, -DECODED:]
 
     cache = Cache()
-    model(tokens[:, :-DECODED], cache)
-    steps = [model(token, cache) for token in tokens[:, -DECODED:].split(1, dim=1)]
-    decoded = torch.cat(steps, dim=1)
+    first_tokens = tokens[:, :-DECODED]
+    model(first_tokens, cache)
+    logits = []
+    for position in range(first_tokens.shape[1], tokens.shape[1]):
+        token = tokens[:, position : position + 1]
+        logits.append(model(token, cache))
+    decoded_logits = torch.cat(logits, dim=1)
 
-    cache_bytes = sum(k.nbytes + v.nbytes for k, v in cache.layers.values())
-    is_same = decoded.argmax(-1) == full.argmax(-1)
+    cache_bytes = 0
+    for keys, values in cache.layers.values():
+        cache_bytes += keys.nbytes + values.nbytes
+    is_same = decoded_logits.argmax(-1) == full_logits.argmax(-1)
     return {
         "cache_bytes_per_token": cache_bytes / tokens.numel(),
-        "cache_logit_error": _relative(decoded - full, full),
+        "cache_logit_error": _compare_sizes(decoded_logits - full_logits, full_logits),
         "cache_same_choice": is_same.double().mean().item(),
     }
 
@@ -104,71 +121,80 @@ def shuffle_earlier(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
         does not notice the order.
     order_first_layer: the relative change of the first layer's attention.
     """
-    before = model(tokens)[:, -1].softmax(-1)
-    attention_before = _first_attention(model, tokens)
+    # The probabilities of the token after the last, [texts, vocabulary].
+    probabilities = model(tokens)[:, -1].softmax(-1)
+    attention = _first_attention(model, tokens)
     distances = []
-    changes = []
+    attention_changes = []
     for seed in range(SHUFFLES):
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(tokens.shape[1] - 1, generator=generator)
-        shuffled = tokens[:, order.to(tokens.device)]
-        other = torch.cat([shuffled, tokens[:, -1:]], dim=1)
+        earlier_tokens = tokens[:, order.to(tokens.device)]
+        last_token = tokens[:, -1:]
+        shuffled = torch.cat([earlier_tokens, last_token], dim=1)
 
-        after = model(other)[:, -1].softmax(-1)
-        difference = (after - before).abs().sum(-1).double().mean().item()
-        distances.append(difference / 2)
-        attention_change = _first_attention(model, other) - attention_before
-        changes.append(_relative(attention_change, attention_before))
+        shuffled_probabilities = model(shuffled)[:, -1].softmax(-1)
+        differences = (shuffled_probabilities - probabilities).abs().sum(-1)
+        # The total variation distance is half of the sum of differences.
+        distances.append(differences.double().mean().item() / 2)
+        attention_change = _first_attention(model, shuffled) - attention
+        attention_changes.append(_compare_sizes(attention_change, attention))
     return {
         "order_output": sum(distances) / SHUFFLES,
-        "order_first_layer": sum(changes) / SHUFFLES,
+        "order_first_layer": sum(attention_changes) / SHUFFLES,
     }
 
 
 def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
-    """Return the update of the last token by the first layer's attention [texts,
-    width].
-    """
+    """Return what the first layer's attention adds to the last token, [texts, width]."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
-    x = model.encoding.embed(norm(model.embedding(tokens)), positions)
-    attention = _attention(model)
-    updates = attention(norm(x), positions, model.encoding.for_layer(0), 0, None)
+    embedded = model.encoding.embed(norm(model.embedding(tokens)), positions)
+    encoding = model.encoding.for_layer(0)
+    attention = _get_first_attention(model)
+    # The layer has number 0, and there is no cache: [texts, length, width].
+    updates = attention(norm(embedded), positions, encoding, 0, None)
     return updates[:, -1]
 
 
 def move_positions(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
-    """Move all positions on by half the window and compare the first layer's scores.
+    """Move all positions on by half the trained length, and compare the first layer's
+    scores.
 
     moved_scores: the relative change of the scores; 0, up to rounding, if a score
         depends on the distance of two tokens alone.
     """
     half = tokens.shape[1] // 2
-    at_start = _first_scores(model, tokens[:, :half], 0)
-    moved = _first_scores(model, tokens[:, :half], half)
-    return {"moved_scores": _relative(moved - at_start, at_start)}
+    first_half = tokens[:, :half]
+    scores = _first_scores(model, first_half, start=0)
+    moved_scores = _first_scores(model, first_half, start=half)
+    return {"moved_scores": _compare_sizes(moved_scores - scores, scores)}
 
 
 def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
-    """Return the first layer's scores of a text that begins at position `start`, for
-    all keys that a query may see.
+    """Return the first layer's scores of texts that begin at position `start`.
+
+    The scores of a query are those of the keys that it may see: [texts, heads, pairs of
+    a query and a key].
     """
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-    x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
+    embedded = model.encoding.embed(norm(model.embedding(tokens)), positions)
     encoding = model.encoding.for_layer(0)
-    q, k, _ = _attention(model).encode(x, positions, encoding)
-    scores = encoding.scores(q, k, positions, positions)
+    attention = _get_first_attention(model)
+    queries, keys, _ = attention.encode(norm(embedded), positions, encoding)
+    scores = encoding.scores(queries, keys, positions, positions)
     visible = scores[..., causal_mask(positions, positions)]
-    # The window of an encoding hides keys by the score -inf, wherever the text begins.
+    # The window of an encoding hides keys by the score -inf. It hides the same keys
+    # wherever a text begins, so that these scores may count as unchanged.
     return visible.masked_fill(visible.isneginf(), 0.0)
 
 
-def _attention(model: LanguageModel) -> Attention:
-    first = model.layers[0]
-    assert isinstance(first, Layer)
-    return first.attention
+def _get_first_attention(model: LanguageModel) -> Attention:
+    first_layer = model.layers[0]
+    assert isinstance(first_layer, Layer)
+    return first_layer.attention
 
 
-def _relative(change: Tensor, reference: Tensor) -> float:
+def _compare_sizes(change: Tensor, reference: Tensor) -> float:
     """Return the root mean square of a change as a share of that of its reference."""
     change_square = change.double().square().mean()
     reference_square = reference.double().square().mean()

@@ -1,8 +1,10 @@
 """The cost of each encoding before anything is trained: parameters, work, memory and
 times.
+
+Work is counted in operations, so that the tables are the same on every machine. It is
+compared with NoPE, a model without positions. Times are measured, too, in turns with
+NoPE; they go into the manifest of a run.
 """
-# Work is counted in operations, relative to no positions: a table must be the same on
-# every machine. Measured times are for the manifest.
 
 import statistics
 import time
@@ -31,103 +33,107 @@ from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import find_sources
 
+# The encoding that the others are compared with: no positions.
 PLAIN = "nope"
-# The tokens of two passes, from which the growth of memory follows.
+# The lengths of two passes, in tokens, which show how memory grows.
 MEMORY_LENGTHS = (1024, 2048)
-# The number of turns that each encoding takes with NoPE. Both thus see the same machine.
+# The number of turns that each encoding takes with NoPE, so that a busy machine slows
+# both.
 ROUNDS = 5
-# The tokens that are decoded between two readings of the clock.
+# The number of tokens that are decoded between two readings of the clock.
 DECODED = 16
-# Largest spread of the middle half of the rounds, as a share of their median.
+# A ratio of times is kept if the middle half of the rounds spans at most this share of
+# their median.
 STEADY = 0.15
+# Something to count or to time.
 Work = Callable[[], object]
 
 
 def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
-    """Return the encoding as the models of the experiment carry it."""
-    # Separate products for all, also where a fused kernel is allowed: times then differ
-    # by the work of the encodings, and short windows are trained faster.
+    """Return the encoding as the models of the experiment have it."""
+    # No model uses a fused kernel, although some encodings allow it: times then differ by
+    # the work of the encodings, and short windows are trained faster.
     return disable_fused_kernel(compose(name, shape, seed))
 
 
-def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
+def make_untrained(config: EncodingsConfig, name: str) -> LanguageModel:
+    """Return a model with an encoding, as it is before training."""
     return LanguageModel(model_size(config), encoding_of(config.shape(), name))
 
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
-    """Return a row per encoding: its record, parameters, and work against none at
-    all; then a row per method, trained as RoPE and decoding by the method.
+    """Return the table `cost`: a row per encoding, and a row per method of RoPE.
+
+    The columns: facts about the encoding, its parameters, and its work divided by that of
+    NoPE. A method is trained as RoPE, and decodes by its own encoding.
     """
+    trained_len = config.train_len
     rows = []
-    for tested in list_rows(config):
-        name = tested.trained
-        record = tested.record
-        encoding = tested.tested_encoding(config)
-        fused = encoding.fused
-        last = encoding.max_position
-        defined = "everywhere" if last is None else f"to position {last}"
+    for row in list_rows(config):
+        name = row.trained
+        encoding = row.tested_encoding(config)
+        allows_fused = encoding.fused
+        last_position = encoding.max_position
+        defined = "everywhere"
+        if last_position is not None:
+            defined = f"to position {last_position}"
 
-        trained_len = config.train_len
-        training = train_flops(config, name) / train_flops(config, PLAIN)
-        limit = defined_length(encoding, config.test_len)
-        decoding = count_decoding(
-            LanguageModel(model_size(config), disable_fused_kernel(encoding)), limit
-        )
-        plain_decoding = decode_flops(config, PLAIN, limit)
+        training_ratio = train_flops(config, name) / train_flops(config, PLAIN)
+        length = defined_length(encoding, config.test_len)
+        model = LanguageModel(model_size(config), disable_fused_kernel(encoding))
+        plain_model = make_untrained(config, PLAIN)
+        decoding_ratio = decode_flops(model, length) / decode_flops(plain_model, length)
 
-        row = {
-            "encoding": tested.name,
-            "label": tested.label,
-            "family": record.family,
-            "source": tested.source,
-            "claim": tested.claim,
+        record = {
+            "encoding": row.name,
+            "label": row.label,
+            "family": row.record.family,
+            "source": row.source,
+            "claim": row.claim,
             "defined": defined,
-            "fused_kernel": fused,
-            "parameters": parameters(config, name, trained_len),
-            "parameters_at_twice_the_length": parameters(config, name, 2 * trained_len),
-            "train_flops_ratio": training,
-            "decode_flops_ratio": decoding / plain_decoding,
+            "fused_kernel": allows_fused,
+            "parameters": count_parameters(config, name, trained_len),
+            "parameters_at_twice_the_length": count_parameters(
+                config, name, 2 * trained_len
+            ),
+            "train_flops_ratio": training_ratio,
+            "decode_flops_ratio": decoding_ratio,
         }
-        rows.append(row)
+        rows.append(record)
     return pd.DataFrame(rows)
 
 
-def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
-    """Count the numbers that the encoding adds to those that are trained."""
+def count_parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
+    """Count the parameters that the encoding adds to a model."""
     encoding = compose(name, config.shape(trained_len))
     return sum(parameter.numel() for parameter in encoding.parameters())
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
-    """Count the operations to learn from one window of the trained length, both
-    ways.
+    """Count the operations to learn from one window of the trained length: the forward
+    and the backward pass.
     """
-    model = untrained(config, name)
+    model = make_untrained(config, name)
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
-    return flops_of(lambda: batch_loss(model, batch).backward())
-
-
-def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
-    """Count the operations for one more token under an encoding (`count_decoding`)."""
-    return count_decoding(untrained(config, name), context)
+    return count_flops(lambda: batch_loss(model, batch).backward())
 
 
 @torch.no_grad()
-def count_decoding(model: LanguageModel, context: int) -> int:
-    """Count the operations for one more token when all others of `context` are
-    cached.
-    """
+def decode_flops(model: LanguageModel, context: int) -> int:
+    """Count the operations for the last token of a context if all others are cached."""
     cache = Cache()
-    one = torch.zeros(1, 1, dtype=torch.long)
-    model(torch.zeros(1, context - 2, dtype=torch.long), cache)
+    token = torch.zeros(1, 1, dtype=torch.long)
+    first_tokens = torch.zeros(1, context - 2, dtype=torch.long)
+    model(first_tokens, cache)
 
-    # Tables that are kept while decoding are made here, and not counted.
-    model(one, cache)
-    return flops_of(lambda: model(one, cache))
+    # Some encodings make tables for the first token that is decoded. These are not
+    # counted.
+    model(token, cache)
+    return count_flops(lambda: model(token, cache))
 
 
-def flops_of(work: Work) -> int:
+def count_flops(work: Work) -> int:
     """Count the floating-point operations of all matrix products, two per
     multiply-add.
     """
@@ -138,29 +144,33 @@ def flops_of(work: Work) -> int:
 
 
 def memory(config: EncodingsConfig) -> pd.DataFrame:
-    """Return the bytes that a pass keeps for positions, and of its largest tensor, by
-    length.
+    """Return the table `memory`: a row per encoding and length of a pass.
+
+    ``kept_bytes``: what the encoding holds after the pass. ``largest_tensor_bytes``: the
+    largest tensor of the pass.
     """
     rows = []
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
             encoding = compose(name, config.shape(length))
             model = LanguageModel(model_size(config), encoding)
+            tokens = torch.zeros(1, length, dtype=torch.long)
             with torch.no_grad(), LargestTensor() as largest:
-                model.hidden_states(torch.zeros(1, length, dtype=torch.long))
-            rows.append(
-                {
-                    "encoding": name,
-                    "length_tokens": length,
-                    "kept_bytes": kept_bytes(encoding),
-                    "largest_tensor_bytes": largest.bytes,
-                }
-            )
+                model.hidden_states(tokens)
+            row = {
+                "encoding": name,
+                "length_tokens": length,
+                "kept_bytes": count_kept_bytes(encoding),
+                "largest_tensor_bytes": largest.bytes,
+            }
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the size of the largest tensor that any operation made: `bytes`."""
+    """A context in which the size of the largest tensor that any operation makes is
+    recorded as `bytes`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,6 +179,7 @@ class LargestTensor(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
+        # torch calls this method instead of each operation.
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
@@ -176,36 +187,39 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def kept_bytes(owner: object) -> int:
-    """Count the bytes of tensors and arrays in an object: modules, tables and
-    attributes.
+def count_kept_bytes(owner: object) -> int:
+    """Count the bytes of all tensors and arrays that an object holds, also inside its
+    attributes, lists and dicts.
     """
-    sizes: dict[int, int] = {}
+    # Tensors that share their memory have one address, and are counted once.
+    bytes_by_address: dict[int, int] = {}
     seen: set[int] = set()
     waiting = [owner]
     while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen:
+        part = waiting.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(thing))
+        seen.add(id(part))
 
-        is_own = type(thing).__module__.startswith("ropelab.")
-        if isinstance(thing, Tensor):
-            sizes[thing.data_ptr()] = thing.untyped_storage().nbytes()
-        elif isinstance(thing, np.ndarray):
-            sizes[thing.ctypes.data] = thing.nbytes
-        elif isinstance(thing, dict):
-            waiting.extend(thing.values())
-        elif isinstance(thing, tuple | list):
-            waiting.extend(thing)
-        elif isinstance(thing, nn.Module) or is_own:
-            waiting.extend(vars(thing).values())
-    return sum(sizes.values())
+        is_of_ropelab = type(part).__module__.startswith("ropelab.")
+        if isinstance(part, Tensor):
+            bytes_by_address[part.data_ptr()] = part.untyped_storage().nbytes()
+        elif isinstance(part, np.ndarray):
+            bytes_by_address[part.ctypes.data] = part.nbytes
+        elif isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, tuple | list):
+            waiting.extend(part)
+        elif isinstance(part, nn.Module) or is_of_ropelab:
+            waiting.extend(vars(part).values())
+    return sum(bytes_by_address.values())
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times as a cell: computed alone, since anything beside it would be timed too."""
+    """The cell of measured times. It is computed alone, since other work at the same time
+    would slow it.
+    """
 
     config: EncodingsConfig
     kind: ClassVar[str] = "encodings-times"
@@ -216,6 +230,7 @@ class Timing:
 
     @property
     def key(self) -> dict[str, Any]:
+        """What the times depend on: the cell is computed again if it changes."""
         names = {
             "encodings",
             "train_len",
@@ -230,15 +245,13 @@ class Timing:
             "first_window",
         }
         fields = self.config.model_dump(mode="json", include=names)
-        own = find_sources(self.config.encodings)
-        if own:
-            fields["own"] = own
+        own_sources = find_sources(self.config.encodings)
+        if own_sources:
+            fields["own"] = own_sources
         return fields
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `times`: throughput and time per decoded token of each encoding and of
-        NoPE.
-        """
+        """Return the table `times`: a row per encoding."""
         config = self.config
         rows = []
         with context.progress(self.title, len(config.encodings)) as advance:
@@ -250,75 +263,87 @@ class Timing:
 
 def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
     """Measure a training step and the decoding of an encoding, in turns with NoPE."""
-    # A step has one row at least, however long.
+    step_seconds, step_ratio = time_in_turns(
+        prepare_training_step(config, name), prepare_training_step(config, PLAIN)
+    )
+    # A step has at least one row, however long.
     rows_per_step = max(1, config.tokens_per_step // config.train_len)
     tokens_per_step = rows_per_step * config.train_len
-    step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))
 
-    # New models: those have moved, and their optimizers hold memory.
-    model = untrained(config, name).to(config.device)
-    plain = untrained(config, PLAIN).to(config.device)
+    # Decoding gets new models: the former ones have been trained, and their optimizers
+    # hold memory.
+    model = make_untrained(config, name).to(config.device)
+    plain_model = make_untrained(config, PLAIN).to(config.device)
     length = defined_length(model.encoding, config.test_len)
-    token, longer = in_turns(decoding(model, length), decoding(plain, length))
+    decode_seconds, decode_ratio = time_in_turns(
+        prepare_decoding(model, length), prepare_decoding(plain_model, length)
+    )
 
     return {
         "encoding": name,
-        "training_tokens_per_second": round(tokens_per_step / step, 1),
-        "training_time_ratio": slower,
+        "training_tokens_per_second": round(tokens_per_step / step_seconds, 1),
+        "training_time_ratio": step_ratio,
         "decode_context_tokens": length,
-        "decode_seconds": token / DECODED,
-        "decode_time_ratio": longer,
+        "decode_seconds": decode_seconds / DECODED,
+        "decode_time_ratio": decode_ratio,
         "threads": torch.get_num_threads(),
     }
 
 
-def training_step(config: EncodingsConfig, name: str) -> Work:
-    """Return one optimizer step on rows of symbols at the full trained length."""
-    model = untrained(config, name).to(config.device)
+def prepare_training_step(config: EncodingsConfig, name: str) -> Work:
+    """Return a function that makes one optimizer step at the full trained length."""
+    model = make_untrained(config, name).to(config.device)
     recipe = recipe_of(config, config.first_window)
     optimizers = make_optimizers(model, recipe, config.dtype)
+    # The windows of the last step have their full length.
+    last_step = recipe.steps - 1
 
-    def data(step: int, window: int, rows: int) -> Batch:
+    def make_batch(step: int, window: int, rows: int) -> Batch:
         return periodic_batch(np.random.default_rng(step), window, rows)
 
     return lambda: make_step(
-        model, optimizers, data, recipe, recipe.steps - 1, config.dtype
+        model, optimizers, make_batch, recipe, last_step, config.dtype
     )
 
 
-def decoding(model: LanguageModel, context: int) -> Work:
-    """Return the decoding of DECODED tokens, one by one, at the end of a cached
-    context.
+def prepare_decoding(model: LanguageModel, context: int) -> Work:
+    """Return a function that decodes DECODED tokens, one by one, at the end of a context
+    whose other tokens are cached.
     """
-    full = Cache()
     device = model.head.weight.device
+    token = torch.zeros(1, 1, dtype=torch.long, device=device)
+    first_tokens = torch.zeros(1, context - DECODED, dtype=torch.long, device=device)
+    full_cache = Cache()
     with torch.inference_mode():
-        model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
+        model(first_tokens, full_cache)
 
     @torch.inference_mode()
-    def work() -> None:
-        cache = Cache(full.tokens, dict(full.layers))
+    def decode() -> None:
+        # Decoding adds tokens to a cache, so that each round needs a copy.
+        cache = Cache(full_cache.tokens, dict(full_cache.layers))
         for _ in range(DECODED):
-            model(torch.zeros(1, 1, dtype=torch.long, device=device), cache)
+            model(token, cache)
 
-    return work
+    return decode
 
 
-def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
-    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured
-    in turns.
+def time_in_turns(work: Work, plain_work: Work) -> tuple[float, float | None]:
+    """Return the median seconds of `work`, and the median ratio to those of `plain_work`
+    in the same round.
+
+    The ratio is None if the rounds differ too much, as on a machine that does something
+    else, too.
     """
-    # The ratio is the median over rounds; None where the middle half is further apart
-    # than STEADY, as on a machine that does something else too.
-    mine()
-    plain()
+    # The first call of each is slower, and is not timed.
+    work()
+    plain_work()
     seconds: list[float] = []
     ratios: list[float] = []
     for _ in range(ROUNDS):
-        own_seconds = _clock(mine)
-        plain_seconds = _clock(plain)
-        seconds.append(own_seconds)
-        ratios.append(own_seconds / plain_seconds)
+        work_seconds = _time(work)
+        plain_seconds = _time(plain_work)
+        seconds.append(work_seconds)
+        ratios.append(work_seconds / plain_seconds)
 
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     ratio = None
@@ -327,10 +352,11 @@ def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
     return statistics.median(seconds), ratio
 
 
-def _clock(work: Work) -> float:
+def _time(work: Work) -> float:
     """Return the seconds that the work takes, on an accelerator too."""
     start = time.perf_counter()
     work()
     if torch.cuda.is_available():
+        # The accelerator may still be computing.
         torch.cuda.synchronize()
     return time.perf_counter() - start

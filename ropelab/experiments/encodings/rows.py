@@ -1,7 +1,7 @@
-"""The rows of the tables: every encoding, and the models of RoPE under methods.
+"""The rows of the tables: every encoding, and RoPE under every method.
 
-A method changes a trained model when it is tested, so that it is a rival of a design
-that has to be trained: both are asked on the same models of RoPE.
+An encoding has to be trained. A method, such as YaRN, changes the trained models of RoPE
+when they are tested. Both are ways to longer contexts, so they are compared.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ropelab.models.methods.method import FixedMethod, Scaled
 from ropelab.models.tasks.modes import AsTrained, Mode, WithMethod
 from ropelab.runs.labels import method_label
 
-# The layout that the encoding `rope` is trained with.
+# The features that form a pair in the encoding `rope`: those of the two halves of a head.
 PAIRING_OF_ROPE: Pairing = "half"
 # The text between the encoding and the method in the name of a row.
 JOINED_BY = " + "
@@ -25,12 +25,14 @@ JOINED_BY = " + "
 class Row:
     """An encoding that was trained, and the method under which it is tested."""
 
+    # The name of the encoding.
     trained: str
+    # None: the encoding is tested as it was trained.
     method: FixedMethod | None = None
 
     @property
     def name(self) -> str:
-        """What stands in the column `encoding`."""
+        """The value of the column `encoding`."""
         return self._add_method(self.trained)
 
     @property
@@ -40,11 +42,12 @@ class Row:
 
     @property
     def record(self) -> EncodingRecord:
+        """The facts about the encoding that was trained."""
         return record_of(self.trained)
 
     @property
     def source(self) -> str:
-        """Who published what is tested."""
+        """The publication of the method, or of the encoding if there is no method."""
         if self.method is None:
             return self.record.source
         if isinstance(self.method, Scaled):
@@ -53,7 +56,9 @@ class Row:
 
     @property
     def claim(self) -> str:
-        """What was published about extrapolation; nothing is noted of methods."""
+        """What was published about extrapolation; `none` for methods, of which no claims
+        are recorded.
+        """
         if self.method is None:
             return self.record.claim
         return "none"
@@ -61,7 +66,8 @@ class Row:
     def _add_method(self, text: str) -> str:
         if self.method is None:
             return text
-        return f"{text}{JOINED_BY}{method_label(self.method.label, self.method.factor)}"
+        method = method_label(self.method.label, self.method.factor)
+        return f"{text}{JOINED_BY}{method}"
 
     def mode(self, config: EncodingsConfig) -> Mode:
         """Return the way in which the trained model is tested."""
@@ -70,7 +76,7 @@ class Row:
         return WithMethod(self.method, config.geometry(), PAIRING_OF_ROPE)
 
     def tested_encoding(self, config: EncodingsConfig) -> Encoding:
-        """Return the encoding with which the model reads the longest context."""
+        """Return the encoding that the model has in the longest context."""
         if self.method is None:
             return compose(self.trained, config.shape())
         return self.method.encoding(config.geometry(), config.test_len)

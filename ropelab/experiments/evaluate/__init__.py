@@ -1,7 +1,7 @@
 """A released model beyond its trained length, unmodified and under each method.
 
-Nothing is trained; frequencies or attention are changed. Lengths and geometry are the
-model's own.
+A method, such as YaRN, changes frequencies or attention; nothing is trained. The trained
+length and the sizes of heads are read from the model's folder.
 """
 
 from contextlib import suppress
@@ -86,51 +86,62 @@ class EvaluateConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Fill in the length and the number format of the model."""
+    def _fill_from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Fill in the context and the number format, from the model, and the methods."""
         model = values.get("model")
         if not model:
             raise ValueError(
                 "name a model: its folder, or its id in the local cache of the Hub"
             )
         if not isinstance(model, str):
-            # so that only the model is wrong
+            # The error about the model comes later. The context is filled in so that it
+            # is the only one.
             return {"context": config.SHORTEST, **values}
         require("transformers")
         from ropelab.models.released.facts import facts_of
         from ropelab.models.released.loading import checkpoint_dtype
 
-        trained = facts_of(model).train_len
-        # Under a cast nothing need be beyond the trained length; methods are then asked
-        # for.
+        trained_len = facts_of(model).train_len
+        # Casts are compared inside the trained length.
         rounds = bool(values.get("casts") or values.get("cache"))
-        filled = {"context": trained if rounds else 2 * trained, **values}
-        with suppress(TypeError, ValueError):  # no number, as its own field will say
-            # The factors of methods would be below 1: a small look is at the model as
-            # it is.
-            rounds |= read_number(filled["context"]) < trained  # type: ignore[operator]
-        if rounds:
+        default_context = trained_len if rounds else 2 * trained_len
+        filled = {"context": default_context, **values}
+        # A context below the trained length has no use for methods: their factors would
+        # be below 1.
+        is_short = False
+        # A context that is no number is an error of its own field, which comes later.
+        with suppress(TypeError, ValueError):
+            context = read_number(filled["context"])
+            is_short = context < trained_len  # type: ignore[operator]
+        if rounds or is_short:
             filled.setdefault("methods", ())
+
         if filled.get("dtype", "auto") == "auto":
-            # The number format that the configuration names, `auto` if it names none of
-            # ours.
-            named = checkpoint_dtype(Path(model))
-            filled["dtype"] = named if named in get_args(Format) else "auto"
+            # The model's configuration may name no format, or one that is not offered
+            # here.
+            stored_format = checkpoint_dtype(Path(model))
+            if stored_format in get_args(Format):
+                filled["dtype"] = stored_format
+            else:
+                filled["dtype"] = "auto"
         return filled
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
+        # These raise ValueError; the result of the first is not needed here.
         config.list_roundings(self)
         config.check_against(self, self.against)
-        least = config.SHORTEST
-        if self.train_len < least:
+
+        shortest = config.SHORTEST
+        if self.train_len < shortest:
             raise ValueError(
-                f"the model has {self.train_len} tokens, at least {least} needed"
+                f"the model has {self.train_len} tokens, at least {shortest} needed"
             )
-        if self.context < least:
-            raise ValueError(f"context must be at least {least}, got {self.context}")
+        if self.context < shortest:
+            raise ValueError(f"context must be at least {shortest}, got {self.context}")
+
         config.check_depths(self.depths)
         for method in self.parsed_methods():
             if not isinstance(method, FixedMethod) or method.recalibration:
@@ -141,12 +152,16 @@ class EvaluateConfig(Config):
         return self
 
     def changed_fields(self) -> dict[str, Any]:
-        """Return the fields whose values differ from the defaults, and any length
-        filled in.
+        """Return the fields whose values differ from the defaults. A length that was
+        filled in is among them: it has no default.
         """
         fields = type(self).model_fields
         kept = self.model_dump(mode="json")
-        return {n: v for n, v in kept.items() if getattr(self, n) != fields[n].default}
+
+        def is_changed(name: str) -> bool:
+            return bool(getattr(self, name) != fields[name].default)
+
+        return {name: value for name, value in kept.items() if is_changed(name)}
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
@@ -154,21 +169,25 @@ class EvaluateConfig(Config):
 
     @property
     def scope(self) -> str:
-        texts = (
-            f", {count_of(self.documents, 'document')}" if "text" in self.tasks else ""
-        )
-        return f"{Path(self.model).name}, up to {self.context} tokens{texts}"
+        """The conditions of the answer, in words."""
+        scope = f"{Path(self.model).name}, up to {self.context} tokens"
+        if "text" in self.tasks:
+            scope += f", {count_of(self.documents, 'document')}"
+        return scope
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of the text and of the model; InputError if one cannot be
-        used.
+        """Return fingerprints of the text and of the model.
+
+        InputError: one of them cannot be used.
         """
-        named = {"documents": self.text.names} if self.corpus else {}
-        return {
+        fingerprints = {
             "corpus": self.text.fingerprint,
             "model": self.reference().fingerprint,
-            **named,
         }
+        # The user's own corpus is also told by the names of its documents.
+        if self.corpus:
+            fingerprints["documents"] = self.text.names
+        return fingerprints
 
     @cached_property
     def facts(self) -> "ModelFacts":
@@ -182,23 +201,26 @@ class EvaluateConfig(Config):
 
     @property
     def grid_len(self) -> int:
-        """The length that places follow: the trained one, or half of a context below
-        that.
+        """The length from which the tested lengths and distances follow, as if the model
+        had been trained at that length.
         """
         if self.context >= self.train_len:
             return self.train_len
-        # Casts are compared at the end of that context, not beyond its half.
-        return self.context if config.list_roundings(self) else self.context // 2
+        # Casts are compared at the end of the context, the rest beyond its half.
+        if config.list_roundings(self):
+            return self.context
+        return self.context // 2
 
     @property
     def longest(self) -> int:
+        """The longest context that is tested."""
         return self.context
 
     @property
     def window(self) -> int:
-        """Tokens of the sliding window: the length that the model claims, if more is
-        tested.
-        """
+        """The tokens of the sliding window."""
+        # A model may claim a longer context than it was trained at. The window has that
+        # length if the tested context is even longer.
         claimed = self.facts.claimed_len
         return claimed if claimed < self.context else self.train_len
 
@@ -209,12 +231,13 @@ class EvaluateConfig(Config):
         return parse_methods(self.methods, geometry, self.context, self.factor)
 
     def reference(self) -> "ModelRef":
+        """Return what a cell needs to load the model."""
         from ropelab.models.released.folder import fingerprint_of
         from ropelab.models.released.model import ModelRef
 
-        spread = None if self.device_map == "none" else self.device_map
+        device_map = None if self.device_map == "none" else self.device_map
         fingerprint = fingerprint_of(Path(self.model))
-        return ModelRef(self.model, fingerprint, self.dtype, self.device, spread)
+        return ModelRef(self.model, fingerprint, self.dtype, self.device, device_map)
 
     @cached_property
     def text(self) -> "TokenText":

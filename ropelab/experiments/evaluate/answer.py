@@ -1,4 +1,8 @@
-"""What a run shows in the terminal: the answer in sentences, and short tables."""
+"""What a run shows in the terminal: the answer in sentences, and short tables.
+
+The tables have a row per evaluation mode: the unmodified model, each method, rounded
+values (`casts`), and the sliding window.
+"""
 
 import pandas as pd
 
@@ -17,19 +21,19 @@ from ropelab.runs.thresholds import HARDLY_READ
 
 
 def answer(tables: Tables) -> str:
-    """Give the recommendation, then its cost."""
+    """Give the recommendation for each task, then its cost."""
     model = tables["model"].iloc[0]
     advice = _read_advice(tables)
     comparisons = tables["comparisons"]
 
     findings = describe_divergence(tables)
-    is_compared = True
+    compares_methods = True
     if "casts" in tables:
         findings += describe_casts(tables["casts"])
-        # Without a method or a window, only the rounded rows were compared, and nothing
-        # is recommended.
-        is_compared = len(tables["casts"]) != len(comparisons)
-    if is_compared:
+        # Each rounded row is compared once. If there are no more comparisons than these,
+        # there is no method and no window, and nothing is recommended.
+        compares_methods = len(tables["casts"]) != len(comparisons)
+    if compares_methods:
         is_alone = comparisons.empty
         findings += [_describe_advice(row, model, is_alone) for row in advice]
 
@@ -64,10 +68,14 @@ def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[
     """Say what each recommended method costs in short contexts, where none is needed."""
     is_short = comparisons["metric"] == "nll_short_context"
     costs = comparisons[is_short & (comparisons["method_a"] == AS_SHIPPED)]
+    # A row is recommended if there is a command that writes its configuration. One method
+    # may be best at several tasks.
+    recommended = dict.fromkeys(row["best"] for row in advice if row["emit"])
     sentences = []
-    for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
+    for label in recommended:
         parts = []
         for row in costs[costs["method_b"] == label].itertuples():
+            # The difference is unmodified minus method; its negative is the cost.
             mark = " (~)" if row.verdict == "~" else ""
             parts.append(f"{-row.difference:+.3f} at {row.at_tokens}{mark}")
         if parts:
@@ -88,10 +96,14 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 
 
 def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
-    """Say which row is best at a task.
+    """Say what is best at a task.
 
-    ``is_alone`` is True if the unmodified model was compared with nothing.
+    Args:
+        row: a row of `recommendation`.
+        model: the row of the table `model`.
+        is_alone: the unmodified model was compared with nothing.
     """
+    # A verb phrase, such as `copies`.
     does = common.describe_success(row["task"])
     lead = f"at {row['at_tokens']} tokens"
     if row["status"] == UNDECIDABLE and row["task"] == "text":
@@ -100,9 +112,9 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
             f" which has {UNIFORM:.2f} nats per byte"
         )
     if row["status"] == UNDECIDABLE:
-        inside = min(model["train_len_tokens"], row["at_tokens"])
+        tested_len = min(model["train_len_tokens"], row["at_tokens"])
         return (
-            f"unmodified it {does} in fewer than half of the cases inside {inside}"
+            f"unmodified it {does} in fewer than half of the cases inside {tested_len}"
             " tokens, so nothing is decided beyond"
         )
 
@@ -155,11 +167,11 @@ def summary(tables: Tables) -> pd.DataFrame:
         length = shares["context_tokens"].iloc[0]
         columns[f"{task} @{length}"] = common.average_by_label(shares, "accuracy")
 
-    # Rows keep the order in which the columns have them.
-    labels: list[object] = []
+    # `concat` may sort the labels. They get the order in which the columns have them.
+    labels: dict[object, None] = {}
     for column in columns.values():
-        labels.extend(label for label in column.index if label not in labels)
-    table = pd.concat(columns, axis=1).loc[labels]
+        labels |= dict.fromkeys(column.index)
+    table = pd.concat(columns, axis=1).loc[list(labels)]
     return table.rename_axis("method").reset_index()
 
 

@@ -1,4 +1,9 @@
-"""The row to use at the tested length, for text and for each kind of retrieval."""
+"""The recommendation: which row is best at the tested length, for text and for each kind
+of retrieval.
+
+A row is the unmodified model, the model under a method, or with a sliding window. Rows
+are named by labels, such as `yarn ×4`.
+"""
 
 from typing import Any
 
@@ -52,8 +57,9 @@ def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
 
 
 def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
-    """Return the row of a task."""
+    """Return the row of ADVICE about a task."""
     length = config.context
+    # This is returned if no row does the task.
     undecidable = {
         "task": task,
         "status": UNDECIDABLE,
@@ -62,9 +68,11 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         "not_significant": "",
         "emit": "",
     }
+    # Rounded rows are compared with each other, and not recommended.
     if task == "text":
         metric = "nll_bucket"
-        values = _losses_at(tables["text_nll"], length)
+        table = tables["text_nll"]
+        values = _losses_at(table[table["arm"] != ROUNDED], length)
         best = str(values.idxmin())
         if len(values) > 1 and values[best] >= UNIFORM:
             return undecidable
@@ -77,9 +85,11 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         values = _shares_at(table, task, length)
         best = str(values.idxmax())
 
+    # Comparisons at the farthest distance of the longest context.
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
+    # The verdict `~` means that a pair of rows is indistinguishable.
     tied = []
     for label in values.index:
         if label != best and _compare(pairs, best, label)["verdict"] == "~":
@@ -89,7 +99,13 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     difference: dict[str, Any] = {}
     if best != AS_SHIPPED:
         pair = _compare(pairs, best, AS_SHIPPED)
-        status = {AS_SHIPPED: KEPT, "~": OPEN}.get(pair["verdict"], BETTER)
+        # The verdict of a pair is the label of the better row, or `~`.
+        if pair["verdict"] == AS_SHIPPED:
+            status = KEPT
+        elif pair["verdict"] == "~":
+            status = OPEN
+        else:
+            status = BETTER
         for name in ("difference", "ci_low", "ci_high"):
             difference[name] = pair.get(name)
     command = ""
@@ -110,15 +126,14 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
 
 
 def _losses_at(table: pd.DataFrame, length: int) -> pd.Series:
-    """Return the loss of each label in the bucket that ends at a length."""
-    table = table[table["arm"] != ROUNDED]
+    """Return the loss of each label in the bucket of positions that ends at a length."""
     table = table[table["bucket_end_tokens"] == length]
     return common.average_by_label(table, common.NLL)
 
 
 def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
-    """Return the share that each label finds in that context, at the farthest distance
-    or, of pass keys, at all depths.
+    """Return the share that each label finds in contexts of a length: at the farthest
+    distance, or, in a task of pass keys, at all depths.
     """
     table = table[table["context_tokens"] == length]
     if task not in common.KEYS:
@@ -127,16 +142,18 @@ def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
 
 
 def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:
+    """Return the comparison of two labels."""
     return select_pair(pairs, first, second).iloc[0]
 
 
 def _write_command(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes the configuration of the method of a label."""
-    typed = set()
+    texts = set()
     for method in config.parsed_methods():
         if method_label(method.label, method.factor) == label:
             scaling = method.scaling if isinstance(method, Scaled) else method
-            typed.add(as_typed(scaling))
-    (method_text,) = typed
-    about = {"from": config.model, "context": config.context, "method": method_text}
-    return command_of("emit", about)
+            texts.add(as_typed(scaling))
+    # A method that was given twice has one text.
+    (method_text,) = texts
+    options = {"from": config.model, "context": config.context, "method": method_text}
+    return command_of("emit", options)

@@ -7,9 +7,13 @@ recommendation
     `ropelab.experiments.evaluate.recommendation`
 
 For `casts` see `ropelab.models.tasks.rounded`, for `divergence`
-`ropelab.models.tasks.divergence`, for the others `ropelab.models.tasks.tables`. A task
-that the unmodified model does not do inside its trained length is not done beyond it: its
-status is `undecidable`, and no methods are compared.
+`ropelab.models.tasks.divergence`, for the others `ropelab.models.tasks.tables`.
+
+A cell is one evaluation: a task, in a mode such as a method. Each cell starts from a check
+that the model loads. A cell that would be hard starts from a probe, too: the easy version
+of the task, inside the trained length, by the unmodified model. If the probe fails, the
+task is not done beyond that length: its status is `undecidable`, and no methods are
+compared.
 """
 
 from collections.abc import Sequence
@@ -65,8 +69,10 @@ class EvaluatedRow(NamedTuple):
     """A row of the tables: a method, and the mode in which the model is evaluated."""
 
     label: str
+    # The factor of the method; 1 for rows that stretch nothing.
     factor: float
     mode: Mode
+    # `zero_shot`, or ROUNDED for a row with rounded values.
     arm: str = "zero_shot"
 
 
@@ -88,26 +94,30 @@ def cells(config: EvaluateConfig) -> list[Evaluation]:
 
 
 def divergences(config: EvaluateConfig) -> list[Evaluation]:
-    """Return a cell per document and cast, beside the cast of the comparison."""
+    """Return the comparisons of casts (`--against`): a cell per document and pair of
+    casts.
+    """
     geometry = config.facts.geometry()
     pairs = [
         *pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
         *pair_roundings_of_methods(config, geometry),
     ]
-    modes = [mode for pair in pairs for mode in (pair.mode, pair.other)]
-    checked = check_model(config, modes)
-    compared = []
+    modes: list[Mode] = []
     for pair in pairs:
-        for part in make_divergence(config, pair).parts():
+        modes += [pair.mode, pair.other]
+    checked = check_model(config, modes)
+    divergence_cells = []
+    for pair in pairs:
+        for document_task in make_divergence(config, pair).parts():
             cell = Evaluation(
                 subject=config.reference(),
-                task=part,
+                task=document_task,
                 mode=pair.mode,
                 labels=pair.labels,
                 checked=checked,
             )
-            compared.append(cell)
-    return compared
+            divergence_cells.append(cell)
+    return divergence_cells
 
 
 def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> Checked:
@@ -124,8 +134,7 @@ def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> Checked:
 def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     """Return a task in every mode: unmodified first, the sliding window last.
 
-    Each cell starts from the check of the model. If the task has an easy version, which
-    the model does unmodified inside the trained length, each starts from this probe, too.
+    Each cell starts from the check of the model, and from the probe if the task has one.
     """
     rows = list_rows(config)
     task = task_beyond_training(config, name, config.depths)
@@ -133,26 +142,29 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     evaluate = partial(Evaluation, subject=config.reference(), checked=checked)
 
     probe = None
-    easy = task.inside(config.grid_len)
-    if easy is not None:
-        unmodified = rows[0]
-        probe = evaluate(task=easy, mode=unmodified.mode, labels=_labels_of(unmodified))
+    easy_task = task.inside(config.grid_len)
+    if easy_task is not None:
+        unmodified, *_ = rows
+        probe = evaluate(
+            task=easy_task, mode=unmodified.mode, labels=_labels_of(unmodified)
+        )
 
     cells = []
     # There is a cell per document. The documents that were read are kept whatever
     # happens to others, and more of them can be asked for later.
-    parts: Sequence[Texts | Retrieval | Needles] = task.parts()
-    for part in parts:
+    document_tasks: Sequence[Texts | Retrieval | Needles] = task.parts()
+    for document_task in document_tasks:
         for row in rows:
-            row_task = part
+            row_task = document_task
             if row.label == WINDOW:
                 # The window sees the same at all lengths: the longest is enough.
-                row_task = part.at_the_end(config.context)
+                row_task = document_task.at_the_end(config.context)
             cell = evaluate(
                 task=row_task, mode=row.mode, labels=_labels_of(row), probe=probe
             )
+            # If nothing beyond the trained length is tested, the probe of pass keys is
+            # all of the task.
             if probe is not None and cell.key == probe.key:
-                # At the trained length the probe of pass keys is all of the task.
                 cell = probe
             cells.append(cell)
     return cells
@@ -188,46 +200,52 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
 
 
 def _labels_of(row: EvaluatedRow) -> tuple[tuple[str, object], ...]:
+    """Return the columns that identify a row, with their values: method, factor, seed
+    and arm.
+    """
     # Nothing is drawn and nothing is trained, so the only seed is 0.
     values = (row.label, row.factor, 0, row.arm)
     return tuple(zip(common.ROW, values, strict=True))
 
 
 def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    decided: list[Evaluation] = []
+    # The cells to read, and the status of each task that has a probe.
+    chosen_cells: list[Evaluation] = []
     status: dict[str, str] = {}
     for name in config.tasks:
         task_cells = evaluations(config, name)
         probe = task_cells[-1].probe
         if probe is None and name != "text":
-            # The only cell, unmodified at the trained length, is its own probe.
+            # A single cell, unmodified at the trained length, is its own probe.
             probe = task_cells[0]
 
         if probe is None:
-            decided += task_cells
+            chosen_cells += task_cells
         elif is_decidable(values[probe]):
             status[probe.task.name] = common.OK
-            decided += task_cells
+            chosen_cells += task_cells
         else:
             status[probe.task.name] = UNDECIDABLE
-            decided.append(probe)
+            chosen_cells.append(probe)
 
     lengths = grid.contexts(config.grid_len, config.context)
-    short = [length for length in lengths if length <= config.train_len]
-    made = common.tables_of_tasks(
-        collect(decided, values), config, AS_SHIPPED, short, status
+    short_lengths = [length for length in lengths if length <= config.train_len]
+    evaluated = collect(chosen_cells, values)
+    tables = common.tables_of_tasks(
+        evaluated, config, AS_SHIPPED, short_lengths, status
     )
     methods = config.parsed_methods()
     geometry = config.facts.geometry()
-    made |= casts_table(config, methods, geometry, made["comparisons"])
-    made |= divergence_tables(divergences(config), values)
-    made["recommendation"] = recommendation(config, made)
-    return {"model": model_table(config), **made}
+    tables |= casts_table(config, methods, geometry, tables["comparisons"])
+    tables |= divergence_tables(divergences(config), values)
+    tables["recommendation"] = recommendation(config, tables)
+    return {"model": model_table(config), **tables}
 
 
 def model_table(config: EvaluateConfig) -> pd.DataFrame:
     """Return one row: the facts about the model's positions and the weights' format."""
     facts: dict[str, Any] = asdict(config.facts)
+    # Layers may have windows of different lengths: the shortest is listed.
     windows = facts.pop("windows")
     lengths = {
         "train_len_tokens": facts.pop("train_len"),

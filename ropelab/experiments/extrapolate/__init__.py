@@ -3,9 +3,9 @@ method?
 
 A small model learns at `train_len` to read real text in which passages are quoted and
 keys are looked up. It is then evaluated at up to `test_len` tokens with its frequencies
-changed by every method, without fine-tuning: on text by position, and on what stood
-earlier by distance and length of context. Beside the methods there is the sliding
-window: no more context than was trained.
+changed by every method, without fine-tuning: on text by position, and on recall of what
+stood earlier, by distance and length of context. Methods are compared with the sliding
+window, which gives the model no more context than it was trained with.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -27,8 +27,12 @@ CANNOT_SHOW = (
     " trained for minutes; the method that wins here need not win there."
 )
 VERSION = 7
-# Instead of the preset's.
-Own = Annotated[OfModel[Count | None], Field(exclude_if=lambda count: count is None)]
+# A number that replaces the one of the preset, if it is given.
+InsteadOfPreset = Annotated[
+    OfModel[Count | None], Field(exclude_if=lambda count: count is None)
+]
+# An arm is a way to evaluate a model: without fine-tuning, after it, trained at the tested
+# length (the ceiling), or with counts of n-grams (the cache).
 ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = (
     "unscaled",
@@ -42,8 +46,8 @@ DEFAULT_METHODS = (
 
 
 class Preset(NamedTuple):
-    """The shape of the model and its training; the width of a head is configured
-    apart.
+    """The sizes of a model and its training. The width of a head is not among them: it is
+    `head_dim` in every size.
     """
 
     layers: int
@@ -102,10 +106,10 @@ class ExtrapolateConfig(config.TaskConfig):
     steps: OfModel[Count | None] = Field(
         None, description="training steps, if not the preset's"
     )
-    tokens_per_step: Own = Field(
+    tokens_per_step: InsteadOfPreset = Field(
         None, description="tokens in a training step, likewise"
     )
-    heads: Own = Field(None, description="heads of a layer, likewise")
+    heads: InsteadOfPreset = Field(None, description="heads of a layer, likewise")
     finetune_steps: OfModel[Count] = Field(30, description="steps of the finetuned arm")
     finetune_len: OfModel[Count | None] = Field(
         None,
@@ -131,8 +135,9 @@ class ExtrapolateConfig(config.TaskConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _few_methods(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # Each cast is made under every method that acts on frequencies.
+    def _choose_methods(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the values with fewer default methods if there are casts."""
+        # Each cast is evaluated under every method that acts on frequencies.
         if values.get("casts") or values.get("cache"):
             return {"methods": ("unscaled", "yarn"), **values}
         return values
@@ -141,19 +146,19 @@ class ExtrapolateConfig(config.TaskConfig):
     def _consistent(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
+        # These raise ValueError; the result of the first is not needed here.
         config.list_roundings(self, self.head_dim)
         config.check_against(self, self.against, self.head_dim)
-        if not self.train_len <= self.tuned_len <= self.test_len:
+        if self.tuned_len < self.train_len or self.tuned_len > self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and"
                 f" test_len ({self.test_len}), got {self.finetune_len}"
             )
 
         config.check_depths(self.depths)
-        tunable = any(
-            isinstance(method, FixedMethod) for method in self.parsed_methods()
-        )
-        if set(self.arms) == {"finetuned"} and not tunable:
+        methods = self.parsed_methods()
+        can_be_tuned = any(isinstance(method, FixedMethod) for method in methods)
+        if set(self.arms) == {"finetuned"} and not can_be_tuned:
             raise ValueError(
                 "a method searched on the trained model has no finetuned arm"
             )
@@ -166,7 +171,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
     @property
     def scope(self) -> str:
-        """What was trained and evaluated; and that it was trained before."""
+        """The conditions of the answer, in words."""
         if self.pretrained:
             return f"{super().scope}; the models came with ropelab"
         return super().scope
@@ -178,15 +183,16 @@ class ExtrapolateConfig(config.TaskConfig):
 
     @property
     def sizes(self) -> Preset:
-        """The preset, with what this config has instead."""
-        own = {}
+        """The preset, with the numbers that this config has instead."""
+        replaced = {}
         for name in ("steps", "tokens_per_step", "heads"):
             value = getattr(self, name)
             if value is not None:
-                own[name] = value
-        return PRESETS[self.preset]._replace(**own)
+                replaced[name] = value
+        return PRESETS[self.preset]._replace(**replaced)
 
     def geometry(self) -> "Geometry":
+        """Return the base and the sizes of RoPE in the model."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)

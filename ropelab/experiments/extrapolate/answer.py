@@ -1,4 +1,8 @@
-"""What a run shows in the terminal: the answer in sentences, and short tables."""
+"""What a run shows in the terminal: the answer in sentences, and short tables.
+
+A row of a table is a method, in an arm: without fine-tuning, after it, with searched or
+rounded parameters, and so on. Rows are named by labels, such as `yarn ×4`.
+"""
 
 from collections.abc import Hashable, Sequence
 
@@ -23,28 +27,29 @@ def answer(tables: Tables) -> str:
     if "casts" in tables:
         findings += describe_casts(tables["casts"])
 
-    exact = {}
+    # Rounded rows are compared above. Here they are left out.
+    exact_tables = {}
     for name, table in tables.items():
         if "arm" in table:
-            exact[name] = table[table["arm"] != labels.ROUNDED]
-        else:
-            exact[name] = table
+            table = table[table["arm"] != labels.ROUNDED]
+        exact_tables[name] = table
 
-    findings += [_retrieval(exact, task) for task in common.retrieval_of(tables)]
+    for task in common.retrieval_of(tables):
+        findings.append(_describe_retrieval(exact_tables, task))
     if "text_nll" in tables:
-        findings.append(_text(exact))
+        findings.append(_describe_text(exact_tables))
     return common.write_sentences(findings, tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per method: loss in the first and last bucket, accuracy within and
-    beyond.
+    """Return the short table: a row per label, with losses of text in two buckets of
+    positions, and accuracies at some distances.
     """
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
-        losses = _wide(tables["text_nll"], "bucket_end_tokens", common.NLL)
-        for end in _spread(losses, 2):
-            columns[f"nll @{end}"] = losses[end]
+        losses = _pivot_by_label(tables["text_nll"], "bucket_end_tokens", common.NLL)
+        for bucket_end in _choose_columns(losses, 2):
+            columns[f"nll @{bucket_end}"] = losses[bucket_end]
 
     tasks = common.retrieval_of(tables)
     for task in tasks:
@@ -54,8 +59,10 @@ def summary(tables: Tables) -> pd.DataFrame:
             columns[f"{task} @{context}"] = common.average_by_label(table, "accuracy")
             continue
 
-        accuracy = _wide(table, "distance_tokens", "accuracy")
-        for distance in _spread(accuracy, max(1, 4 - len(tasks))):
+        accuracy = _pivot_by_label(table, "distance_tokens", "accuracy")
+        # The more tasks there are, the fewer distances of each are shown.
+        most = max(1, 4 - len(tasks))
+        for distance in _choose_columns(accuracy, most):
             columns[f"{task} @{distance}"] = accuracy[distance]
 
     return pd.concat(columns, axis=1).rename_axis("method").reset_index()
@@ -66,25 +73,31 @@ def further(tables: Tables) -> dict[str, pd.DataFrame]:
     return shorten_divergence(tables)
 
 
-def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    """Return the means over seeds, a row per method and a column per position."""
-    names = labels.row_labels(table)
-    wide = table.assign(label=names).pivot_table(
+def _pivot_by_label(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+    """Return the means over seeds of the column `value`: a row per label, and a column
+    for each value of `column`.
+    """
+    row_labels = labels.row_labels(table)
+    means = table.assign(label=row_labels).pivot_table(
         index="label", columns=column, values=value
     )
-    return wide.loc[list(dict.fromkeys(names))]
+    # `pivot_table` sorts the labels. They get their first order again.
+    return means.loc[list(dict.fromkeys(row_labels))]
 
 
-def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
+def _choose_columns(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
     """Return at most `most` columns at even steps, the last column among them."""
     columns = list(table.columns)
     step = max(1, len(columns) // most)
-    return columns[::-1][::step][:most][::-1]
+    # Steps are counted from the last column back.
+    from_last = columns[::-1][::step]
+    return from_last[:most][::-1]
 
 
-def _retrieval(tables: Tables, task: str) -> str:
+def _describe_retrieval(tables: Tables, task: str) -> str:
     """Say which method retrieves best beyond the trained length."""
     table = tables[f"{task}_accuracy"]
+    # A verb phrase, such as `copies`.
     does = common.describe_success(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     if not _has_learned(table, task, trained_len):
@@ -96,7 +109,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
     if task in common.KEYS:
-        # Keys are compared over all depths at once.
+        # Pass keys are compared over all depths at once.
         distance = context
         where = f"in {context} tokens"
     else:
@@ -105,15 +118,16 @@ def _retrieval(tables: Tables, task: str) -> str:
         times = f"{distance / trained_len:g} times the trained length"
         where = f"from {distance} tokens back, {times}, in {context} tokens"
 
+    # Parameters that were searched on this model are named apart from published ones.
     is_searched = longest["arm"] == labels.SEARCHED
     published = common.average_by_label(longest[~is_searched], "accuracy")
     published = published.sort_values(ascending=False, kind="stable")
-    compared = {
+    place = {
         "at_tokens": distance,
         "context_tokens": context,
         "metric": f"{task}_accuracy",
     }
-    lead = find_lead(published, tables["comparisons"], compared, lower_is_better=False)
+    lead = find_lead(published, tables["comparisons"], place, lower_is_better=False)
     assert lead is not None, "a run has a row"
 
     if len(published) > 1 and not lead.is_shown:
@@ -136,48 +150,54 @@ def _retrieval(tables: Tables, task: str) -> str:
 
 def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
     """Return True if some method does the task inside the trained length."""
-    inside = table[table["context_tokens"] == trained_len]
+    at_trained_len = table[table["context_tokens"] == trained_len]
     if task not in common.KEYS:
-        inside = inside[inside["distance_tokens"] == trained_len // 2]
+        is_half = at_trained_len["distance_tokens"] == trained_len // 2
+        at_trained_len = at_trained_len[is_half]
 
     # If no method does the task inside the trained length with every seed, the task says
     # nothing about longer contexts.
-    by_seed = inside.groupby(["method", "seed"])["accuracy"].mean()
+    by_seed = at_trained_len.groupby(["method", "seed"])["accuracy"].mean()
     worst_seed = by_seed.groupby("method").min()
-    return not worst_seed.max() < LEARNED
+    has_failed = worst_seed.max() < LEARNED
+    # If nothing was measured there, the mean is nan, which is no failure.
+    return not has_failed
 
 
-def _text(tables: Tables) -> str:
+def _describe_text(tables: Tables) -> str:
     """Say which method reads best at the end of the longest text."""
     table = tables["text_nll"]
-    losses = _wide(table, "bucket_end_tokens", common.NLL).iloc[:, -1]
-    methods = table.assign(label=labels.row_labels(table)).drop_duplicates("label")
-    methods = methods.set_index("label")
-    # Rows with searched parameters are ranked only if no published formula is.
-    is_baseline = (methods["method"] == labels.WINDOW) | (
-        methods["arm"] == labels.CACHE
-    )
-    own = methods[~is_baseline]
-    published = own[own["arm"] != labels.SEARCHED]
-    shown = own if published.empty else published
+    losses_by_end = _pivot_by_label(table, "bucket_end_tokens", common.NLL)
+    text_length = losses_by_end.columns[-1]
+    losses = losses_by_end[text_length]
+
+    # Baselines are not ranked. Rows with searched parameters are ranked only if there are
+    # no published methods.
+    rows = table.assign(label=labels.row_labels(table))
+    rows = rows.drop_duplicates("label").set_index("label")
+    is_window = rows["method"] == labels.WINDOW
+    is_cache = rows["arm"] == labels.CACHE
+    methods = rows[~is_window & ~is_cache]
+    published = methods[methods["arm"] != labels.SEARCHED]
+    ranked = methods if published.empty else published
 
     comparisons = tables["comparisons"]
-    at_end = comparisons["at_tokens"] == losses.name
-    comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & at_end]
-    finding = f"at the end of text of {losses.name} bytes "
-    if shown.empty:
+    is_at_end = comparisons["at_tokens"] == text_length
+    comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & is_at_end]
+    finding = f"at the end of text of {text_length} bytes "
+    if ranked.empty:
         finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
     else:
-        shown_losses = losses[shown.index]
-        best = str(shown_losses.idxmin())
-        lead = find_lead(shown_losses, comparisons, {}, lower_is_better=True)
+        ranked_losses = losses[ranked.index]
+        best = str(ranked_losses.idxmin())
+        lead = find_lead(ranked_losses, comparisons, {}, lower_is_better=True)
         if lead is None:
             return (
                 f"{finding}nothing is ranked: no method reads better than guessing,"
                 f" which has {UNIFORM:.3f} nats per byte ({best}: {losses[best]:.3f}"
                 " nats per byte)"
             )
-        if len(shown) > 1 and not lead.is_shown:
+        if len(ranked) > 1 and not lead.is_shown:
             finding += (
                 f"no method is shown to be better than another; {best} has"
                 f" {losses[best]:.3f} nats per byte"
@@ -187,9 +207,8 @@ def _text(tables: Tables) -> str:
                 f"the best method is {best} ({losses[best]:.3f} nats per byte)"
                 f"{tied_with(lead.tied)}"
             )
-        finding += _against_window(
-            best, str(shown.loc[best, "arm"]), losses, comparisons
-        )
+        arm = str(ranked.loc[best, "arm"])
+        finding += _compare_with_window(best, arm, losses, comparisons)
 
     if labels.FAR_CACHE in losses:
         finding += (
@@ -197,18 +216,21 @@ def _text(tables: Tables) -> str:
             f"{losses[labels.FAR_CACHE]:.3f}, those that it sees to "
             f"{losses[labels.NEAR_CACHE]:.3f}, all to {losses[labels.WINDOW_CACHE]:.3f}"
         )
-    return finding + _worth_of_context(tables["last_window"])
+    return finding + _describe_context(tables["last_window"])
 
 
-def _against_window(
+def _compare_with_window(
     best: str, arm: str, losses: pd.Series, comparisons: pd.DataFrame
 ) -> str:
-    """Say how the best method compares with the sliding window."""
+    """Say how the best method, which is in that arm, compares with the sliding window."""
     # A method is compared with the sliding window of a model that was trained as long.
-    tuned = labels.method_label(labels.WINDOW, 1, arm)
-    window = tuned if tuned in losses else labels.WINDOW
-    of_best = comparisons["method_a"] == best
-    pair = comparisons[of_best & (comparisons["method_b"] == window)]
+    window_in_arm = labels.method_label(labels.WINDOW, 1, arm)
+    window = labels.WINDOW
+    if window_in_arm in losses:
+        window = window_in_arm
+    is_best = comparisons["method_a"] == best
+    pair = comparisons[is_best & (comparisons["method_b"] == window)]
+    # The verdict is the label of the better one, or `~`.
     verdict = str(pair["verdict"].iloc[0])
     if verdict == best:
         relation = "beats"
@@ -218,9 +240,9 @@ def _against_window(
         relation = "does not differ significantly from"
 
     note = ""
-    if "finetuned" in tuned and window == labels.WINDOW:
-        # Older runs have no window of the fine-tuned model, only the window of the model
-        # before fine-tuning.
+    if "finetuned" in window_in_arm and window == labels.WINDOW:
+        # Stored runs of an earlier version have only the window of the model before
+        # fine-tuning.
         note = ", less trained"
     return (
         f"; it {relation} the sliding window of the trained length"
@@ -228,22 +250,26 @@ def _against_window(
     )
 
 
-def _worth_of_context(last_window: pd.DataFrame) -> str:
-    """Say what context inside the trained length saves; nothing if only one length of
-    context inside it was measured.
+def _describe_context(last_window: pd.DataFrame) -> str:
+    """Say what more context inside the trained length saves; an empty text if only one
+    length of context was measured there.
+
+    If context is worth little there, losses beyond the trained length say little.
+    `last_window` has the losses of the same last tokens after growing contexts.
     """
-    # If context is worth little inside the trained length, losses beyond that length say
-    # little.
     unscaled = last_window.query("method == 'unscaled'")
-    inside = unscaled[unscaled["context_tokens"] <= unscaled["train_len_tokens"]]
-    costs = inside.groupby("context_tokens")[common.NLL].mean()
-    if len(costs) < 2:
+    is_inside = unscaled["context_tokens"] <= unscaled["train_len_tokens"]
+    loss_by_context = unscaled[is_inside].groupby("context_tokens")[common.NLL].mean()
+    if len(loss_by_context) < 2:
         return ""
 
-    scored = grid.last_window(int(unscaled["train_len_tokens"].iloc[0]))
-    saved = costs.iloc[0] - costs.iloc[-1]
+    shortest = loss_by_context.index[0]
+    longest = loss_by_context.index[-1]
+    saved = loss_by_context[shortest] - loss_by_context[longest]
+    # A context includes the last tokens, whose loss is measured.
+    last_tokens = grid.last_window(int(unscaled["train_len_tokens"].iloc[0]))
     return (
-        f"; {costs.index[-1] - scored} instead of"
-        f" {costs.index[0] - scored} tokens before the last {scored} save the unscaled"
-        f" model {saved:.3f}"
+        f"; {longest - last_tokens} instead of"
+        f" {shortest - last_tokens} tokens before the last {last_tokens} save the"
+        f" unscaled model {saved:.3f}"
     )

@@ -1,4 +1,4 @@
-"""The models that come with ropelab, as an answer of --quick."""
+"""The models that come with ropelab, which answer --quick without training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,15 +25,17 @@ def describe_pretrained(given: Mapping[str, Any]) -> str:
 
     `given` has the values of a config that are not the defaults.
     """
-    stored = list_pretrained()
+    # The models by the seeds that they were trained with.
+    models = list_pretrained()
     for name, value in OF_PRETRAINED.items():
         if given.get(name, value) != value:
             return ""
-    seeds = given.get("seeds", tuple(stored))
-    if not stored or not set(seeds) <= set(stored):
+    seeds = given.get("seeds", tuple(models))
+    if not models or not set(seeds).issubset(models):
         return ""
 
-    made = stored[seeds[0]].made
+    first_seed, *_ = seeds
+    made = models[first_seed].made
     length = OF_PRETRAINED["train_len"]
     return (
         f"nothing is trained here: {count_of(len(seeds), 'model')} of the default size"

@@ -1,4 +1,4 @@
-"""The cells and tables of a run.
+"""The cells and tables of a run. A cell is one evaluation of a trained model.
 
 For most tables see `ropelab.models.tasks.tables`, for `casts`
 `ropelab.models.tasks.rounded`, for `divergence` `ropelab.models.tasks.divergence`.
@@ -19,7 +19,7 @@ import pandas as pd
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.answer import answer, further, summary
 from ropelab.experiments.extrapolate.pretrained import describe_pretrained
-from ropelab.experiments.extrapolate.rows import Row, list_rows, trainings
+from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, trainings
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import operations_per_token
 from ropelab.models.methods.method import UNSCALED
@@ -70,9 +70,11 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
-    """Return a cell per model and cast, beside the cast of the comparison."""
+    """Return the comparisons of casts (`--against`): a cell per model and pair of
+    casts.
+    """
     geometry = config.geometry()
-    compared = []
+    divergence_cells = []
     for model in trainings(config, geometry):
         for pair in pair_roundings_of_methods(config, geometry):
             cell = Evaluation(
@@ -82,37 +84,37 @@ def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
                 labels=(*pair.labels, ("seed", model.seed)),
                 dtype=config.dtype,
             )
-            compared.append(cell)
-    return compared
+            divergence_cells.append(cell)
+    return divergence_cells
 
 
 def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
-    """Return every task of every row, for every training seed; retrieval without a
-    model too.
+    """Return every task of every row, for every training seed, and what n-grams retrieve
+    without a model.
     """
     geometry = config.geometry()
     methods = config.parsed_methods()
     tasks = [task_beyond_training(config, task, config.depths) for task in config.tasks]
-    all_rows: list[Row] = []
-    for base in trainings(config, geometry):
-        all_rows.extend(list_rows(config, base, geometry, methods))
+    all_rows: list[MethodRow] = []
+    for base_model in trainings(config, geometry):
+        all_rows.extend(list_rows(config, base_model, geometry, methods))
 
     evaluations = []
     for task in tasks:
-        for (method, factor, arm), mode, model in all_rows:
-            if arm == labels.CACHE and task.name != "text":
+        for row in all_rows:
+            if row.arm == labels.CACHE and task.name != "text":
                 continue
 
             evaluated_task = task
-            if isinstance(mode, SlidingWindow):
+            if isinstance(row.mode, SlidingWindow):
                 # The window sees the same at all lengths: the longest is enough.
                 evaluated_task = task.at_the_end(config.test_len)
-            row = zip(common.ROW, (method, factor, model.seed, arm), strict=True)
+            values = (row.method, row.factor, row.model.seed, row.arm)
             evaluation = Evaluation(
-                subject=model,
+                subject=row.model,
                 task=evaluated_task,
-                mode=mode,
-                labels=tuple(row),
+                mode=row.mode,
+                labels=tuple(zip(common.ROW, values, strict=True)),
                 dtype=config.dtype,
             )
             evaluations.append(evaluation)
@@ -129,13 +131,13 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
 
-    searched = _tables_by_task(evaluated, "searched")
+    searched = _list_tables(evaluated, "searched")
     if searched:
         tables["searched"] = pd.concat(searched, ignore_index=True)
-    matched = _tables_by_task(evaluated, "matched")
+    matched = _list_tables(evaluated, "matched")
     if matched:
-        by = ["task", "n_gram_tokens", *common.PLACE]
-        tables["ngram_baseline"] = common.average_shares(pd.concat(matched), by)
+        columns = ["task", "n_gram_tokens", *common.PLACE]
+        tables["ngram_baseline"] = common.average_shares(pd.concat(matched), columns)
 
     methods = config.parsed_methods()
     tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])
@@ -144,55 +146,51 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     return tables
 
 
-def _tables_by_task(evaluated: Mapping[str, Tables], name: str) -> list[pd.DataFrame]:
+def _list_tables(evaluated: Mapping[str, Tables], name: str) -> list[pd.DataFrame]:
     """Return the table of that name of each task that has one, with the task as a
     column.
     """
-    return [
-        tables[name].assign(task=task)
-        for task, tables in evaluated.items()
-        if name in tables
-    ]
+    tables_of_tasks = []
+    for task, tables in evaluated.items():
+        if name in tables:
+            tables_of_tasks.append(tables[name].assign(task=task))
+    return tables_of_tasks
 
 
 def _count_cost(config: ExtrapolateConfig) -> pd.DataFrame:
+    """Return the table `cost`."""
     geometry = config.geometry()
-    base = trainings(config, geometry)[0]
+    # Models of all seeds cost the same.
+    base_model, *_ = trainings(config, geometry)
     length = config.test_len
     records = []
-    for row, mode, model in list_rows(config, base, geometry, config.parsed_methods()):
+    for row in list_rows(config, base_model, geometry, config.parsed_methods()):
         # A window that moves on by half of its tokens passes most tokens twice.
-        if isinstance(mode, SlidingWindow):
-            passes, tokens = mode.count_passes(length)
-        else:
-            passes = 1
-            tokens = length
-        times = passes * tokens / length
+        passes = 1
+        tokens_per_pass = length
+        if isinstance(row.mode, SlidingWindow):
+            passes, tokens_per_pass = row.mode.count_passes(length)
+        passes_per_token = passes * tokens_per_pass / length
 
+        # A token attends to all tokens up to itself, on average to half of a pass.
+        attended = (tokens_per_pass + 1) / 2
+        operations = operations_per_token(row.model.size, tokens_per_pass) * FORWARD
         # Two operations are one multiplication.
-        multiplications = operations_per_token(model.size, tokens) * FORWARD / 2
-        record = (
-            *row,
-            length,
-            times * (tokens + 1) / 2,
-            round(times * multiplications),
-            _further_training_tokens(model),
-        )
+        multiplications = operations / 2
+        record = {
+            "method": row.method,
+            "factor": row.factor,
+            "arm": row.arm,
+            "context_tokens": length,
+            "attended_positions": passes_per_token * attended,
+            "multiplications": round(passes_per_token * multiplications),
+            "further_training_tokens": _count_further_training(row.model),
+        }
         records.append(record)
-
-    columns = [
-        "method",
-        "factor",
-        "arm",
-        "context_tokens",
-        "attended_positions",
-        "multiplications",
-        "further_training_tokens",
-    ]
-    return pd.DataFrame(records, columns=columns)
+    return pd.DataFrame(records)
 
 
-def _further_training_tokens(model: Training) -> int:
+def _count_further_training(model: Training) -> int:
     """Count the tokens of all trainings after the first."""
     tokens = 0
     while model.start is not None:

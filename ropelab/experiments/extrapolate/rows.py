@@ -1,11 +1,14 @@
-"""The rows that are compared: each method and baseline, with the model it is
-evaluated on and how that model is trained.
+"""The rows that are compared: each method and baseline, with the model that is evaluated
+and how that model is trained.
+
+The base model is trained at `train_len`. Most rows evaluate it as it is; for some it is
+trained further.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
@@ -25,18 +28,40 @@ from ropelab.runs.own import key_of_sources
 LONGER = "trained_at_test_len"
 # The learning rates of fine-tuning, as a share of the learning rates of training.
 FINETUNING_RATE = 0.25
-# Method, factor and arm (one of `config.arms`, or `searched`); the evaluation mode; and
-# the model that is evaluated.
-Row = tuple[tuple[str, float, str], Mode, Training]
+
+
+class MethodRow(NamedTuple):
+    """A row of the tables, and the evaluation that it is about."""
+
+    method: str
+    factor: float
+    # An arm of the config, or that of a searched, rounded or cached row.
+    arm: str
+    # What is changed when the model is evaluated.
+    mode: Mode
+    model: Training
 
 
 def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
-    rest = config.sizes._asdict()
-    shape = {name: rest.pop(name) for name in ("layers", "width", "heads")}
-    size = ModelSize(vocabulary=VOCABULARY, head_dim=config.head_dim, **shape)
-    recipe = Recipe(window=config.train_len, **rest)
-    return [
-        Training(
+    """Return the training of the base model for every seed."""
+    sizes = config.sizes
+    size = ModelSize(
+        vocabulary=VOCABULARY,
+        head_dim=config.head_dim,
+        layers=sizes.layers,
+        width=sizes.width,
+        heads=sizes.heads,
+    )
+    recipe = Recipe(
+        window=config.train_len,
+        steps=sizes.steps,
+        tokens_per_step=sizes.tokens_per_step,
+        matrix_rate=sizes.matrix_rate,
+        other_rate=sizes.other_rate,
+    )
+    base_models = []
+    for seed in config.seeds:
+        training = Training(
             corpus=config.text,
             mixture=mixture_of(config),
             size=size,
@@ -48,8 +73,8 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
             device=config.device,
             pretrained=config.pretrained,
         )
-        for seed in config.seeds
-    ]
+        base_models.append(training)
+    return base_models
 
 
 def list_rows(
@@ -57,34 +82,37 @@ def list_rows(
     base: Training,
     geometry: Geometry,
     methods: Sequence[Method],
-) -> Iterator[Row]:
-    """Yield all rows of the model trained at the trained length, the baselines last."""
+) -> Iterator[MethodRow]:
+    """Yield all rows of one base model, the baselines last."""
     yield from _method_rows(config, base, geometry, methods)
     for method, published in searches(config, methods):
-        name = (published.label, published.factor, labels.SEARCHED)
-        yield name, WithMethod(method, geometry), base
+        mode = WithMethod(method, geometry)
+        yield MethodRow(published.label, published.factor, labels.SEARCHED, mode, base)
 
     unscaled = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
         longer = _train_at_test_len(config, base, geometry)
-        yield (LONGER, 1.0, "ceiling"), unscaled, longer
+        yield MethodRow(LONGER, 1.0, "ceiling", unscaled, longer)
 
     if labels.CACHE in config.arms:
+        # The cache counts n-grams from a number of tokens back to another; None: to the
+        # start of the text. The sliding window does not see what is farther than its
+        # length.
         length = config.train_len
         far = WithCache(unscaled, length, length, None)
         near = WithCache(unscaled, length, 0, length)
         whole = WithCache(unscaled, length, 0, None)
-        yield (labels.FAR_CACHE, 1.0, labels.CACHE), far, base
-        yield (labels.NEAR_CACHE, 1.0, labels.CACHE), near, base
-        yield (labels.WINDOW_CACHE, 1.0, labels.CACHE), whole, base
+        yield MethodRow(labels.FAR_CACHE, 1.0, labels.CACHE, far, base)
+        yield MethodRow(labels.NEAR_CACHE, 1.0, labels.CACHE, near, base)
+        yield MethodRow(labels.WINDOW_CACHE, 1.0, labels.CACHE, whole, base)
 
     window = SlidingWindow(unscaled, config.train_len)
     if "finetuned" in config.arms:
         # The model of the window is fine-tuned for as long as the models of the
         # methods, at the trained length. Whatever these gain is then due to the method.
         tuned = adapt(config, base, geometry, UNSCALED, "finetuned", config.train_len)
-        yield (labels.WINDOW, 1.0, "finetuned"), window, tuned
-    yield (labels.WINDOW, 1.0, "zero_shot"), window, base
+        yield MethodRow(labels.WINDOW, 1.0, "finetuned", window, tuned)
+    yield MethodRow(labels.WINDOW, 1.0, "zero_shot", window, base)
 
 
 def _method_rows(
@@ -92,32 +120,34 @@ def _method_rows(
     base: Training,
     geometry: Geometry,
     methods: Sequence[Method],
-) -> Iterator[Row]:
+) -> Iterator[MethodRow]:
     """Yield a row per arm and method, then the rows of rounded values."""
     for arm in ("zero_shot", "finetuned"):
         if arm not in config.arms:
             continue
         for method in methods:
-            # A method that is searched has no other arm.
+            # A method whose parameters are searched on the model has neither arm.
             if isinstance(method, FixedMethod):
                 model = adapt(config, base, geometry, method, arm)
-                name = (method.label, method.factor, arm)
-                yield name, WithMethod(method, geometry), model
+                mode = WithMethod(method, geometry)
+                yield MethodRow(method.label, method.factor, arm, mode, model)
 
     for method in methods:
         if isinstance(method, Scaled):
             mode = WithMethod(method, geometry)
             rounded = round_rows(config, method.label, mode, geometry)
             for label, rounded_mode in rounded:
-                yield (label, method.factor, labels.ROUNDED), rounded_mode, base
+                yield MethodRow(
+                    label, method.factor, labels.ROUNDED, rounded_mode, base
+                )
 
 
 def _train_at_test_len(
     config: ExtrapolateConfig, base: Training, geometry: Geometry
 ) -> Training:
-    """Train at the test length from the start, on the same number of tokens."""
-    # The curriculum goes on to the longer window. A step holds more tokens only if one
-    # row has more than a step had.
+    """Return the training at the tested length from the start, on as many tokens."""
+    # Windows grow during training, here up to the tested length. A step has as many tokens
+    # as before, or more if a single window has more.
     test_len = config.test_len
     tokens_per_step = max(test_len, base.recipe.tokens_per_step)
     all_tokens = base.recipe.steps * base.recipe.tokens_per_step
@@ -139,13 +169,14 @@ def adapt(
     arm: str,
     tuned_len: int | None = None,
 ) -> Training:
-    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning)
-    ask for.
+    """Return the further training of the base model that a method (recalibration) and the
+    arm (fine-tuning) ask for; the base model if neither does.
 
-    Fine-tuning is on as many tokens at any `tuned_len`.
+    `tuned_len` is the length of fine-tuning, by default that of the config. The number of
+    tokens does not depend on it.
     """
 
-    def train_on(start: Training, key: dict[str, Any], **changes: Any) -> Training:
+    def train_further(start: Training, key: dict[str, Any], **changes: Any) -> Training:
         recipe = replace(start.recipe, **changes)
         # The model can read already, so windows have their full length from the first
         # step.
@@ -166,19 +197,20 @@ def adapt(
         )
 
     model = base
-    own = key_of_sources(method)
+    # The source of a method that the user wrote; empty for others.
+    own_source = key_of_sources(method)
     if method.recalibration:
-        name = method.encoding(geometry, base.recipe.window).name
-        key = {"name": name, **own}
-        if own:
+        encoding = method.encoding(geometry, base.recipe.window)
+        key = {"name": encoding.name, **own_source}
+        if own_source:
             # The name of the encoding may not tell the parameters of a user's method.
             key["method"] = method.label
-        model = train_on(base, key, steps=method.recalibration)
+        model = train_further(base, key, steps=method.recalibration)
 
     if arm == "finetuned":
-        model = train_on(
+        model = train_further(
             model,
-            {"method": method.label, "factor": method.factor, **own},
+            {"method": method.label, "factor": method.factor, **own_source},
             steps=config.finetune_steps,
             window=tuned_len or config.tuned_len,
             tokens_per_step=max(config.tuned_len, base.recipe.tokens_per_step),
@@ -191,12 +223,14 @@ def adapt(
 def searches(
     config: ExtrapolateConfig, methods: Sequence[Method]
 ) -> Iterator[tuple[Method, Method]]:
-    """Yield every method that is searched on the trained model, and the method whose
-    name its row has.
+    """Yield every method whose parameters are searched on the trained model, and the
+    published method whose name its row has.
+
+    LongRoPE has no published parameters, so it is searched wherever it is named. With
+    `--search`, each method that has parameters is searched, with that budget, and LongRoPE
+    even if it is not named.
     """
-    # LongRoPE, whose parameters are all open, is searched wherever it is named. With
-    # `search` each method that has parameters is searched once, with that budget, and
-    # LongRoPE is searched in any case.
+    # A search is an evaluation without fine-tuning.
     if "zero_shot" not in config.arms:
         methods = ()
     longropes = [method for method in methods if isinstance(method, LongRopeSearch)]
@@ -205,7 +239,7 @@ def searches(
             yield longrope, longrope
         return
 
-    # A method may be named with several factors. Only its first one is searched.
+    # A method may be named with several factors. The first of them is searched.
     first_by_label: dict[str, Scaled] = {}
     for method in methods:
         if isinstance(method, Scaled) and has_parameters(method.scaling):
@@ -213,9 +247,10 @@ def searches(
     for scaled in first_by_label.values():
         yield Searched(inner=scaled.scaling, budget=config.search), scaled
 
+    # Named searches of LongRoPE get the default budget, so that equal ones count once.
     default = LongRopeSearch(factor=config.test_len / config.train_len)
-    same_budget = [
+    with_default_budget = [
         replace(method, budget=default.budget) for method in (*longropes, default)
     ]
-    for longrope in dict.fromkeys(same_budget):
+    for longrope in dict.fromkeys(with_default_budget):
         yield replace(longrope, budget=config.search), longrope

@@ -1,8 +1,9 @@
 """Every frequency pair of a head, before and after scaling.
 
-One row per pair: frequency, wavelength, rotations, the effect of the method, and
-whether at the target length it meets angles that training did not show, before and
-after the scaling. `ropelab extrapolate` measures the effect on a small model.
+The table has a row per pair: its frequency, wavelength and rotations, and the effect of
+the scaling method on them. It also says whether the pair meets angles at the target
+length that training did not show. `ropelab extrapolate` measures what that does to a
+small model.
 """
 
 from typing import Annotated, Any, ClassVar, Self
@@ -87,15 +88,21 @@ class FreqsConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        filled = {name: name for name in ("factor", "sections", "extended_len")}
-        if "factor" not in values:  # which says the length
-            filled["test_len"] = "promised_len"
-        return fill(values, filled)
+        """Take the fields that are not given from the facts about `model`."""
+        # The facts about a model, by the name of the field.
+        facts = {name: name for name in ("factor", "sections", "extended_len")}
+        # A given factor says the length.
+        if "factor" not in values:
+            facts["test_len"] = "promised_len"
+        return fill(values, facts)
 
     @property
     def scope(self) -> str:
-        rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
-        return f"base {write_number(self.base)}, heads of {self.head_dim}{rotated}"
+        """The conditions of the answer, in words."""
+        scope = f"base {write_number(self.base)}, heads of {self.head_dim}"
+        if self.rotary_dim:
+            scope += f", {self.rotary_dim} of them rotated"
+        return scope
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

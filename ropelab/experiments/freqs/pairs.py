@@ -1,7 +1,11 @@
-"""Every pair of a head under a scaling method: tables, answer and short table."""
+"""Every pair of a head under a scaling method: tables, answer and short table.
+
+A scaling method makes a plan: the scaled frequencies of all pairs, and a factor of the
+logits. In an axial layout each axis of a position has frequencies, and a plan, of its own.
+"""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,18 +23,33 @@ from ropelab.runs.sentences import write_exactly
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
 
-# Python with NumPy, pandas and matplotlib.
+# The memory, in bytes, of Python with NumPy, pandas and matplotlib.
 LIBRARIES = 200_000_000
-# A row of the table: five million pairs took 3.5 GB.
+# The memory of a row of the table: five million pairs took 3.5 GB.
 BYTES_PER_PAIR = 750
-# Computing a row and writing it as text.
+# The time to compute a row and to write it as text.
 SECONDS_PER_PAIR = 4e-5
+# What a method does to a pair, in the order in which the answer counts them.
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
-def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopePlan]]]:
-    """Return the method, the length, and the scaled parts of a head, one unless it is
-    axial.
+class ScaledHead(NamedTuple):
+    """A head under a method."""
+
+    scaling: Scaling
+    # The length at which the pairs are looked at, in tokens.
+    test_len: int
+    # The whole head; in an axial layout, the part of each axis.
+    parts: list[tuple[Geometry, RopePlan]]
+
+
+def check(config: FreqsConfig) -> None:
+    """Raise InputError if the method does not exist, or does not fit."""
+    scale_head(config)
+
+
+def scale_head(config: FreqsConfig) -> ScaledHead:
+    """Return the head under the method.
 
     InputError: the method does not exist, or does not fit.
     """
@@ -42,17 +61,20 @@ def check(config: FreqsConfig) -> tuple[Scaling, int, list[tuple[Geometry, RopeP
     scaling = parse_scaling(config.method, config.factor)
     factor = config.factor
     if scaling.default_factors:
-        # A dynamic method's own factor does not say how long the context is.
+        # The factor of such a method is the context length over the trained length. That
+        # of a dynamic method is not.
         factor = getattr(scaling, "factor", config.factor)
     wanted = config.test_len or factor * config.train_len
-    if not wanted <= LARGEST:
+    # A factor may be inf or nan, which is not within any limit.
+    is_exact = wanted <= LARGEST
+    if not is_exact:
         raise InputError(
             f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact"
         )
 
     test_len = round(wanted)
     parts = [(geometry, scaling.plan(geometry, test_len)) for geometry in geometries]
-    return scaling, test_len, parts
+    return ScaledHead(scaling, test_len, parts)
 
 
 def cells(config: FreqsConfig) -> list[Computation]:
@@ -66,7 +88,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
         version=2,
         title=f"pairs under {config.method}",
         function=compute,
-        # The model has filled the other fields; its name changes nothing more.
+        # The other fields have what the model says. Its name changes nothing more.
         inputs=config.model_dump(mode="json", exclude={"model"}),
         resources=resources,
     )
@@ -74,65 +96,81 @@ def cells(config: FreqsConfig) -> list[Computation]:
 
 
 def compute(**values: Any) -> dict[str, pd.DataFrame]:
-    """Compute a row per pair, and a row for the method, from the fields of a config.
+    """Compute the tables `pairs` and `scaling` from the fields of a config.
 
-    A pair has ``weight``, the share of the original frequency in the blend;
-    ``trained_phase_rad``, ``test_phase_rad``, the angle at the end of the length;
-    ``unseen``: "new angles" if it had not completed a rotation in the trained length
-    and goes beyond its largest angle there, and ``unseen_extended``, if training after
-    the scaling counts too. scaling: ``logit_multiplier``, of which
-    ``softmax_multiplier`` is the part that DeepSeek's code applies to whole scores;
-    ``ramp_low``, ``ramp_high``, first and last pair of the blend, of the first axis.
+    pairs: a row per pair. ``weight``: the share of the original frequency, where a method
+    blends it with an interpolated one. ``trained_phase_rad``, ``test_phase_rad``: the
+    angle at the end of the length. ``unseen``: "new angles" if the pair had not completed
+    a rotation in the trained length and goes beyond its largest angle there;
+    ``unseen_extended``: the same if training after the scaling counts, too.
+
+    scaling: one row. ``logit_multiplier``: the factor of the logits;
+    ``softmax_multiplier``: the part of it that DeepSeek's code applies to whole scores.
+    ``ramp_low``, ``ramp_high``: the first and the last pair that is blended. In an axial
+    layout the row is about the first axis.
     """
     config = FreqsConfig(**values)
-    scaling, test_len, parts = check(config)
-    tables = [
-        _pairs(geometry, plan, test_len, config.extended_len)
-        for geometry, plan in parts
-    ]
+    scaling, test_len, parts = scale_head(config)
+    tables = []
+    for geometry, plan in parts:
+        tables.append(_list_pairs(geometry, plan, test_len, config.extended_len))
     pairs = pd.concat(tables, ignore_index=True)
+    # The pairs of all axes are numbered through.
     pairs["pair"] = pairs.index
     if config.sections:
         names = axis_names(len(config.sections))
-        axes = axis_of_pairs(config.layout, config.sections)
-        pairs = pairs.assign(axis=[names[axis] for axis in axes.tolist()])
+        axis_numbers = axis_of_pairs(config.layout, config.sections)
+        pairs = pairs.assign(axis=[names[number] for number in axis_numbers.tolist()])
 
     geometry, plan = parts[0]
-    low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
-    softmax = scaling.softmax_factor or 1.0
+    # A method without a blend has no such range.
+    ramp_low, ramp_high = scaling.ramp_range(geometry) or (math.nan, math.nan)
+    softmax_factor = scaling.softmax_factor or 1.0
 
     row = {
         "method": scaling.label,
         "factor": getattr(scaling, "factor", math.nan),
         "attention_factor": plan.attention_factor,
-        "logit_multiplier": plan.logit_multiplier * softmax,
-        "ramp_low": low,
-        "ramp_high": high,
+        "logit_multiplier": plan.logit_multiplier * softmax_factor,
+        "ramp_low": ramp_low,
+        "ramp_high": ramp_high,
         "effective_factor": plan.stretch,
         "train_len_tokens": geometry.trained_len,
         "extended_len_tokens": config.extended_len or math.nan,
         "test_len_tokens": test_len,
-        "softmax_multiplier": softmax,
+        "softmax_multiplier": softmax_factor,
         "source": scaling.source,
     }
     return {"pairs": pairs, "scaling": pd.DataFrame([row])}
 
 
-def _pairs(
+def _list_pairs(
     geometry: Geometry, plan: RopePlan, test_len: int, extended_len: int | None
 ) -> pd.DataFrame:
+    """Return the rows of `pairs` for a head, or for its part of one axis."""
+    # The frequencies in radians per token, and the angles at the end of a length, are
+    # [pairs].
     original = geometry.inv_freq
     scaled = plan.inv_freq
     trained_phase = original * geometry.trained_len
-    extended_phase = np.maximum(trained_phase, scaled * (extended_len or 0))
-    phase = scaled * test_len
+    phase_after_extension = scaled * (extended_len or 0)
+    extended_phase = np.maximum(trained_phase, phase_after_extension)
+    test_phase = scaled * test_len
 
-    def find_unseen(trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
+    def find_unseen(largest_trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
+        """Say for each pair whether it meets angles that training did not show."""
+        completes_rotation = largest_trained >= 2 * math.pi
         # The last bits of a phase are rounding.
-        seen = (trained >= 2 * math.pi) | (phase <= trained * (1 + 1e-12))
-        return np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
+        stays_inside = test_phase <= largest_trained * (1 + 1e-12)
+        # The first condition that is true decides.
+        return np.select(
+            [test_phase == 0, completes_rotation | stays_inside],
+            ["no rotation", "none"],
+            "new angles",
+        )
 
-    # A dropped pair is divided by infinity, which becomes missing below.
+    # The scaled frequency of a dropped pair is 0. The result is inf here, and missing in
+    # the table.
     with np.errstate(divide="ignore", over="ignore"):
         divided_by = original / scaled
 
@@ -150,7 +188,7 @@ def _pairs(
             "divided_by": divided_by,
             "scaled_test_rotations": rotations(scaled, test_len),
             "trained_phase_rad": trained_phase,
-            "test_phase_rad": phase,
+            "test_phase_rad": test_phase,
             "unseen": find_unseen(trained_phase),
             "unseen_extended": find_unseen(extended_phase),
         }
@@ -159,46 +197,50 @@ def _pairs(
 
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    return dict(values[cells(config)[0]])
+    (cell,) = cells(config)
+    return dict(values[cell])
 
 
 def answer(tables: Tables) -> str:
     """Count the roles of pairs and those that meet new angles."""
     pairs = tables["pairs"]
     scaling = tables["scaling"].iloc[0]
-    new = (pairs["unseen"] == "new angles").sum()
+    unseen = (pairs["unseen"] == "new angles").sum()
     text = (
-        f"With {scaling['method']} {new or 'none'} of {len(pairs)} pairs meet angles at"
+        f"With {scaling['method']} {unseen or 'none'} of {len(pairs)} pairs meet angles at"
         f" {scaling['test_len_tokens']} tokens that training at"
         f" {scaling['train_len_tokens']} does not show"
     )
-    extended = scaling["extended_len_tokens"]
-    if not math.isnan(extended):
-        still = (pairs["unseen_extended"] == "new angles").sum()
+    # The length is missing if there was no training after the scaling.
+    extended_len = scaling["extended_len_tokens"]
+    if not math.isnan(extended_len):
+        unseen = (pairs["unseen_extended"] == "new angles").sum()
         text += (
-            f", {still or 'none'} after training at {extended:.0f} with this scaling"
+            f", {unseen or 'none'} after training at {extended_len:.0f} with this"
+            " scaling"
         )
 
     counts = pairs["role"].value_counts()
-    shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
-    times = scaling["logit_multiplier"]
-    text += f". Of the pairs {shown}; every logit is multiplied by {times:.4g}."
+    listed = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
+    multiplier = scaling["logit_multiplier"]
+    text += f". Of the pairs {listed}; every logit is multiplied by {multiplier:.4g}."
     if "axis" not in pairs:
         return text
 
     axes = []
-    for axis, part in pairs.groupby("axis", sort=False):
-        lengths = part["wavelength_tokens"]
+    for axis, pairs_of_axis in pairs.groupby("axis", sort=False):
+        wavelengths_of_axis = pairs_of_axis["wavelength_tokens"]
         axes.append(
-            f"{axis} has {len(part)} pairs of {lengths.min():.3g} to "
-            f"{lengths.max():.3g} positions"
+            f"{axis} has {len(pairs_of_axis)} pairs of"
+            f" {wavelengths_of_axis.min():.3g} to {wavelengths_of_axis.max():.3g}"
+            " positions"
         )
     return f"{text} Of the axes {'; '.join(axes)}."
 
 
 def following(config: FreqsConfig, tables: Tables) -> str:
-    """Return the command that writes a known model's scaling down, else the one on
-    precision.
+    """Return the command that writes the scaling of a known model as configuration; if no
+    model is named, the one about precision.
     """
     scaling = tables["scaling"].iloc[0]
     length = scaling["test_len_tokens"]
@@ -222,9 +264,14 @@ def following(config: FreqsConfig, tables: Tables) -> str:
 def summary(tables: Tables) -> pd.DataFrame:
     """Select about a dozen pairs, evenly spaced, the first and the last among them."""
     pairs = tables["pairs"]
-    rows = np.linspace(0, len(pairs) - 1, min(12, len(pairs))).round().astype(int)
-    columns = ["wavelength_tokens", "trained_rotations", "role", "divided_by", "unseen"]
+    count = min(12, len(pairs))
+    rows = np.linspace(0, len(pairs) - 1, count).round().astype(int)
+
+    columns = ["pair"]
+    if "axis" in pairs:
+        columns.append("axis")
+    columns += ["wavelength_tokens", "trained_rotations", "role", "divided_by"]
+    columns.append("unseen")
     if tables["scaling"]["extended_len_tokens"].notna().any():
         columns.append("unseen_extended")
-    first = ["pair", "axis"] if "axis" in pairs else ["pair"]
-    return pairs.iloc[rows][first + columns]
+    return pairs.iloc[rows][columns]

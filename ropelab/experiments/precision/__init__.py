@@ -1,11 +1,13 @@
 """Precision: the positions that a number format still distinguishes, and the cast that
 is wrong.
 
-One frequency and the many frequencies of RoPE are stored in several number formats,
-over a range of positions. Then every stage of a rotary implementation is rounded alone,
-in every format, and compared with float64. `--preset` and `--cast` do the same for a
-whole implementation. Roundings are modelled after the formats, not measured on
-hardware.
+The experiment has two parts. First, encodings of positions are rounded to several number
+formats, and equal ones are counted. The encoding has one frequency, the many frequencies
+of RoPE, or those of the sinusoidal encoding. Then an implementation of RoPE is compared
+with float64. It computes in stages: position, inv_freq, angle, table, rotation, score. A
+cast says to which format a stage is rounded. By default every stage is rounded alone, in
+every format; `--preset` and `--cast` name whole implementations instead. Roundings are
+modelled after the formats, not measured on hardware.
 """
 
 from typing import Annotated, Any, ClassVar, Self
@@ -36,12 +38,15 @@ CANNOT_SHOW = (
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
 VERSION = 9
-BODY = "ropelab.experiments.precision.answer"
+BODY = "ropelab.experiments.precision.results"
 
+# The encodings of a position: by one frequency, by those of RoPE, by the sinusoidal ones.
 SCHEMES = ("single", "rope", "sinusoidal")
+# The parts of an encoding that are rounded and compared. A pair is the cos and the sin of
+# one frequency, a vector is all pairs, and a score is that of two aligned vectors.
 COMPONENTS = ("cos", "sin", "pair", "vector", "score")
-# The components of a single frequency. A vector of one pair would be that pair again, and
-# the score of aligned vectors would be the cosine.
+# The components that one frequency has. Its vector would be its pair again, and its score
+# would be its cosine.
 OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 
 
@@ -81,6 +86,8 @@ class PrecisionConfig(Config):
     components: Names = Field(
         COMPONENTS, description="of them: cos, sin, pair, vector, score"
     )
+    # Some fields are left out of a stored config while they have their defaults, so that
+    # the name of a run does not change when such a field is added.
     formats: Formats = Field(
         ("float32", "float16", "bfloat16"), description="formats beside float64"
     )
@@ -147,10 +154,12 @@ class PrecisionConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
+        """Take the fields that are not given from the facts about `model`."""
         return fill(values, {"length": "promised_len"})
 
     @property
     def scope(self) -> str:
+        """The conditions of the answer, in words."""
         end = self.offset + self.length
         parts = [f"base {write_number(self.base)}", f"heads of {self.head_dim}"]
         if self.rotary_dim:
@@ -163,6 +172,7 @@ class PrecisionConfig(Config):
 
     @property
     def rotated(self) -> int:
+        """The number of features that rotate."""
         return self.rotary_dim or self.head_dim
 
     @model_validator(mode="after")
@@ -193,12 +203,9 @@ class PrecisionConfig(Config):
         for name in self.components:
             known("component", name, COMPONENTS)
 
-        only_one = set(self.schemes) == {"single"}
-        if (
-            self.components
-            and only_one
-            and set(OF_ONE_FREQUENCY).isdisjoint(self.components)
-        ):
+        only_single = set(self.schemes) == {"single"}
+        has_none_of_single = set(OF_ONE_FREQUENCY).isdisjoint(self.components)
+        if only_single and self.components and has_none_of_single:
             raise ValueError(
                 "a single frequency has no vector beside its pair, and its score is its"
                 " cosine: give components cos, sin or pair"
@@ -206,16 +213,18 @@ class PrecisionConfig(Config):
         return self
 
     def _check_axes(self) -> None:
-        """Raise ValueError for sections that do not fit the head."""
+        """Raise ValueError if sections, layout and axis_lengths do not go together."""
         if not self.sections:
             if self.axis_lengths or self.layout != "mrope":
                 raise ValueError("axis_lengths and layout need sections")
             return
+
         pairs = self.rotated // 2
         if sum(self.sections) != pairs:
             raise ValueError(
                 f"sections must add up to {pairs} pairs, got {sum(self.sections)}"
             )
+
         if self.axis_lengths and len(self.axis_lengths) != len(self.sections):
             raise ValueError(
                 f"{len(self.sections)} axes need as many lengths, got"

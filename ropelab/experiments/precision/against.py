@@ -1,7 +1,8 @@
-"""Two cast plans beside each other: their angles, tables and scores, and the difference.
+"""Implementations compared with one other cast plan (`--against`): angles, tables of cos
+and sin, and scores.
 
-Every position is looked at for angles and tables. Scores are those of random vectors at
-sampled positions, as in the table `casts`.
+A cast plan says to which format each stage of an implementation is rounded. Angles and
+tables are compared at every position, scores at sampled positions with random vectors.
 """
 
 import math
@@ -12,13 +13,21 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision import encodings as shared
-from ropelab.experiments.precision.stages import QUERIES, implementations
+from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.shared import (
+    ROTARY,
+    SCORED,
+    PrecisionCell,
+    count_scores,
+    make_cell,
+    spectrum_of,
+)
+from ropelab.experiments.precision.stages import QUERIES
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, blocks, span
-from ropelab.math.numerics.keys import Rounding, parse_rounding
+from ropelab.math.numerics.keys import parse_rounding
 from ropelab.runs.cell import Advance
 from ropelab.runs.sentences import describe_casts_apart
 from ropelab.runs.tables import Tables
@@ -27,24 +36,23 @@ from ropelab.runs.tables import Tables
 SECONDS_PER_ANGLE = 2e-7
 
 
-def read_against(config: PrecisionConfig) -> Rounding:
-    """Return the plan that others are compared with; InputError: an unknown name."""
-    return parse_rounding(config.against)
+def against_cell(config: PrecisionConfig) -> PrecisionCell:
+    """Return the cell of the table `against`.
 
-
-def against_cell(config: PrecisionConfig) -> shared.Piece:
+    InputError: `against` is no preset, no format and no cast.
+    """
     plans = [[name, plan.label] for name, plan in implementations(config).items()]
-    against = read_against(config)
+    other = parse_rounding(config.against)
     pairs = config.rotated / 2
-    return shared.piece(
+    return make_cell(
         config,
-        (*shared.ROTARY, *shared.SCORED, "tolerance"),
+        (*ROTARY, *SCORED, "tolerance"),
         kind="precision-against",
-        title=f"casts against {against.name}",
+        title=f"casts against {other.name}",
         function=compare_plans,
-        inputs={"plans": plans, "other": [against.name, against.cast.label]},
+        inputs={"plans": plans, "other": [other.name, other.cast.label]},
         seconds=len(plans) * config.length * pairs * SECONDS_PER_ANGLE,
-        drawn=2 * len(plans) * shared.drawn_scores(config, pairs),
+        scores=2 * len(plans) * count_scores(config, pairs),
     )
 
 
@@ -55,18 +63,21 @@ def compare_plans(
     other: tuple[str, str],
     advance: Advance,
 ) -> Tables:
-    """Return `against`: a row per plan."""
-    spectrum = shared.spectrum_of(config)
-    against, against_label = other
-    second = Chain(parse_cast(against_label), spectrum)
+    """Return `against`: a row per plan of `plans`, compared with `other`.
+
+    Each of them is a name and a label that `parse_cast` reads.
+    """
+    spectrum = spectrum_of(config)
+    other_name, other_label = other
+    other_chain = Chain(parse_cast(other_label), spectrum)
     rows = []
     for name, label in plans:
-        first = Chain(parse_cast(label), spectrum)
+        chain = Chain(parse_cast(label), spectrum)
         row = {
             "name": name,
-            "against": against,
-            **compare_angles(first, second, config),
-            **compare_scores(first, second, config),
+            "against": other_name,
+            **compare_angles(chain, other_chain, config),
+            **compare_scores(chain, other_chain, config),
         }
         rows.append(row)
         advance(1 / len(plans))
@@ -74,98 +85,113 @@ def compare_plans(
 
 
 def compare_angles(
-    first: Chain,
-    second: Chain,
+    chain: Chain,
+    other: Chain,
     config: PrecisionConfig,
 ) -> dict[str, Any]:
     """Return the largest differences of angles and tables, and where they are.
 
-    A difference is missing where a plan overflows; the status says so.
+    If an angle of one of the plans overflows, the differences are missing, the status
+    says so, and both positions are that of the first overflow.
     """
-    largest = {"angle_error": 0.0, "against_error": 0.0, "table": 0.0}
-    worst = 0.0
-    place: tuple[int, int] = (config.offset, 0)
+    largest_error = 0.0
+    largest_error_of_other = 0.0
+    largest_difference = 0.0
+    largest_table_difference = 0.0
+    worst_position = config.offset
+    worst_pair = 0
     first_beyond = None
-    overflow = None
     for start, stop in blocks(config.offset, config.offset + config.length):
         positions = span(start, stop)
-        errors = first.angle_errors(positions)
-        against_errors = second.angle_errors(positions)
-        # The difference of two errors loses no digits of large angles.
-        apart = wrap_angle(errors - against_errors)
-        is_lost = ~np.isfinite(apart).all(axis=0)
-        if is_lost.any():
-            overflow = start + int(is_lost.argmax())
-            break
+        errors = chain.angle_errors(positions)  # [pairs, positions]
+        errors_of_other = other.angle_errors(positions)
+        # The errors are small, so that their difference keeps the digits that the
+        # difference of two large angles would lose.
+        differences = wrap_angle(errors - errors_of_other)
+        overflows = ~np.isfinite(differences).all(axis=0)  # [positions]
+        if overflows.any():
+            first_overflow = start + int(overflows.argmax())
+            return _report_overflow(first_overflow)
 
-        is_beyond = (apart > config.tolerance).any(axis=0)
+        is_beyond = (differences > config.tolerance).any(axis=0)  # [positions]
         if first_beyond is None and is_beyond.any():
             first_beyond = start + int(is_beyond.argmax())
-        if apart.max() > worst:
-            worst = float(apart.max())
-            pair, column = np.unravel_index(int(apart.argmax()), apart.shape)
-            place = (start + int(column), int(pair))
-        for name, values in (
-            ("angle_error", errors),
-            ("against_error", against_errors),
-        ):
-            largest[name] = max(largest[name], float(wrap_angle(values).max()))
-        tables = zip(first.table(positions), second.table(positions), strict=True)
-        for table, against_table in tables:
-            difference = float(np.abs(table - against_table).max())
-            largest["table"] = max(largest["table"], difference)
+        if differences.max() > largest_difference:
+            largest_difference = float(differences.max())
+            pair, column = np.unravel_index(differences.argmax(), differences.shape)
+            worst_position = start + int(column)
+            worst_pair = int(pair)
 
-    status = "ok"
-    if overflow is not None:
-        status = f"overflows from position {overflow}"
-        worst = math.nan
-        largest = dict.fromkeys(largest, math.nan)
-        place = (overflow, 0)
-        first_beyond = overflow
-    position, pair_number = place
+        # `wrap_angle` changes its argument, so it comes after the differences.
+        error = float(wrap_angle(errors).max())
+        error_of_other = float(wrap_angle(errors_of_other).max())
+        largest_error = max(largest_error, error)
+        largest_error_of_other = max(largest_error_of_other, error_of_other)
+
+        cos, sin = chain.table(positions)
+        other_cos, other_sin = other.table(positions)
+        for values, other_values in ((cos, other_cos), (sin, other_sin)):
+            difference = float(np.abs(values - other_values).max())
+            largest_table_difference = max(largest_table_difference, difference)
+
     return {
-        "max_angle_error_rad": largest["angle_error"],
-        "against_max_angle_error_rad": largest["against_error"],
-        "max_angle_difference_rad": worst,
-        "worst_position": position,
-        "worst_pair": pair_number,
+        "max_angle_error_rad": largest_error,
+        "against_max_angle_error_rad": largest_error_of_other,
+        "max_angle_difference_rad": largest_difference,
+        "worst_position": worst_position,
+        "worst_pair": worst_pair,
         "first_position_over_tolerance": first_beyond,
-        "max_table_difference": largest["table"],
-        "status": status,
+        "max_table_difference": largest_table_difference,
+        "status": "ok",
+    }
+
+
+def _report_overflow(position: int) -> dict[str, Any]:
+    """Return the columns of `compare_angles` for a plan that overflows at a position."""
+    return {
+        "max_angle_error_rad": math.nan,
+        "against_max_angle_error_rad": math.nan,
+        "max_angle_difference_rad": math.nan,
+        "worst_position": position,
+        "worst_pair": 0,
+        "first_position_over_tolerance": position,
+        "max_table_difference": math.nan,
+        "status": f"overflows from position {position}",
     }
 
 
 def compare_scores(
-    first: Chain,
-    second: Chain,
+    chain: Chain,
+    other: Chain,
     config: PrecisionConfig,
 ) -> dict[str, float]:
     """Return root mean square errors and differences of the scores of random vectors."""
     offset = config.offset
     queries = scores.sample_positions(offset, config.length, QUERIES)
     keys = scores.earlier_keys(queries, offset, config.seed)
-    pairs = first.spectrum.pairs
+    pairs = chain.spectrum.pairs
     vectors = scores.draw(config.draws, pairs, "random", config.seed)
 
-    unrounded = Chain(CastPlan(), first.spectrum)
-    exact = scores.scores(unrounded, vectors, queries, keys)
-    ours = scores.scores(first, vectors, queries, keys)
-    theirs = scores.scores(second, vectors, queries, keys)
+    unrounded = Chain(CastPlan(), chain.spectrum)
+    exact_scores = scores.scores(unrounded, vectors, queries, keys)
+    chain_scores = scores.scores(chain, vectors, queries, keys)
+    other_scores = scores.scores(other, vectors, queries, keys)
     return {
-        "rms_score_error": scores.rms_error(ours, exact),
-        "against_rms_score_error": scores.rms_error(theirs, exact),
-        "rms_score_difference": scores.rms_error(ours, theirs),
+        "rms_score_error": scores.rms_error(chain_scores, exact_scores),
+        "against_rms_score_error": scores.rms_error(other_scores, exact_scores),
+        "rms_score_difference": scores.rms_error(chain_scores, other_scores),
     }
 
 
 def state_against(table: pd.DataFrame) -> list[str]:
-    """Say how far each plan is from the other, the farthest first."""
+    """Say how far each plan is from the other one, the farthest first."""
     return describe_casts_apart(
-        table, "rms_score_difference", _describe_plan, "move a score by up to"
+        table, "rms_score_difference", _describe_row, "move a score by up to"
     )
 
 
-def _describe_plan(row: pd.Series) -> str:
+def _describe_row(row: pd.Series) -> str:
+    """Say how far the plan of a row of `against` is from the other one."""
     lead = f"{row['name']} against {row['against']}:"
     if row["status"] != "ok":
         return f"{lead} one of them {row['status']}"

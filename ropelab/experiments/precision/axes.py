@@ -1,81 +1,100 @@
 """What casts cost along each axis of a position: frames, rows, columns.
 
-Every position along an axis is looked at, with the pairs that the axis moves. Rows and
-columns are few beside tokens, and so are frames; the formats that lose a position of
-text lose fewer of these, but not none.
+A model of images or videos gives a token a position along each axis. Each axis rotates
+some of the pairs of a head. Every position along an axis is looked at, with the pairs
+that the axis rotates. There are fewer frames, rows and columns than tokens of a text, so
+that the formats that lose positions of a text lose fewer of these, but not none.
 """
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.encodings import spectrum_of
-from ropelab.experiments.precision.stages import Entry, entries
+from ropelab.experiments.precision.plans import list_entries
+from ropelab.experiments.precision.shared import spectrum_of
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import wrap_angle
+from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
 
-# Frames of a clip, and patches along a side of an image, unless lengths are given.
+# The number of positions along an axis unless lengths are given: frames of a clip, and
+# patches along a side of an image.
 FRAMES = 10_000
 PATCHES = 4096
-# Positions that are looked at in one go.
+# The number of positions that are computed at once.
 BLOCK = 4096
-# The formats that models are computed in.
-USUAL = ("bfloat16", "float16")
+# The formats that models are trained in.
+TRAINING_FORMATS = ("bfloat16", "float16")
+
+
+class Axis(NamedTuple):
+    """One axis of a position."""
+
+    name: str
+    # The number of positions along the axis.
+    length: int
+    # The frequencies of a head, and which of its pairs the axis rotates.
+    spectrum: Spectrum
+    is_rotated: Bool[np.ndarray, " pairs"]
+
+
+def list_axes(config: PrecisionConfig) -> Iterator[Axis]:
+    names = axis_names(len(config.sections))
+    lengths = choose_lengths(config)
+    # The number of the axis that rotates each pair.
+    axis_numbers = axis_of_pairs(config.layout, config.sections)
+    whole_head = spectrum_of(config)
+    for number, (name, length) in enumerate(zip(names, lengths, strict=True)):
+        if config.layout == "axial":
+            # Each axis has its own frequencies, from 1 down to the slowest, as a head of
+            # its own would have them.
+            pairs = config.sections[number]
+            inv_freq = inverse_frequencies(2 * pairs, config.base)
+            spectrum = Spectrum(inv_freq, config.base, 2 * pairs)
+            all_pairs = np.ones(pairs, dtype=bool)
+            yield Axis(name, length, spectrum, all_pairs)
+        else:
+            yield Axis(name, length, whole_head, axis_numbers == number)
 
 
 def choose_lengths(config: PrecisionConfig) -> tuple[int, ...]:
-    """Return the positions along each axis."""
-    count = len(config.sections)
+    """Return the number of positions along each axis."""
     if config.axis_lengths:
         return config.axis_lengths
+    count = len(config.sections)
     if count == 3:
         return (FRAMES, PATCHES, PATCHES)
     return (PATCHES,) * count
 
 
-def list_axes(
-    config: PrecisionConfig,
-) -> Iterator[tuple[str, int, Spectrum, Bool[np.ndarray, " pairs"]]]:
-    """Yield name and length of each axis, a ladder, and which of its pairs it moves."""
-    names = axis_names(len(config.sections))
-    owners = axis_of_pairs(config.layout, config.sections)
-    head = spectrum_of(config)
-    for axis, length in enumerate(choose_lengths(config)):
-        spectrum = head
-        moved = owners == axis
-        if config.layout == "axial":
-            width = 2 * config.sections[axis]
-            own = inverse_frequencies(width, config.base)
-            spectrum = Spectrum(own, config.base, width)
-            moved = np.ones(config.sections[axis], dtype=bool)
-        yield names[axis], length, spectrum, moved
-
-
 def compute_axes(config: PrecisionConfig) -> pd.DataFrame:
-    """Return a row per axis and cast: the worst angle, and the first one that is wrong.
+    """Return the table `axes`: a row per axis and cast plan, with the worst error of an
+    angle, and the first position with a wrong angle.
 
-    max_angle_error_rad is missing where the angles overflow.
+    The worst error is missing if the angles overflow.
     """
     rows = []
-    for name, length, spectrum, moved in list_axes(config):
-        for entry in entries(config):
+    for axis in list_axes(config):
+        for entry in list_entries(config):
+            # A repair is an implementation with one stage made exact. Here the
+            # implementations themselves are enough.
             if entry.kind == "repair":
                 continue
             row = {
-                "axis": name,
-                "pairs": int(moved.sum()),
-                "positions": length,
+                "axis": axis.name,
+                "pairs": int(axis.is_rotated.sum()),
+                "positions": axis.length,
                 "name": entry.name,
                 "stage": entry.stage,
                 "format": entry.format,
-                **measure_axis(entry, spectrum, moved, length, config.tolerance),
+                **measure_axis(entry.plan, axis, config.tolerance),
             }
             rows.append(row)
     table = pd.DataFrame(rows)
@@ -83,54 +102,53 @@ def compute_axes(config: PrecisionConfig) -> pd.DataFrame:
 
 
 def measure_axis(
-    entry: Entry,
-    spectrum: Spectrum,
-    moved: Bool[np.ndarray, " pairs"],
-    length: int,
-    tolerance: float,
+    plan: CastPlan, axis: Axis, tolerance: float
 ) -> dict[str, float | int | None]:
-    """Return the worst error of an angle along one axis, and the first one beyond."""
-    chain = Chain(entry.plan, spectrum)
+    """Return the worst error of an angle along one axis, and the first position at which
+    an angle is wrong.
+    """
+    chain = Chain(plan, axis.spectrum)
+    pairs = np.flatnonzero(axis.is_rotated)
     worst = 0.0
-    first = None
-    for start in range(0, length, BLOCK):
-        positions = span(start, min(start + BLOCK, length))
-        off = chain.angle_errors(positions, np.flatnonzero(moved))
-        errors = np.abs(wrap_angle(off)).max(axis=0)
-        # An error that overflowed is nan, and not within the tolerance either.
+    first_wrong = None
+    for start in range(0, axis.length, BLOCK):
+        positions = span(start, min(start + BLOCK, axis.length))
+        errors_by_pair = wrap_angle(chain.angle_errors(positions, pairs))
+        errors = errors_by_pair.max(axis=0)  # [positions]
+        # The error of an angle that overflows is nan. It is not within the tolerance, so
+        # this cannot be written as errors > tolerance.
         is_wrong = ~(errors <= tolerance)
-        if first is None and is_wrong.any():
-            first = start + int(is_wrong.argmax())
-        worst = max(worst, float(np.nan_to_num(errors, nan=math.inf).max()))
+        if first_wrong is None and is_wrong.any():
+            first_wrong = start + int(is_wrong.argmax())
+        largest = np.nan_to_num(errors, nan=math.inf).max()
+        worst = max(worst, float(largest))
     return {
         "max_angle_error_rad": worst if math.isfinite(worst) else math.nan,
-        "first_position_over_tolerance": first,
+        "first_position_over_tolerance": first_wrong,
     }
 
 
 def state_axes(table: pd.DataFrame) -> list[str]:
-    """Say along which axes a rounded stage loses positions, format by format."""
-    sentences = []
+    """Say for each axis which rounded stages or implementations make angles wrong."""
+    clauses = []
     for (axis, positions), rows in table.groupby(["axis", "positions"], sort=False):
         wrong = rows[rows["first_position_over_tolerance"].notna()]
-        losing = []
-        for name in USUAL:
-            stages = wrong[wrong["format"] == name]
+        causes = []
+        for fmt in TRAINING_FORMATS:
+            stages = wrong[wrong["format"] == fmt]
             if len(stages):
                 first = stages["first_position_over_tolerance"].min()
-                words = join_names([str(stage) for stage in stages["stage"]])
-                losing.append(f"{name} for {words} (from {first} on)")
-        if not losing:
-            plans = wrong[wrong["format"].isna()]
-            losing = [
-                f"{row['name']} (from {row['first_position_over_tolerance']} on)"
-                for row in plans.to_dict("records")
-            ]
-        if losing:
-            lost = " and ".join(losing)
-            sentences.append(
-                f"along {positions} positions of {axis} angles are wrong with {lost}"
-            )
+                names = join_names([str(stage) for stage in stages["stage"]])
+                causes.append(f"{fmt} for {names} (from {first} on)")
+        if not causes:
+            # Only the rows of implementations have no format.
+            for row in wrong[wrong["format"].isna()].to_dict("records"):
+                first = row["first_position_over_tolerance"]
+                causes.append(f"{row['name']} (from {first} on)")
+
+        lead = f"along {positions} positions of {axis}"
+        if causes:
+            clauses.append(f"{lead} angles are wrong with {' and '.join(causes)}")
         else:
-            sentences.append(f"along {positions} positions of {axis} no angle is wrong")
-    return sentences
+            clauses.append(f"{lead} no angle is wrong")
+    return clauses

@@ -1,4 +1,12 @@
-"""The first question: which neighbours look equal, with one frequency and with many."""
+"""The first question of the experiment in words: which neighbours look equal, with one
+frequency and with many.
+
+Neighbours are positions that follow each other. They look equal in a number format if
+their encodings are equal after rounding to it. The scheme of an encoding is single (one
+frequency), rope (many) or sinusoidal; its component is cos, sin, pair (both), vector (all
+pairs) or score. The functions read the tables of `encodings`, and return clauses that the
+answer joins.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,50 +17,43 @@ import pandas as pd
 from ropelab.runs.sentences import join_names, write_number
 from ropelab.runs.tables import Tables
 
-# The encodings that compare best; where none of a scheme's was asked for, all of its
-# are shown.
-SHOWN = {
+# The components of each scheme that are compared. If none of them was asked for, all
+# components of the scheme are compared.
+COMPARED = {
     "single": ("cos", "pair"),
     "rope": ("vector", "score"),
     "sinusoidal": ("vector", "score"),
 }
-OF_ONE = {"cos": "cos", "sin": "sin", "pair": "cos and sin"}
-# A format that has numbers for every position is the background of the comparison.
+# The words for the components of one pair.
+PAIR_WORDS = {"cos": "cos", "sin": "sin", "pair": "cos and sin"}
+# The format that the others are compared with. It distinguishes all positions, and is not
+# listed.
 REFERENCE = "float64"
+
+# For each format: whether the encodings of all positions differ.
+KeepsAll = Mapping[str, bool]
 
 
 def choose_encodings(resolution: pd.DataFrame) -> pd.DataFrame:
-    """Return `neighbours`: a row per format of the encodings that compare best.
+    """Return `neighbours`: a row per encoding and format, of the components to compare.
 
     ``equal_neighbours``: the share of positions that are stored as the next one is.
     """
     parts = []
-    for scheme, own in resolution.groupby("scheme", sort=False):
-        usual = own[own["component"].isin(SHOWN[str(scheme)])]
-        parts.append(own if usual.empty else usual)
+    for scheme, rows_of_scheme in resolution.groupby("scheme", sort=False):
+        is_compared = rows_of_scheme["component"].isin(COMPARED[str(scheme)])
+        if is_compared.any():
+            rows_of_scheme = rows_of_scheme[is_compared]
+        parts.append(rows_of_scheme)
     rows = pd.concat(parts, ignore_index=True)
 
-    about = zip(rows["scheme"], rows["component"], rows["pairs"], strict=True)
-    names = [name_encoding(*row) for row in about]
+    names = []
+    for row in rows.to_dict("records"):
+        names.append(name_encoding(row["scheme"], row["component"], row["pairs"]))
     shares = rows["adjacent_collisions"] / (rows["positions"] - 1)
     table = rows[["scheme", "component", "format"]].assign(equal_neighbours=shares)
     table.insert(0, "encoding", names)
     return table
-
-
-def list_neighbours(tables: Tables) -> pd.DataFrame:
-    """Return a row per encoding: the percentage of neighbours that are stored alike."""
-    if "neighbours" not in tables:
-        return pd.DataFrame()
-    table = tables["neighbours"]
-    table = table[table["format"] != REFERENCE]
-    rows = []
-    for name, own in table.groupby("encoding", sort=False):
-        row: dict[str, Any] = {"neighbours_that_look_equal": name}
-        for fmt, share in zip(own["format"], own["equal_neighbours"], strict=True):
-            row[f"{fmt} %"] = 100 * share
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def name_encoding(scheme: str, component: str, pairs: int) -> str:
@@ -62,115 +63,183 @@ def name_encoding(scheme: str, component: str, pairs: int) -> str:
     ('one frequency, cos and sin', 'RoPE, all 32 pairs')
     """
     if scheme == "single":
-        return f"one frequency, {OF_ONE[component]}"
-    lead = {"rope": "RoPE", "sinusoidal": "sinusoidal"}[scheme]
+        return f"one frequency, {PAIR_WORDS[component]}"
+    scheme_words = {"rope": "RoPE", "sinusoidal": "sinusoidal"}[scheme]
     if component == "vector":
-        return f"{lead}, all {pairs} pairs"
+        return f"{scheme_words}, all {pairs} pairs"
     if component == "score":
-        return f"{lead}, one score"
-    return f"{lead}, slowest pair, {OF_ONE[component]}"
+        return f"{scheme_words}, one score"
+    return f"{scheme_words}, slowest pair, {PAIR_WORDS[component]}"
+
+
+def list_neighbours(tables: Tables) -> pd.DataFrame:
+    """Return a row per encoding: the percentage of neighbours that look equal, in a
+    column per format. The table is empty if no encodings were compared.
+    """
+    if "neighbours" not in tables:
+        return pd.DataFrame()
+    table = tables["neighbours"]
+    table = table[table["format"] != REFERENCE]
+    rows = []
+    for name, rows_of_encoding in table.groupby("encoding", sort=False):
+        row: dict[str, Any] = {"neighbours_that_look_equal": name}
+        for cell in rows_of_encoding.to_dict("records"):
+            row[f"{cell['format']} %"] = 100 * cell["equal_neighbours"]
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def compare_frequencies(tables: Tables) -> Iterator[str]:
-    """Say which encodings keep all positions apart, and how much the next token
-    changes.
+    """Say in which formats encodings keep all positions apart, with one frequency and
+    with many, and how much the next token changes a score.
     """
     many = _formats_that_keep(tables, "rope", "vector")
-    one = _formats_that_keep(tables, "single", "pair")
-    sines = _formats_that_keep(tables, "sinusoidal", "vector")
-    if many is not None and one is not None:
+    single = _formats_that_keep(tables, "single", "pair")
+    sinusoidal = _formats_that_keep(tables, "sinusoidal", "vector")
+    if many is not None and single is not None:
+        # The rows of a scheme differ by format; these columns do not depend on it.
         steps = tables["limits"].drop_duplicates("scheme").set_index("scheme")
-        slow = steps.loc["single"].to_dict()
-        fast = steps.loc["rope"].to_dict()
-        yield _compare(one, many, _period(tables)) + _compare_steps(one, slow, fast)
+        step_of_single = steps.loc["single"].to_dict()
+        step_of_many = steps.loc["rope"].to_dict()
+        formats_clause = _compare_formats(single, many, _write_period(tables))
+        steps_clause = _compare_steps(single, step_of_single, step_of_many)
+        yield formats_clause + steps_clause
         yield (
             "with many frequencies one of two neighbouring keys gets"
-            f" {100 * fast['weight_change']:.2g} % more weight than the other, with one"
-            f" slow frequency {100 * slow['weight_change']:.1g} %"
+            f" {100 * step_of_many['weight_change']:.2g} % more weight than the other,"
+            f" with one slow frequency {100 * step_of_single['weight_change']:.1g} %"
         )
     elif many is not None:
         yield f"many frequencies tell all positions apart in {_list_formats(many)}"
-    elif one is not None:
-        alone = " alone" if 0 < sum(one.values()) < len(one) else ""
+    elif single is not None:
+        keeping = sum(single.values())
+        alone = " alone" if 0 < keeping < len(single) else ""
         yield (
-            f"one frequency of period {_period(tables)} tells all positions apart in"
-            f" {_list_formats(one)}{alone}"
+            f"one frequency of period {_write_period(tables)} tells all positions apart in"
+            f" {_list_formats(single)}{alone}"
         )
-    if sines is not None:
+    if sinusoidal is not None:
         yield (
             "the sinusoidal encoding tells all positions apart in"
-            f" {_list_formats(sines)}"
+            f" {_list_formats(sinusoidal)}"
         )
 
 
-def _compare(one: Mapping[str, bool], many: Mapping[str, bool], period: str) -> str:
+def _formats_that_keep(tables: Tables, scheme: str, component: str) -> KeepsAll | None:
+    """Return for each format whether the encodings of all positions differ.
+
+    None: this component of the scheme was not asked for.
+    """
+    if "resolution" not in tables:
+        return None
+    rows = tables["resolution"]
+    rows = rows[(rows["scheme"] == scheme) & (rows["component"] == component)]
+    rows = rows[rows["format"] != REFERENCE]
+    if rows.empty:
+        return None
+    all_differ = rows["distinct_codes"] == rows["positions"]
+    return dict(zip(rows["format"], all_differ, strict=True))
+
+
+def _compare_formats(single: KeepsAll, many: KeepsAll, period: str) -> str:
+    """Return the clause about the formats in which all positions differ."""
     lead = f"many frequencies tell all positions apart in {_list_formats(many)}"
     slow = f"one slow frequency (period {period})"
-    if one == many:
+    if single == many:
         return f"{lead}, and {slow} does the same"
-    if not any(one.values()):
-        if len(one) == 1:
+    if not any(single.values()):
+        if len(single) == 1:
             return f"{lead}; {slow} does not"
         return f"{lead}; {slow} does so in none of them"
-    alone = " alone" if sum(one.values()) < sum(many.values()) else ""
-    return f"{lead}; {slow} does so in {_list_formats(one)}{alone}"
+    keeps_fewer = sum(single.values()) < sum(many.values())
+    alone = " alone" if keeps_fewer else ""
+    return f"{lead}; {slow} does so in {_list_formats(single)}{alone}"
 
 
 def _compare_steps(
-    one: Mapping[str, bool], slow: Mapping[Any, Any], fast: Mapping[Any, Any]
+    single: KeepsAll,
+    step_of_single: Mapping[Any, Any],
+    step_of_many: Mapping[Any, Any],
 ) -> str:
-    """Return a clause about the change of a score over one token; empty without a
-    contrast.
+    """Return the clause about the change of a score over one token, from two rows of the
+    table `limits`; an empty text if one frequency does not change less than many.
     """
-    if slow["score_step"] >= fast["score_step"]:
+    change_with_single = step_of_single["score_step"]
+    change_with_many = step_of_many["score_step"]
+    if change_with_single >= change_with_many:
         return ""
-    where = "and there" if any(one.values()) else "and"
+    # "There" are the formats in which one frequency keeps all positions apart.
+    where = "and there" if any(single.values()) else "and"
     return (
-        f", {where} the next token moves a score by only {slow['score_step']:.1g} of"
-        f" its standard deviation, with many by {fast['score_step']:.2g}"
+        f", {where} the next token moves a score by only {change_with_single:.1g} of"
+        f" its standard deviation, with many by {change_with_many:.2g}"
     )
 
 
+def _list_formats(keeps_all: KeepsAll) -> str:
+    """Name the formats in which all positions differ, or say that there are none."""
+    names = [fmt for fmt, all_differ in keeps_all.items() if all_differ]
+    if names:
+        return join_names(names)
+    if len(keeps_all) == 1:
+        return f"no format but {REFERENCE}"
+    return f"none of {join_names(list(keeps_all))}"
+
+
+def _write_period(tables: Tables) -> str:
+    single = tables["pairs"].query("scheme == 'single'")
+    if single.empty:
+        return ""
+    # The wavelength was computed back from the frequency: its last digits are rounding.
+    wavelength = single["wavelength_tokens"].iloc[0]
+    return write_number(float(f"{wavelength:.12g}"))
+
+
 def state_limits(tables: Tables) -> Iterator[str]:
-    """Say how slow one frequency may be, what its cosine resolves, and which pairs lose
-    neighbours.
+    """Say how slow one frequency may be, what its cosine resolves, and which pairs of
+    RoPE lose neighbours.
     """
     if "limits" not in tables:
         return
     limits = tables["limits"]
     limits = limits[limits["format"] != REFERENCE]
-    one = limits[limits["scheme"] == "single"]
-    if len(one):
-        yield _state_periods(one)
+    single = limits[limits["scheme"] == "single"]
+    if len(single):
+        yield _state_periods(single)
     yield from _state_cosine(tables)
-    many = limits[limits["scheme"] == "rope"].dropna(subset="first_losing_pair")
-    if len(many):
-        first = [
+
+    losing = limits[limits["scheme"] == "rope"].dropna(subset="first_losing_pair")
+    if len(losing):
+        texts = [
             f"from pair {row['first_losing_pair']:.0f} on in {row['format']}"
-            for row in many.to_dict("records")
+            for row in losing.to_dict("records")
         ]
-        yield f"by themselves RoPE's slow pairs lose neighbours: {join_names(first)}"
+        yield f"by themselves RoPE's slow pairs lose neighbours: {join_names(texts)}"
 
 
-def _state_periods(one: pd.DataFrame) -> str:
-    limited = [
-        # Rounded down: a longer period is not proved.
-        f"{math.floor(row['longest_kept_period_tokens'])} tokens in {row['format']}"
-        for row in one.dropna(subset="longest_kept_period_tokens").to_dict("records")
-    ]
-    free = one.loc[one["longest_kept_period_tokens"].isna(), "format"].tolist()
-    said = []
+def _state_periods(limits: pd.DataFrame) -> str:
+    """Say up to which period one frequency keeps all neighbours apart, by format."""
+    limited = []
+    for row in limits.dropna(subset="longest_kept_period_tokens").to_dict("records"):
+        # The period is rounded down, because a longer one is not proved.
+        period = math.floor(row["longest_kept_period_tokens"])
+        limited.append(f"{period} tokens in {row['format']}")
+    has_no_limit = limits["longest_kept_period_tokens"].isna()
+    unlimited = limits.loc[has_no_limit, "format"].tolist()
+
+    parts = []
     if limited:
-        said.append(f"up to a period of {join_names(limited)}")
-    if free:
-        said.append(f"at any period in {join_names(free)}")
+        parts.append(f"up to a period of {join_names(limited)}")
+    if unlimited:
+        parts.append(f"at any period in {join_names(unlimited)}")
     return (
         "with cos and sin, one frequency tells all neighbours apart"
-        f" {', and '.join(said)}"
+        f" {', and '.join(parts)}"
     )
 
 
 def _state_cosine(tables: Tables) -> Iterator[str]:
+    """Say from which distance on the cosine of one frequency resolves all positions."""
     if "resolution" not in tables:
         return
     rows = tables["resolution"].query(
@@ -182,35 +251,3 @@ def _state_cosine(tables: Tables) -> Iterator[str]:
                 "its cosine alone, in float32, tells all places apart from a distance"
                 f" of {row['resolved_from_tokens']:.0f} tokens on"
             )
-
-
-def _formats_that_keep(
-    tables: Tables, scheme: str, component: str
-) -> dict[str, bool] | None:
-    """Return whether all positions differ, by format; None: not asked for."""
-    if "resolution" not in tables:
-        return None
-    rows = tables["resolution"]
-    rows = rows[(rows["scheme"] == scheme) & (rows["component"] == component)]
-    rows = rows[rows["format"] != REFERENCE]
-    if rows.empty:
-        return None
-    distinct = rows["distinct_codes"] == rows["positions"]
-    return dict(zip(rows["format"], distinct, strict=True))
-
-
-def _list_formats(kept: Mapping[str, bool]) -> str:
-    names = [name for name, whole in kept.items() if whole]
-    if names:
-        return join_names(names)
-    if len(kept) == 1:
-        return f"no format but {REFERENCE}"
-    return f"none of {join_names([*kept])}"
-
-
-def _period(tables: Tables) -> str:
-    single = tables["pairs"].query("scheme == 'single'")
-    if single.empty:
-        return ""
-    # The frequency was computed from the period, and back.
-    return write_number(float(f"{single['wavelength_tokens'].iloc[0]:.12g}"))

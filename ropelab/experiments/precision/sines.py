@@ -1,4 +1,9 @@
-"""Sine and cosine of large arguments: what float32 code loses by taking off periods."""
+"""Sine and cosine of large angles: what float32 code loses when it first takes whole
+turns off the angle.
+
+Code subtracts a multiple of 2 pi, which it holds in one, two or three float32 numbers
+(terms): the more terms, the smaller the error. This subtraction is called a reduction.
+"""
 
 from collections.abc import Iterator
 
@@ -6,20 +11,25 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision import encodings as shared
+from ropelab.experiments.precision.shared import (
+    ROTARY,
+    PrecisionCell,
+    make_cell,
+    spectrum_of,
+)
 from ropelab.math.numerics.chain import Positions, blocks
 from ropelab.math.numerics.reduction import REDUCTIONS, Reduction, reduction_errors
 from ropelab.math.numerics.scores import sample_positions
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
-# Positions that are counted at once.
+# The number of positions that are computed at once.
 BLOCK = 1 << 17
-# Up to so many positions each is counted; of more, so many in equal steps. From here on
-# float32 has no longer every position.
-COUNTED = 1 << 24
-# How code takes whole turns off an angle before it computes the sine.
-SAID = {
+# The largest number of positions that are computed. Of a longer range, this many in equal
+# steps are computed: float32 does not have every whole number above it anyway.
+MOST_POSITIONS = 1 << 24
+# The words for each number of terms.
+WORDS = {
     1: "2 pi in one number",
     2: "2 pi in two",
     3: "2 pi in three",
@@ -28,12 +38,13 @@ SAID = {
 SECONDS_PER_REDUCTION = 1e-8
 
 
-def reductions_cell(config: PrecisionConfig) -> shared.Piece:
-    lengths = list_lengths(config)
-    counted = sum(min(length, COUNTED) for length in lengths)
-    return shared.piece(
+def reductions_cell(config: PrecisionConfig) -> PrecisionCell:
+    """Return the cell of the table `reductions`."""
+    lengths = sorted({config.length, *config.long_lengths})
+    counted = sum(min(length, MOST_POSITIONS) for length in lengths)
+    return make_cell(
         config,
-        (*shared.ROTARY, "tolerance"),
+        (*ROTARY, "tolerance"),
         kind="precision-reductions",
         version=2,
         title="sin and cos of large arguments",
@@ -44,36 +55,34 @@ def reductions_cell(config: PrecisionConfig) -> shared.Piece:
     )
 
 
-def list_lengths(config: PrecisionConfig) -> list[int]:
-    return sorted({config.length, *config.long_lengths})
-
-
 def measure_reductions(
     config: PrecisionConfig, *, lengths: list[int], advance: Advance
 ) -> Tables:
-    """Return `reductions`: a row per number of terms of 2 pi, and length.
+    """Return `reductions`: a row per length and number of terms of 2 pi.
 
-    ``max_error_rad``: the largest difference of a float32 angle of the fastest pair from
-    itself, after whole periods were taken off in float32. ``positions``: those counted.
+    ``max_error_rad``: the largest error of an angle of the fastest pair, in float32, that
+    its reduction in float32 causes. ``positions``: the number of positions computed.
     """
-    fastest = float(np.abs(shared.spectrum_of(config).inv_freq).max())
+    fastest = np.abs(spectrum_of(config).inv_freq).max()
     theta = np.float32(fastest)
 
     rows = []
     for length in lengths:
-        positions = sample_positions(config.offset, length, COUNTED)
-        every = len(positions) == length
+        positions = sample_positions(config.offset, length, MOST_POSITIONS)
+        status = "positions in equal steps"
+        if len(positions) == length:
+            status = "every position"
         for terms, reduction in REDUCTIONS.items():
-            largest, at = find_largest(positions, theta, reduction)
+            error, position = find_largest_error(positions, theta, reduction)
             row = {
                 "terms": terms,
                 "offset": config.offset,
                 "length": length,
-                "max_error_rad": largest,
-                "worst_position": at,
-                "exceeds_tolerance": largest > config.tolerance,
+                "max_error_rad": error,
+                "worst_position": position,
+                "exceeds_tolerance": error > config.tolerance,
                 "positions": len(positions),
-                "status": "every position" if every else "positions in equal steps",
+                "status": status,
             }
             rows.append(row)
         advance(1 / len(lengths))
@@ -81,44 +90,53 @@ def measure_reductions(
     return {"reductions": table}
 
 
-def find_largest(
+def find_largest_error(
     positions: Positions, theta: np.float32, reduction: Reduction
 ) -> tuple[float, int]:
-    """Return the largest error of a reduction, in radians, and the position of it."""
+    """Return the largest error of a reduction, in radians, and the position of it.
+
+    `theta` is the frequency of the pair, in radians per token.
+    """
+    # The error of the first position is at least 0, and replaces this value.
     largest = -1.0
-    at = 0
+    worst_position = 0
     for low, high in blocks(0, len(positions), BLOCK):
-        part = positions[low:high]
-        angles = part.astype(np.float32) * theta
+        block = positions[low:high]
+        angles = block.astype(np.float32) * theta
         errors = np.abs(reduction_errors(angles, reduction))
         worst = int(errors.argmax())
         if errors[worst] > largest:
             largest = float(errors[worst])
-            at = int(part[worst])
-    return largest, at
+            worst_position = int(block[worst])
+    return largest, worst_position
 
 
 def list_losses(reductions: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per number of terms: the largest error up to each last position."""
-    table = pd.DataFrame({"float32_sine_with": [*SAID.values()]})
-    last = reductions["offset"] + reductions["length"] - 1
-    for position, own in reductions.groupby(last):
-        lost = own.set_index("terms")["max_error_rad"]
-        table[f"rad off to {position}"] = lost.loc[[*SAID]].to_numpy()
+    """Return the short table: a row per number of terms, and a column per length with
+    the largest error up to its last position.
+    """
+    table = pd.DataFrame({"float32_sine_with": list(WORDS.values())})
+    last_positions = reductions["offset"] + reductions["length"] - 1
+    for last_position, rows in reductions.groupby(last_positions):
+        error_by_terms = rows.set_index("terms")["max_error_rad"]
+        errors = [error_by_terms[terms] for terms in WORDS]
+        table[f"rad off to {last_position}"] = errors
     return table
 
 
 def state_losses(reductions: pd.DataFrame) -> Iterator[str]:
-    """Say how far off the coarsest reduction is, and what to do, if it exceeds the
-    tolerance.
+    """Say how large the error of the coarsest reduction is, and what to do about it.
+
+    Nothing is said if no error exceeds the tolerance.
     """
     wrong = reductions[reductions["exceeds_tolerance"]]
     if wrong.empty:
         return
+    # Rows are sorted by terms, then by length: the fewest terms are the coarsest.
     row = wrong.iloc[0]
     yield (
         "the sine of a large angle can add an error: float32 code that first takes"
-        f" whole turns off the angle, with {SAID[row['terms']]}, is off by up to"
+        f" whole turns off the angle, with {WORDS[row['terms']]}, is off by up to"
         f" {row['max_error_rad']:.1g} rad before position"
         f" {row['offset'] + row['length']}"
     )

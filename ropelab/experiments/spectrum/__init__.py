@@ -1,11 +1,12 @@
 """One frequency or many: what can be represented, and what does a model learn with
 each?
 
-Two kinds of evidence, in tables of their own. Arithmetic: the change of a score from
-one token to the next under a scheme of frequencies, against the rounding of scores.
-Training: the same small model learns once per scheme and seed, and copies, tells the
-nearer of two equal cues from the other and reads, inside and beyond its trained length.
-Bands of frequencies are then taken away from it.
+A scheme is a choice of frequencies for the pairs of a head. There are two kinds of
+evidence, in tables of their own. Arithmetic compares the change of a score from one token
+to the next with the rounding of scores, under each scheme. Training: the same small model
+learns once per scheme and seed. It copies, recalls the more recent of two equal cues, and
+reads, inside and beyond its trained length. Bands of frequencies are then taken away from
+the models of the first scheme.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -32,6 +33,7 @@ CANNOT_SHOW = (
 )
 VERSION = 4
 BODY = "ropelab.experiments.spectrum.schemes"
+# The default schemes. The field `schemes` of the config explains the notation.
 SCHEMES = split_list(
     "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8),"
     " one(period=6.2832), spaced(n=2), spaced(n=4), spaced(n=8), spaced(n=16),"
@@ -87,14 +89,17 @@ class SpectrumConfig(ShapedConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.bands and self.head_dim < 2 * 3:
+        # Each of the three bands needs a pair of two features.
+        if self.bands and self.head_dim < 6:
             raise ValueError(
                 f"head_dim must be at least 6 for three bands, got {self.head_dim}"
             )
+        # A scheme that does not exist or does not fit is an error.
         self.parsed_schemes()
         return self
 
     def geometry(self) -> "Geometry":
+        """Return the base and the sizes of RoPE in the models."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)

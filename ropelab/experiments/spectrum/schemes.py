@@ -1,4 +1,8 @@
-"""The arithmetic of each scheme, a model per scheme and seed, and the answer.
+"""The arithmetic of each scheme of frequencies, a model per scheme and seed, and the
+answer.
+
+A place is a distance and a context, in tokens. A unit is a sequence or a document. The
+tables are:
 
 schemes
     The frequencies of each scheme, and their periods.
@@ -49,6 +53,7 @@ NOTHING_REMOVED = "none"
 TEXT = "text loss"
 COPY = "copy accuracy"
 MOST_RECENT = "most_recent accuracy"
+# The columns that identify a row of `learned`. `removed` is the band that was removed.
 ROW = ["scheme", "removed", "metric", *PLACE]
 # The number formats and the seed of random vectors in the table `representable`.
 FORMATS = ("float32", "float16", "bfloat16")
@@ -56,23 +61,27 @@ SEED = 0
 
 
 def cells(config: SpectrumConfig) -> list[Evaluation]:
+    """Return every task of every model, for every training seed."""
     geometry = config.geometry()
     schemes = list(config.parsed_schemes().values())
+    # The scheme that a model is trained with, the band that is removed for the evaluation,
+    # and the frequencies that the model is evaluated with.
+    rows: list[tuple[Scaling, str, Scaling]] = []
+    for scheme in schemes:
+        rows.append((scheme, NOTHING_REMOVED, scheme))
     first = schemes[0]
-    # The scheme a model is trained with, the band that is removed for the evaluation,
-    # and the scheme without that band.
-    rows = [(scheme, NOTHING_REMOVED, scheme) for scheme in schemes]
     for band in config.bands:
         rows.append((first, band, Without(band=band, inner=first)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
     tasks = [task_beyond_training(config, task) for task in config.tasks]
     cells = []
-    for seed, task, (scheme, removed, rest) in product(config.seeds, tasks, rows):
+    for seed, task, row in product(config.seeds, tasks, rows):
+        scheme, removed, evaluated = row
         cell = Evaluation(
             subject=training(config, scheme, seed),
             task=task,
-            mode=WithMethod(Scaled(scaling=rest), geometry),
+            mode=WithMethod(Scaled(scaling=evaluated), geometry),
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
         )
         cells.append(cell)
@@ -80,6 +89,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
 
 
 def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
+    """Return the training of a model with a scheme."""
     geometry = config.geometry()
     key = {
         "frequencies": scheme.label,
@@ -103,16 +113,14 @@ def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     units = _list_units(config, values)
-    learned = pd.DataFrame(
-        [
-            (*place, *average_over_seeds(group))
-            for place, group in units.groupby(ROW, sort=False)
-        ],
-        columns=[*ROW, "seeds", "n", "value", *INTERVAL],
-    )
+    rows = []
+    for row, group in units.groupby(ROW, sort=False):
+        rows.append((*row, *average_over_seeds(group)))
+    columns = [*ROW, "seeds", "n", "value", *INTERVAL]
+    learned = pd.DataFrame(rows, columns=columns)
     learned = _without_text_distances(learned)
 
-    # Schemes are compared as they were trained.
+    # Schemes, here by their labels, are compared as they were trained.
     first, *others = config.parsed_schemes()
     as_trained = units[units["removed"] == NOTHING_REMOVED]
     tables = {
@@ -130,19 +138,22 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
-    """Return the value of each sequence or document, for all metrics and seeds."""
-    answers = collect(cells(config), values)
+    """Return the value of each unit, for all metrics and seeds."""
+    evaluated = collect(cells(config), values)
+    columns = [*ROW, "seed", "unit", "trials", "value"]
     parts = []
     for task, metric in (("copy", COPY), ("most_recent", MOST_RECENT)):
-        if task in answers:
-            parts.append(list_units(answers[task]["trials"]).assign(metric=metric))
-    if "text" in answers:
+        if task in evaluated:
+            units = list_units(evaluated[task]["trials"]).assign(metric=metric)
+            parts.append(units[columns])
+    if "text" in evaluated:
         # The place of a text loss is its context alone: the loss is always that of the
-        # same last tokens. The distance 0 stands for none, as groups need a value.
-        text = list_units(answers["text"]["last_window"])
-        parts.append(text.assign(metric=TEXT, distance_tokens=0))
-    columns = [*ROW, "seed", "unit", "trials", "value"]
-    return pd.concat([part[columns] for part in parts], ignore_index=True)
+        # same last tokens. Rows without a distance would be left out of groups, so the
+        # distance is 0 until `_without_text_distances`.
+        text = list_units(evaluated["text"]["last_window"])
+        text = text.assign(metric=TEXT, distance_tokens=0)
+        parts.append(text[columns])
+    return pd.concat(parts, ignore_index=True)
 
 
 def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
@@ -191,23 +202,24 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
 def _compare_values(
     units: pd.DataFrame, column: str, plain: str, others: list[str]
 ) -> pd.DataFrame:
-    """Compare every other value of a column with the plain one, at each place of each
-    metric.
+    """Compare every value of a column in `others` with the value `plain`, at each place
+    of each metric.
     """
     pairs = []
-    for place, group in units.groupby(["metric", *PLACE], sort=False):
-        by_unit = group.set_index(["seed", "unit"])
-        values = dict(list(by_unit.groupby(column)["value"]))
-        measure: Measure = "loss" if place[0] == TEXT else "share"
+    for metric_and_place, group in units.groupby(["metric", *PLACE], sort=False):
+        metric, _, _ = metric_and_place
+        measure: Measure = "loss" if metric == TEXT else "share"
         trials = int(group["trials"].iloc[0])
+        by_unit = group.set_index(["seed", "unit"])
+        values_of = dict(list(by_unit.groupby(column)["value"]))
         for other in others:
             pair = Pair(
-                about=(other, plain, *place),
-                a=values[other],
-                b=values[plain],
+                about=(other, plain, *metric_and_place),
+                a=values_of[other],
+                b=values_of[plain],
                 names=(other, plain),
                 measure=measure,
-                family=place,
+                family=metric_and_place,
                 trials=trials,
             )
             pairs.append(pair)
@@ -222,12 +234,15 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(tables: Tables) -> str:
-    """Say with how many frequencies models copy, and how much one token changes a
-    score.
+    """Say with how many frequencies models copy, how many comparisons are significant,
+    and how much one token changes a score.
     """
-    sentences = [_describe_copying(tables), significance(tables["comparisons"])]
-    sentences.append(_describe_steps(tables))
-    return " ".join(filter(None, sentences))
+    sentences = [
+        _describe_copying(tables),
+        significance(tables["comparisons"]),
+        _describe_steps(tables),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _describe_copying(tables: Tables) -> str:
@@ -245,7 +260,9 @@ def _describe_copying(tables: Tables) -> str:
 
     means = copying.groupby("scheme")["value"].mean().reset_index()
     means = means.merge(tables["schemes"])
-    best = means.sort_values("value", ascending=False).drop_duplicates("frequencies")
+    # Of the schemes with as many frequencies, the best one is kept.
+    best_first = means.sort_values("value", ascending=False)
+    best = best_first.drop_duplicates("frequencies")
     parts = []
     for row in best.sort_values("frequencies").to_dict("records"):
         parts.append(f"{row['value']:.0%} with {row['scheme']}")
@@ -285,17 +302,17 @@ def _describe_steps(tables: Tables) -> str:
 
 
 def _name_fully_rotated(tables: Tables) -> str:
-    """Name the schemes that leave no pair without position, in words behind a sentence;
-    empty if there are none.
+    """Name the schemes whose pairs all rotate, as words for the end of a sentence; empty
+    if there are none.
 
-    In such a scheme every pair rotates by a quarter or more in the trained window. A
-    pair that rotates by less marks hardly any position.
+    A pair counts if it rotates by a quarter or more in the trained window. A pair that
+    rotates by less marks hardly any position.
     """
     schemes = tables["schemes"]
-    trained = tables["learned"]["train_len_tokens"].iloc[0]
+    trained_len = tables["learned"]["train_len_tokens"].iloc[0]
     all_rotate = schemes["rotating_pairs"] == schemes["pairs"]
     has_frequencies = schemes["frequencies"] > 0
-    is_fast = schemes["longest_period_tokens"] < 4 * trained
+    is_fast = schemes["longest_period_tokens"] < 4 * trained_len
     names = ", ".join(schemes.loc[all_rotate & has_frequencies & is_fast, "scheme"])
     if not names:
         return ""
@@ -303,23 +320,23 @@ def _name_fully_rotated(tables: Tables) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return a row per scheme and band removed: copying near and far, recall of the most
-    recent cue, text.
+    """Return the short table: a row per scheme and band removed, with copying near and
+    far, recall of the most recent cue, and text.
     """
     learned = tables["learned"]
-    trained = learned["train_len_tokens"].iloc[0]
+    trained_len = learned["train_len_tokens"].iloc[0]
     longest = learned["context_tokens"].max()
-    numbers = tables["schemes"].set_index("scheme")["frequencies"]
+    frequencies = tables["schemes"].set_index("scheme")["frequencies"]
     rows = learned[["scheme", "removed"]].drop_duplicates()
-    short = rows.assign(frequencies=rows["scheme"].map(numbers))
+    short = rows.assign(frequencies=rows["scheme"].map(frequencies))
 
     # The name of each column, its metric, and its distance (None for text) and context.
     columns = [
-        ("copy near", COPY, trained // 8, trained),
-        ("copy far", COPY, trained // 2, trained),
+        ("copy near", COPY, trained_len // 8, trained_len),
+        ("copy far", COPY, trained_len // 2, trained_len),
         (f"copy in {longest}", COPY, longest // 2, longest),
-        ("most_recent", MOST_RECENT, trained // 8, trained),
-        ("text", TEXT, None, trained),
+        ("most_recent", MOST_RECENT, trained_len // 8, trained_len),
+        ("text", TEXT, None, trained_len),
         (f"text at {longest}", TEXT, None, longest),
     ]
     for name, metric, distance, context in columns:

@@ -1,0 +1,172 @@
+"""The answer of the base experiment in sentences, its short table, and the command to
+type next.
+
+A base is admissible for a context if the sum of cosines of its frequencies is not
+negative at any position of the context. Admissible bases are intervals, called windows.
+The base is stable from where on all larger ones are admissible.
+"""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from ropelab.experiments.base import BaseConfig
+from ropelab.experiments.base.bound import round_up
+from ropelab.math.scaling.plan import parameter_text
+from ropelab.runs.sentences import write_number
+from ropelab.runs.spelling import command_of
+from ropelab.runs.tables import Tables
+
+# Below this number of published values in a run, nothing is said about them.
+FEWEST_PUBLISHED = 3
+
+
+def answer(tables: Tables) -> str:
+    """Name the base to use, judge the given one, and compare the paper's values."""
+    # Contexts ascend, so that the last rows are those of the longest. The answer is about
+    # that context.
+    bound = tables["bound"].iloc[-1]
+    given_base = tables["given_base"]
+    published = tables["published"]
+
+    text = _describe_bound(bound, tables["windows"])
+    text += " How far trained models reach is another question (docs/findings.md)."
+    for given in given_base.tail(1).itertuples():
+        text += _describe_given(given)
+    if len(published) >= FEWEST_PUBLISHED:
+        text += _describe_published(published, tables["fits"])
+    return text
+
+
+def _describe_bound(bound: Any, windows: pd.DataFrame) -> str:
+    """Say from which base on all are admissible, for a row of the table `bound`."""
+    context = int(bound.context_tokens)
+    head = describe_head(bound)
+    if not bound.certified:
+        return f"No base is admissible for {context} tokens ({head})."
+    if bound.smallest_admissible_base <= 1:
+        return f"Every base is admissible for {context} tokens ({head})."
+    if math.isnan(bound.recommended_base):
+        smallest = _round_up_below(bound.smallest_admissible_base)
+        return (
+            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no"
+            f" stable base was found ({context} tokens, {head})."
+        )
+
+    text = (
+        f"Base {write_number(bound.recommended_base)} and every larger one keep the sum of"
+        f" cosines at or above 0, by proof ({context} tokens, {head})."
+    )
+    # The end of the first window is missing if the window has no end.
+    first_end = windows[windows["context_tokens"] == context]["high"].iloc[0]
+    if not math.isnan(first_end):
+        smallest = _round_up_below(bound.smallest_admissible_base, first_end)
+        text += (
+            f" The smallest admissible base is {smallest}, but from"
+            f" {_round_up_below(first_end)} on the sum is negative again."
+        )
+    return text
+
+
+def _describe_given(given: Any) -> str:
+    """Judge the given base, from a row of the table `given_base`."""
+    method = ""
+    if given.method != "unscaled":
+        method = f" with {given.method}"
+    if isinstance(given.factor_from, str):
+        method += f", its factor {given.factor_from},"
+
+    if given.admissible:
+        verdict = "is admissible there"
+    else:
+        first = given.first_failing_position_tokens
+        verdict = f"fails first at position {first:.0f}"
+    base = parameter_text(given.base).removesuffix(".0")
+    return f" Base {base}{method} {verdict}."
+
+
+def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
+    """Count the published bases that are larger than necessary (loose), and compare how
+    bases grow with the context.
+    """
+    fit_by_set = fits.set_index("values")
+    # An exponent depends on the contexts that it is fitted to. The fits to the contexts of
+    # the paper are compared if there are such fits of their own.
+    suffix = ""
+    if "exact values of its contexts" in fit_by_set.index:
+        suffix = " of its contexts"
+
+    def describe_growth(name: str) -> str:
+        fit = fit_by_set.loc[name]
+        return f"context^({fit['exponent']:.2f} ± {fit['standard_error']:.2f})"
+
+    exact = describe_growth(f"exact values{suffix}")
+    recommended = describe_growth(f"recommended bases{suffix}")
+    paper = describe_growth("paper values")
+
+    loose = published[published.verdict == "loose"]
+    worst = loose.times_exact.max() if len(loose) else 1.0
+    return (
+        f" {len(loose)} of the paper's {len(published)} values here are loose, by"
+        f" up to {worst:.2g} times; the exact ones grow as {exact}, the paper's as"
+        f" {paper}, the recommended bases as {recommended} (standard errors)."
+    )
+
+
+def following(config: BaseConfig, tables: Tables) -> str:
+    """Return the command about the precision of the recommended base.
+
+    If there is no such base, or if pairs are left out, which `precision` cannot do, it is
+    the command that tests the bound on trained models.
+    """
+    bound = tables["bound"].iloc[-1]
+    # A recommended base is nan if there is none, and 1 if every base is admissible.
+    recommends = bound.recommended_base > 1
+    leaves_out_pairs = config.kept < 1 or config.dropped
+    if not recommends or leaves_out_pairs:
+        return "ropelab base-empirical"
+
+    options = {
+        "base": write_number(bound.recommended_base),
+        "head_dim": config.head_dim,
+    }
+    if config.rotary_dim:
+        options["rotary_dim"] = config.rotary_dim
+    options["length"] = bound.context_tokens
+    return command_of("precision", options)
+
+
+def _round_up_below(base: float, end: float = math.inf) -> str:
+    """Write a base from which on something holds, rounded up to six digits, or to as many
+    as keep it below `end`.
+    """
+    can_be_rounded = 1 < base < math.inf
+    if not can_be_rounded:
+        return f"{base:.6g}"
+
+    for digits in range(6, 17):
+        rounded = round_up(base, digits)
+        if rounded < end:
+            return f"{rounded:.{digits}g}"
+    # With 17 digits every float64 is itself.
+    return f"{round_up(base, 17):.17g}"
+
+
+def describe_head(bound: Any) -> str:
+    """Name the heads that a row of the table `bound` is about."""
+    rotated = 2 * int(bound.rotating_pairs)
+    if rotated == bound.head_dim:
+        return f"heads of {bound.head_dim} features"
+    return f"heads of {bound.head_dim} features, {rotated} of them rotated"
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Return the short table: the bound of each context, or the theories if there is one
+    context.
+    """
+    bound = tables["bound"]
+    if len(bound) > 1:
+        bases = ["recommended_base", "stable_base", "smallest_admissible_base"]
+        return bound[["context_tokens", *bases, "status"]]
+    return tables["theories"][["theory", "base", "times_exact", "verdict"]].head(12)

@@ -1,0 +1,219 @@
+"""The answer of the experiment in sentences, and its short table.
+
+A row is an encoding, or RoPE under a method, which changes a trained model when it is
+tested. Rows are compared by two metrics: the loss of text and the share of symbols
+copied.
+"""
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from ropelab.experiments.encodings.comparisons import (
+    AGAINST_METHODS,
+    BASELINE,
+    COPY,
+    TEXT,
+    learners,
+)
+from ropelab.runs.comparisons import UNLEARNED, significance
+from ropelab.runs.sentences import join_names, sentences_of
+from ropelab.runs.tables import Tables
+
+
+class Wording(NamedTuple):
+    """How the answer speaks about a metric."""
+
+    # What models do, before a value.
+    verb: str
+    # What they do better than others.
+    better: str
+    # What is listed, in the plural.
+    values: str
+    # The form of a value, and its unit.
+    form: str
+    unit: str
+
+
+WORDING = {
+    TEXT: Wording(
+        verb="read with a loss of",
+        better="read text better",
+        values="text losses",
+        form="{:.3f}",
+        unit=" nats per byte",
+    ),
+    COPY: Wording(
+        verb="copy",
+        better="copy more",
+        values="shares copied",
+        form="{:.0%}",
+        unit="",
+    ),
+}
+# The number of rows that a list names; the others are counted.
+NAMED = 3
+
+
+def answer(tables: Tables) -> str:
+    """Name what is shown to be better than the baseline at the longest context, and count
+    the significant comparisons.
+    """
+    quality = tables["quality"]
+    longest_tested = quality["times_trained_len"].max()
+    # Encodings that are not defined so far have no values at the longest context.
+    has_value = quality["status"] == "ok"
+    longest = quality.loc[has_value, "times_trained_len"].max()
+
+    sentences = []
+    if AGAINST_METHODS in tables:
+        against_methods = describe_against_methods(tables, longest)
+        if against_methods:
+            sentences.append(against_methods)
+
+    findings = [describe_best(metric, tables, longest) for metric in WORDING]
+    listed = "; ".join(finding for finding in findings if finding)
+    sentence = f"at {longest}x the trained length {listed}"
+    if longest < longest_tested:
+        sentence = (
+            f"no encoding has a value beyond {longest}x the trained length; {sentence}"
+        )
+    sentences.append(sentence)
+    counts = significance(tables["comparisons"])
+    return f"{sentences_of(sentences)} {counts}"
+
+
+def describe_against_methods(tables: Tables, times: int) -> str:
+    """Compare the best design with the best change of RoPE at test time, for each
+    metric.
+
+    Both are the best by their means at that multiple of the trained length. An empty
+    text: there is nothing to compare.
+    """
+    label_of = tables["cost"].set_index("encoding")["label"]
+    quality = tables["quality"].query("times_trained_len == @times and status == 'ok'")
+    compared = tables[AGAINST_METHODS].query("times_trained_len == @times")
+
+    findings = []
+    for metric, rows in compared.groupby("metric", sort=False):
+        metric = str(metric)
+        wording = WORDING[metric]
+        means = quality[quality["metric"] == metric].set_index("encoding")["value"]
+        # Designs are in the first column, RoPE under methods in the second.
+        design = _sort_best_first(means.filter(rows["encoding_a"].unique()), metric)[0]
+        changed = _sort_best_first(means.filter(rows["encoding_b"].unique()), metric)[0]
+
+        row = rows.query("encoding_a == @design and encoding_b == @changed").iloc[0]
+        if row["status"] == UNLEARNED:
+            continue
+        design_value = wording.form.format(means[design])
+        changed_value = wording.form.format(means[changed])
+        findings.append(
+            f"{wording.verb} {design_value} with {label_of[design]}, the best design, and"
+            f" {changed_value}{wording.unit} with {label_of[changed]}, the best"
+            f" change without training ({_describe_difference(row)})"
+        )
+    if not findings:
+        return ""
+    return f"at {times}x the trained length models {'; they '.join(findings)}"
+
+
+def _sort_best_first(means: pd.Series, metric: str) -> list[str]:
+    """Return the rows in the order of their means: of losses the lowest first."""
+    in_order = means.sort_values(ascending=metric == TEXT)
+    return [str(name) for name in in_order.index]
+
+
+def _describe_difference(row: pd.Series) -> str:
+    """Write the difference of a row of comparisons; `~` is its verdict if none is shown."""
+    interval = f"[{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+    if row["verdict"] == "~":
+        return f"no difference is shown: {row['difference']:.3f} {interval}"
+    return f"a difference of {row['difference']:.3f} {interval}"
+
+
+def describe_best(metric: str, tables: Tables, times: int) -> str:
+    """Say which encodings are better than the baseline at a multiple of the trained
+    length; an empty text if the metric has no values there.
+    """
+    wording = WORDING[metric]
+    label_of = tables["cost"].set_index("encoding")["label"]
+    baseline = BASELINE if BASELINE in label_of else label_of.index[0]
+    values = tables["quality"].query("metric == @metric and status == 'ok'")
+    values = values.set_index("encoding")
+    means = values[values["times_trained_len"] == times]["value"]
+
+    among = ""
+    if metric == COPY and len(means):
+        # An encoding that did not learn the task says nothing about extrapolation.
+        learned = learners(tables["quality"])
+        if not learned:
+            return "none learned to copy"
+        if len(learned) == 1:
+            (only,) = learned
+            return f"only {label_of[only]} learned to copy with every seed"
+        means = means[means.index.isin(learned)]
+        among = f"of {len(learned)} that learned to copy with every seed "
+
+    if means.empty:
+        return ""
+    if baseline not in means or len(means) == 1:
+        ranked = _list_best(means, metric, label_of)
+        return f"{among}the {wording.values} are {ranked}{wording.unit}"
+
+    value = wording.form.format(means[baseline])
+    better = f"{wording.better} than {label_of[baseline]} at {value}{wording.unit}"
+    if metric == TEXT and times > 1:
+        # A model may always be given a text that is cut to the trained length.
+        at_trained_len = values[values["times_trained_len"] == 1]["value"]
+        better += f", at {at_trained_len[baseline]:.3f} if that is cut to 1x"
+
+    comparisons = tables["comparisons"].query(
+        "metric == @metric and times_trained_len == @times"
+    )
+    won = comparisons.query("status != @UNLEARNED and verdict == encoding_a")
+    winners = means.filter(won["encoding_a"])
+    if winners.empty:
+        nobody = "none" if among else "no encoding"
+        return f"{among}{nobody} is shown to {better}"
+    verb = "are" if len(winners) > 1 else "is"
+    return f"{among}{_list_best(winners, metric, label_of)} {verb} shown to {better}"
+
+
+def _list_best(means: pd.Series, metric: str, label_of: pd.Series) -> str:
+    """Name the best NAMED rows with their means, and count the others."""
+    best = _sort_best_first(means, metric)[:NAMED]
+    texts = []
+    for name in best:
+        value = WORDING[metric].form.format(means[name])
+        texts.append(f"{label_of[name]} at {value}")
+    others = len(means) - len(best)
+    if others:
+        texts.append(f"{others} more")
+    return join_names(texts)
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Return a row per encoding: its cost, losses and copying at 1x and at the longest
+    context.
+    """
+    cost = tables["cost"].set_index("encoding")
+    quality = tables["quality"]
+    # All columns have the encodings as their index, in different orders.
+    columns = {"adds": cost["parameters"], "work": cost["train_flops_ratio"].round(2)}
+    for metric, short_name in ((TEXT, "text"), (COPY, "copy")):
+        rows = quality[quality["metric"] == metric]
+        if rows.empty:
+            continue
+
+        by_times = rows.pivot(
+            index="encoding", columns="times_trained_len", values="value"
+        )
+        # The two are one if nothing longer than the trained length was tested.
+        shortest = by_times.columns.min()
+        longest = by_times.columns.max()
+        for times in sorted({shortest, longest}):
+            columns[f"{short_name} {times}x"] = by_times[times]
+
+    table = pd.DataFrame(columns).loc[cost.index]
+    return table.rename_axis("encoding").reset_index()

@@ -1,0 +1,94 @@
+"""The cast plans of a run. A cast plan says to which format each stage of an
+implementation is rounded (position, inv_freq, angle, table, rotation, score).
+
+The plans are those of the implementations that --preset and --cast name. If none is
+named, each plan rounds one stage alone.
+"""
+
+from typing import NamedTuple
+
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.shared import formats_of
+from ropelab.math.numerics.casts import (
+    PRESETS,
+    STAGES,
+    CastPlan,
+    parse_cast,
+    preset_named,
+)
+
+# The formats to which single stages are rounded if nobody asked for any.
+STAGE_FORMATS = (
+    "float32",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
+
+
+class Entry(NamedTuple):
+    """A plan as a row of the table `casts`."""
+
+    # 'stage': one stage is rounded alone. 'preset' and 'cast': an implementation that the
+    # option of that name names. 'repair': an implementation with one stage made exact.
+    kind: str
+    # Of a repair, the name of the implementation.
+    name: str
+    plan: CastPlan
+    # The stage that is rounded alone, or made exact; None for an implementation.
+    stage: str | None = None
+    # The format of a stage that is rounded alone.
+    format: str | None = None
+
+
+def list_entries(config: PrecisionConfig) -> list[Entry]:
+    """Return the entries of a run.
+
+    Each implementation is followed by its repairs. Without implementations, every stage
+    is rounded alone to every format. InputError: an unknown preset, stage or format.
+    """
+    named_plans = implementations(config)
+    if not named_plans:
+        return _list_stages(config)
+
+    entries = []
+    for name, plan in named_plans.items():
+        # A cast is named as it is written, such as angle=float16.
+        kind = "cast" if "=" in name else "preset"
+        entries.append(Entry(kind, name, plan))
+        for stage, _ in plan.inexact():
+            entries.append(Entry("repair", name, plan.repair(stage), stage))
+    return entries
+
+
+def _list_stages(config: PrecisionConfig) -> list[Entry]:
+    """Return every stage alone, in the formats asked for, or else in STAGE_FORMATS."""
+    default = PrecisionConfig.model_fields["formats"].default
+    formats = list(STAGE_FORMATS)
+    if config.formats != default:
+        exact, *formats = formats_of(config)
+        assert exact == "float64", "the format of exact stages comes first"
+
+    entries = []
+    for stage in STAGES:
+        for fmt in formats:
+            label = f"{stage}={fmt}"
+            entries.append(Entry("stage", label, parse_cast(label), stage, fmt))
+    return entries
+
+
+def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
+    """Return the cast plans that `preset` and `cast` name, by name."""
+    # A wrong name is an error even beside `all`, which names every preset.
+    for name in config.preset:
+        if name != "all":
+            preset_named(name)
+
+    names = PRESETS if "all" in config.preset else config.preset
+    plans = {name: preset_named(name).plan for name in names}
+    if config.cast:
+        plan = parse_cast(config.cast)
+        plans[plan.title] = plan
+    return plans

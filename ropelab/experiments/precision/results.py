@@ -1,0 +1,104 @@
+"""The cells and the tables of the precision experiment.
+
+There are two kinds of cells. Those of `encodings` round the stored encodings of
+positions, such as cosines, to each format. Those of `stages`, `sines` and `against`
+round the stages of an implementation (position, inv_freq, angle, table, rotation and
+score) by a cast plan, which says the format of every stage.
+"""
+
+import pandas as pd
+
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.against import against_cell
+from ropelab.experiments.precision.answer import answer, following
+from ropelab.experiments.precision.axes import compute_axes
+from ropelab.experiments.precision.encodings import encoding_cells
+from ropelab.experiments.precision.explain import explain_table
+from ropelab.experiments.precision.neighbours import choose_encodings
+from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.shared import spectrum_of
+from ropelab.experiments.precision.stages import cast_tables, stage_cells
+from ropelab.experiments.precision.summary import further, summary
+from ropelab.math.numerics.keys import parse_keys
+from ropelab.runs.cell import Cell, Values
+
+# The functions that `ropelab.experiments` calls.
+__all__ = ["answer", "cells", "check", "following", "further", "summary", "tables"]
+
+# Columns of whole numbers that are missing in some rows. pandas would read such a column
+# back from disk as floats.
+WHOLE_NUMBERS = [
+    "first_collision_position",
+    "period_tokens",
+    "worst_position",
+    "worst_pair",
+    "first_position_over_tolerance",
+    "distinct_positions",
+    "resolved_from_tokens",
+    "first_losing_pair",
+]
+# The order of the tables: first those about encodings, then those about casts.
+ORDER = (
+    "neighbours",
+    "resolution",
+    "collisions",
+    "pairs",
+    "limits",
+    "scores",
+    "score_margin",
+    "casts",
+    "against",
+    "spread",
+    "growth",
+    "drift",
+    "reductions",
+    "keys",
+)
+
+
+def check(config: PrecisionConfig) -> None:
+    """Raise InputError for unknown formats, methods and casts, and for values that do
+    not fit the head.
+    """
+    # These raise InputError; their results are not needed here.
+    spectrum_of(config)
+    cells(config)
+    if config.explain is not None:
+        explain_table(config, config.explain, implementations(config))
+    for text in config.cache:
+        # Stored keys are the rotated features alone.
+        key_format = parse_keys(text)
+        key_format.check(config.rotated)
+
+
+def cells(config: PrecisionConfig) -> list[Cell]:
+    all_cells: list[Cell] = [*encoding_cells(config), *stage_cells(config)]
+    if config.against:
+        all_cells.append(against_cell(config))
+    return all_cells
+
+
+def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
+    # Several cells have a part of the same table.
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for cell in cells(config):
+        for name, part in values[cell].items():
+            whole_numbers = part.columns.intersection(WHOLE_NUMBERS)
+            part = part.astype(dict.fromkeys(whole_numbers, "Int64"))
+            parts.setdefault(name, []).append(part)
+
+    measured = {}
+    for name, parts_of_table in parts.items():
+        measured[name] = pd.concat(parts_of_table, ignore_index=True)
+    measured |= cast_tables(config, measured)
+    if "resolution" in measured:
+        measured["neighbours"] = choose_encodings(measured["resolution"])
+    in_order = {name: measured[name] for name in ORDER if name in measured}
+
+    if config.sections:
+        in_order["axes"] = compute_axes(config)
+    if config.explain is not None:
+        # Arithmetic on a dozen numbers is quicker than a cell.
+        plans = implementations(config)
+        in_order["explain"] = explain_table(config, config.explain, plans)
+    return in_order

@@ -1,0 +1,102 @@
+"""Scores of shifted positions: how much a score changes when the query and the key move
+by the same number of tokens. Without rounding it does not change at all.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.shared import (
+    ROTARY,
+    SCORED,
+    SECONDS_PER_SCORE,
+    PrecisionCell,
+    count_scores,
+    formats_of,
+    make_cell,
+    powers_below,
+    spectrum_of,
+)
+from ropelab.math.numerics import scores
+from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
+from ropelab.math.numerics.chain import Chain
+from ropelab.runs.cell import Advance
+from ropelab.runs.stats import mean_interval
+from ropelab.runs.tables import Tables
+
+# The distances from the key to the query, in tokens.
+DISTANCES = (1.0, 8.0, 64.0)
+
+
+def drift_cell(config: PrecisionConfig) -> PrecisionCell:
+    """Return the cell of the table `drift`: implementations, or else typical plans."""
+    plans = implementations(config) or _choose_plans(config)
+    scores_per_plan = len(DISTANCES) * count_scores(config, config.rotated / 2)
+    return make_cell(
+        config,
+        (*ROTARY, *SCORED),
+        kind="precision-drift",
+        title="scores of shifted positions",
+        function=measure_drift,
+        inputs={"plans": [[name, plan.label] for name, plan in plans.items()]},
+        # The time of the first plan is estimated from its scores.
+        seconds=(len(plans) - 1) * scores_per_plan * SECONDS_PER_SCORE,
+        scores=scores_per_plan,
+    )
+
+
+def _choose_plans(config: PrecisionConfig) -> dict[str, CastPlan]:
+    """Return plans by name: every format at all stages, float32 angles with the other
+    stages in bfloat16, and a rounded inv_freq, which no shift can show.
+    """
+    plans = {}
+    for fmt in formats_of(config):
+        if fmt != "float64":
+            plans[f"all {fmt}"] = parse_cast(f"all={fmt}")
+    plans["transformers_llama"] = PRESETS["transformers_llama"].plan
+    plans["inv_freq=bfloat16"] = parse_cast("inv_freq=bfloat16")
+    return plans
+
+
+def measure_drift(
+    config: PrecisionConfig, *, plans: Sequence[tuple[str, str]], advance: Advance
+) -> Tables:
+    """Return `drift`: a row per plan, kind of vectors and shift.
+
+    Each of `plans` is a name and a label that `parse_cast` reads.
+    """
+    spectrum = spectrum_of(config)
+    shifts = powers_below(config.length)
+    distances = np.array(DISTANCES)
+
+    rows = []
+    for name, label in plans:
+        chain = Chain(parse_cast(label), spectrum)
+        for alignment in ("random", "aligned"):
+            drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
+            # [shifts, draws, distances]
+            errors = scores.shift_errors(chain, drawn, config.offset, distances, shifts)
+            # Each draw gives one number, since its errors at several distances are not
+            # independent of each other.
+            rms_by_draw = np.sqrt((errors**2).mean(axis=2))
+            for shift, errors_of_draws in zip(
+                shifts.tolist(), rms_by_draw, strict=True
+            ):
+                mean = mean_interval(errors_of_draws)
+                row = {
+                    "name": name,
+                    "plan": label,
+                    "alignment": alignment,
+                    "shift_tokens": int(shift),
+                    "draws": config.draws,
+                    "rms_score_change": mean.value,
+                    "ci_low": mean.low,
+                    "ci_high": mean.high,
+                    "status": "overflow" if np.isnan(mean.value) else "ok",
+                }
+                rows.append(row)
+        advance(1 / len(plans))
+    return {"drift": pd.DataFrame(rows)}

@@ -1,0 +1,191 @@
+"""The short tables of the precision experiment, and what they share with its answer.
+
+The table `casts` has a row per cast plan, told apart by the column `kind`:
+
+- stage: one stage alone is rounded to one format;
+- preset, cast: an implementation that --preset or --cast names;
+- repair: an implementation with one of its stages made exact;
+- long: float32 angles at a further length.
+
+A spread (`score_spread`) is the change of a score that rounding causes where the score
+should depend on the distance alone, in standard deviations of the scores.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ropelab.experiments.precision.against import shorten_against
+from ropelab.experiments.precision.neighbours import list_neighbours
+from ropelab.experiments.precision.plans import STAGE_FORMATS
+from ropelab.experiments.precision.sines import list_losses
+from ropelab.math.numerics.casts import STAGES
+from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import EXACT, UNNOTICED
+
+# The first position at which an angle is off by more than the tolerance.
+WRONG_FROM = "first_position_over_tolerance"
+SPREAD = "score_spread"
+# The words for two stages; the others are called by their names.
+STAGE_WORDS = {"table": "cos and sin", "score": "q, k and score"}
+# The formats that models are trained in.
+TRAINING_FORMATS = ("bfloat16", "float16")
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Return the short table: implementations if any are named, else the shares of
+    equal neighbours by encoding, else (without encodings) the stages.
+    """
+    casts = tables["casts"]
+    plans = list_implementations(casts)
+    if plans.empty:
+        neighbours = list_neighbours(tables)
+        if len(neighbours):
+            return neighbours
+        return _shorten_stages(casts)
+
+    short_names = {
+        "name": "plan",
+        SPREAD: "score_spread",
+        "max_angle_error_rad": "worst_rad",
+        WRONG_FROM: "wrong_from",
+    }
+    short = plans[list(short_names)].rename(columns=short_names)
+    short = short.reset_index(drop=True)
+
+    spreads = []
+    stages_to_fix = []
+    for row in plans.to_dict("records"):
+        # A spread is shown with no more digits than its interval supports.
+        spread = math.nan
+        if pd.notna(row[SPREAD]):
+            spread = float(write_spread_of(row))
+        spreads.append(spread)
+        stages_to_fix.append(find_cure(casts, row).stage)
+    return short.assign(
+        score_spread=spreads, fix_first=pd.Series(stages_to_fix, dtype=object)
+    )
+
+
+def further(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return the short tables after the summary: of stages (if the summary is about
+    encodings), of sines, of plans against another, and of axes.
+    """
+    casts = tables["casts"]
+    short_tables = {}
+    summary_is_of_encodings = len(list_neighbours(tables)) > 0
+    if list_implementations(casts).empty and summary_is_of_encodings:
+        short_tables["casts"] = _shorten_stages(casts)
+    short_tables["reductions"] = list_losses(tables["reductions"])
+    if "against" in tables:
+        short_tables["against"] = shorten_against(tables["against"])
+    if "axes" in tables:
+        short_tables["axes"] = tables["axes"].drop(columns=["stage", "format"])
+    return short_tables
+
+
+def _shorten_stages(casts: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per stage that is rounded alone.
+
+    For each format there is a column of spreads, and then for each format a column of
+    the first position with a wrong angle.
+    """
+    stages = casts[casts["kind"] == "stage"]
+    rows_by_format = {}
+    for name in choose_formats(stages):
+        rows = stages[stages["format"] == name]
+        # The rows are put into the order of STAGES.
+        rows_by_format[name] = rows.set_index("stage").loc[list(STAGES)]
+
+    words = [STAGE_WORDS.get(stage, stage) for stage in STAGES]
+    table = pd.DataFrame({"only_this_is_rounded": words})
+    for name, rows in rows_by_format.items():
+        spreads = [write_spread_of(row) for row in rows.to_dict("records")]
+        table[f"{name} score_spread"] = spreads
+    for name, rows in rows_by_format.items():
+        positions = []
+        for position in rows[WRONG_FROM].tolist():
+            positions.append("never" if pd.isna(position) else f"{position:.0f}")
+        table[f"{name} wrong_from"] = positions
+    return table
+
+
+def choose_formats(stages: pd.DataFrame) -> list[str]:
+    """Return the formats to show: those asked for, or those that models are trained in
+    if nobody asked for any and all six of STAGE_FORMATS were measured.
+    """
+    measured = stages["format"].unique().tolist()
+    if len(measured) < len(STAGE_FORMATS):
+        return measured
+    of_training = [name for name in TRAINING_FORMATS if name in measured]
+    return of_training or measured
+
+
+def list_implementations(casts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the implementations that --preset and --cast name; no row if
+    they name none.
+    """
+    return casts[casts["kind"].isin(["preset", "cast"])]
+
+
+def write_spread_of(row: Mapping[Any, Any]) -> str:
+    """Write the spread of a row of `casts`, or where its plan overflows."""
+    if pd.isna(row[SPREAD]):
+        return f"overflow from {row['worst_position']:.0f}"
+    return write_spread(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
+
+
+def write_spread(value: float, low: float, high: float) -> str:
+    """Write a spread with the digits that its interval supports, at most two.
+
+    >>> write_spread(0.6002, 0.6002, 0.6002), write_spread(0.0033, 0.0027, 0.0039)
+    ('0.60', '0.003')
+    """
+    if value <= EXACT:
+        return "0"
+    first_digit = math.floor(math.log10(value))
+    # Two digits are supported if the interval is no wider than one step of the second.
+    step_of_second = 10.0 ** (first_digit - 1)
+    digits = 1 if high - low > step_of_second else 2
+    if value <= 1e-4:
+        return f"{value:.{digits}g}"
+    decimals = max(digits - 1 - first_digit, 0)
+    return f"{value:.{decimals}f}"
+
+
+class Cure(NamedTuple):
+    """What to do about an implementation whose scores vary with position."""
+
+    # The stage to fix first; None if nothing has to be fixed, or nothing was tried.
+    stage: str | None
+    # A clause about the effect; empty without a stage.
+    clause: str
+
+
+def find_cure(casts: pd.DataFrame, implementation: Mapping[Any, Any]) -> Cure:
+    """Return the stage to fix first in an implementation, a row of `casts`."""
+    name = implementation["name"]
+    spread = implementation[SPREAD]
+    repairs = casts[(casts["kind"] == "repair") & (casts["name"] == name)]
+    if spread <= UNNOTICED or repairs.empty:
+        return Cure(None, "")
+
+    # Each of these stages alone is enough.
+    sufficient = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
+    if sufficient:
+        stages = " or ".join(sufficient)
+        return Cure(stages, f"fixing {stages} alone cures {name}")
+
+    # The smallest spread is best; of equal ones, that with the longest range of right
+    # angles.
+    best_first = repairs.sort_values([SPREAD, WRONG_FROM], ascending=[True, False])
+    best = best_first.iloc[0]
+    ends_overflow = pd.isna(spread) and pd.notna(best[SPREAD])
+    effect = "although that alone lowers nothing"
+    if best[SPREAD] < spread or ends_overflow:
+        effect = f"then {write_spread_of(best)}"
+    stage = best["stage"]
+    clause = f"no single fix cures {name}: fix {stage} first ({effect})"
+    return Cure(stage, clause)
