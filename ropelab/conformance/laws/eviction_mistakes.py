@@ -7,7 +7,11 @@ compared with the key before it, rotated.
 
 from collections.abc import Sequence
 
-from ropelab.conformance.laws.eviction_guesses import explain_logits
+from ropelab.conformance.laws.eviction_guesses import (
+    describe_count,
+    describe_moves,
+    explain_logits,
+)
 from ropelab.conformance.laws.eviction_keys import explain_keys, measure_moves
 from ropelab.conformance.laws.eviction_trace import (
     EvictionTrace,
@@ -16,6 +20,7 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     match_tokens,
 )
+from ropelab.conformance.laws.forgetting import PREFILLED
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
@@ -30,7 +35,7 @@ def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
     if not says and trace.after:
         says = explain_keys(case, trace)
     if not says and not is_single:
-        says = explain_repetition(case, trace)
+        says = explain_count(case, trace) or explain_repetition(case, trace)
     return says
 
 
@@ -56,6 +61,19 @@ def explain_tokens(trace: EvictionTrace) -> str:
                 says += f"; others are kept: {list_ranges(left.surplus)}"
             return says
     return ""
+
+
+def explain_count(case: Case, trace: EvictionTrace) -> str:
+    """Return where new tokens begin behind the first eviction, if they should not."""
+    moves = measure_moves(case, trace)
+    if moves is None or trace.first_position is None:
+        return ""
+    _, behind = moves
+    # New tokens follow the newest key, whether it was moved or not.
+    if trace.first_position == PREFILLED + behind:
+        return ""
+    moved = describe_moves(*moves, trace.gap)
+    return f"{moved}, and {describe_count(trace.first_position, len(trace.keep))}"
 
 
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:

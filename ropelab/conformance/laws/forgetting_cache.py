@@ -42,6 +42,9 @@ class Steps:
         self.values = alone[1].transpose(0, 2)
         self.held: list[list[int]] = []
         self.entry: Entry = None
+        self.last: list[Entry] = []
+        # The newest key and value of each layer, token by token.
+        self.newest: list[list[Entry]] = []
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """Find the tokens that are held now."""
@@ -50,6 +53,15 @@ class Steps:
         if self.entry is None or len(counts) != 1:
             raise UnaskedError("its layers hold different numbers of keys")
         self.held.append(find_tokens(self.values, self.entry[1]))
+        self.last = list(entries)
+        newest: list[Entry] = []
+        for entry in entries:
+            if entry is None:
+                newest.append(None)
+                continue
+            keys, values = entry
+            newest.append((keys[:, :, -1:].clone(), values[:, :, -1:].clone()))
+        self.newest.append(newest)
 
     def list_schedules(self) -> list[EvictionSchedule]:
         """Return what queries may have seen.
@@ -116,8 +128,39 @@ def explain(case: Case, steps: Steps) -> str:
         held = steps.entry[0][:, :, slot]
         positions.append(find_distance(alone, held, distances, turn.images))
 
+    moved_up = list(range(len(tokens)))
+    if positions in (tokens, moved_up):
+        says = compare_layers(case, steps)
+        if says:
+            return says
+
     found = list_ranges(positions)
-    kept = list_ranges(tokens)
-    moved = list_ranges(range(len(tokens)))
-    says = f"keys end at positions {found}, where kept they are at {kept}"
-    return f"{says}, and moved up at {moved}"
+    says = (
+        f"keys end at positions {found}, where kept they are at {list_ranges(tokens)}"
+    )
+    return f"{says}, and moved up at {list_ranges(moved_up)}"
+
+
+def compare_layers(case: Case, steps: Steps) -> str:
+    """Return the first layer whose keys were moved otherwise than those of layer 0."""
+    distances = range(-TOKENS, TOKENS + 1)
+    tokens = steps.held[-1]
+    moves_of_first: list[int | None] = []
+    for layer, turn in find_turns(case, distances).items():
+        entry = steps.last[layer]
+        if turn is None or entry is None or turn.part != 0:
+            continue
+        moves = []
+        for slot, token in enumerate(tokens):
+            newest = steps.newest[token][layer]
+            assert newest is not None
+            key = entry[0][:, :, slot : slot + 1]
+            moves.append(find_distance(newest[0], key, distances, turn.images))
+        if layer == 0:
+            moves_of_first = moves
+        elif moves != moves_of_first:
+            return (
+                f"keys that stay are moved by {list_ranges(moves)} positions in layer"
+                f" {layer}, and by {list_ranges(moves_of_first)} in layer 0"
+            )
+    return ""
