@@ -5,6 +5,8 @@ one axis moves at a time, then all by random numbers, and the tables that a code
 are compared with those of every known mistake.
 """
 
+from itertools import chain
+
 import numpy as np
 
 from ropelab.conformance.axes_mistakes import list_ladders, list_movements
@@ -16,6 +18,7 @@ from ropelab.conformance.axes_reference import (
     measure_differences,
 )
 from ropelab.conformance.axes_slow_pairs import describe_other_axis, explain_slow_pairs
+from ropelab.conformance.axes_wrong_positions import list_other_positions
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.math.axes import Positions
@@ -51,9 +54,16 @@ def explain_axis_frequencies(
     expected: Expected,
     positions: Positions,
 ) -> Fault | None:
-    """Name frequencies of another ladder alone, which equal positions show, too."""
+    """Name what equal positions show, too: frequencies of another ladder, or positions
+    of some axes alone that are shifted or multiplied.
+    """
     right = make_reference(expected, positions)
-    for movement in list_ladders(right.spec, right.inv_freq, right.coordinates):
+    axes = right.axes
+    ladders = list_ladders(right.spec, right.inv_freq, right.coordinates)
+    of_some_axes = list_other_positions(
+        axes, right.inv_freq, right.positions, most_axes=axes.count - 1
+    )
+    for movement in chain(ladders, of_some_axes):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
     return None

@@ -51,11 +51,11 @@ def list_other_axes(
     assert axes is not None
     fix = describe_pairs(axes.axis_of_pair, axes.names)
     for other, answer in list_other_orders(axes):
-        # A pair keeps its frequency where all axes share one ladder.
-        frequencies = inv_freq
+        yield Movement(answer, fix, other.axis_of_pair, inv_freq, coordinates)
+        # Where each axis has a ladder of its own, pairs may have read it, too.
         if axes.ladder != "head":
             frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
-        yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
+            yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
 
     for axis, name in enumerate(axes.names):
         answer = f"all pairs read the axis of {name}"
@@ -149,6 +149,12 @@ def list_ladders(
             yield Movement(answer, fix, axes.axis_of_pair, other, coordinates)
     for answer, frequencies in list_restarted(axes, head, spec):
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
+    if axes.arrangement != "runs":
+        by_axis = [axes.pairs_of(axis) for axis in dict.fromkeys(axes.order)]
+        in_runs = inv_freq[np.concatenate(by_axis)]
+        answer = "axes take turns, and their frequencies come in runs, axis by axis"
+        yield Movement(answer, fix, axes.axis_of_pair, in_runs, coordinates)
 
     backwards = inv_freq.copy()
     for axis in range(axes.count):

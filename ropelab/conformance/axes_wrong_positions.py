@@ -23,8 +23,12 @@ def list_other_positions(
     axes: Axes,
     inv_freq: Frequencies,
     positions: Positions,
+    most_axes: int | None = None,
 ) -> Iterator[Movement]:
-    """Yield positions that are shifted, centred, multiplied, or turned round."""
+    """Yield positions that are shifted, centred, multiplied, or turned round.
+
+    ``most_axes``: the largest number of axes that have the mistake at once; all if None.
+    """
     right = axes.coordinates(positions)
     plain = positions.astype(np.float64)
     sizes = plain.max(axis=1, keepdims=True) + 1
@@ -37,7 +41,7 @@ def list_other_positions(
     variants += list_changed(right, plain, sizes, axes)
 
     for answer, fix, changed in variants:
-        for subset in list_subsets(axes.count):
+        for subset in list_subsets(axes.count, most_axes or axes.count):
             coordinates = right.copy()
             coordinates[list(subset)] = changed[list(subset)]
             names = join_names([axes.names[axis] for axis in subset])
@@ -45,9 +49,9 @@ def list_other_positions(
             yield Movement(words, fix, axes.axis_of_pair, inv_freq, coordinates)
 
 
-def list_subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all axes first, then fewer and fewer of them."""
-    sizes = range(count, 0, -1)
+def list_subsets(count: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Yield the most of some axes first, then fewer and fewer of them."""
+    sizes = range(most, 0, -1)
     yield from chain.from_iterable(combinations(range(count), size) for size in sizes)
 
 
@@ -149,10 +153,13 @@ def list_numbered(
     sizes = positions.max(axis=1) + 1
     exact = positions.astype(np.float64)
     rows, columns = exact[-2:]
-    numbers = {"row by row": rows * sizes[-1] + columns}
-    numbers["column by column"] = columns * sizes[-2] + rows
+    # Patches may be numbered in this image, or in the largest square one.
+    numbers = []
+    for height, width in (sizes[-2:], (spec.trained_len, spec.trained_len)):
+        numbers.append(("row by row", rows * width + columns))
+        numbers.append(("column by column", columns * height + rows))
     everywhere = [0] * len(inv_freq)
-    for order, number in numbers.items():
+    for order, number in numbers:
         for frequencies in (inv_freq, spec.geometry.inv_freq):
             answer = f"all pairs read the number of the patch, {order}"
             fix = describe_pairs(axes.axis_of_pair, axes.names)

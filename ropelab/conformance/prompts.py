@@ -5,7 +5,7 @@ begins, and at their rows and columns from there. Text behind it begins at its l
 side. Oracle: get_rope_index of transformers 5.23.0 (tests/conformance/test_prompts.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,33 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.rows import Rows
 
 Kind = Literal["text", "image", "clip"]
+# Where text begins behind an image: at its longer side (side), behind the largest
+# position so far (largest), after as many steps as it has tokens, rows, columns, or both
+# of these, at its shorter side, or one step early or late (before, after).
+Behind = Literal[
+    "side",
+    "largest",
+    "tokens",
+    "rows",
+    "columns",
+    "rows and columns",
+    "shorter side",
+    "before",
+    "after",
+]
+# Steps behind an image that has so many rows and columns of tokens.
+STEPS_BEHIND: dict[Behind, Callable[[int, int], int]] = {
+    "side": max,
+    "rows": lambda rows, columns: rows,
+    "columns": lambda rows, columns: columns,
+    "rows and columns": lambda rows, columns: rows + columns,
+    "shorter side": min,
+    "before": lambda rows, columns: max(rows, columns) - 1,
+    "after": lambda rows, columns: max(rows, columns) + 1,
+}
 EXAMPLE = "type such as 'text 5, image 8x12, text 3, clip 4x4x8'"
+# Between the frames of a clip.
+CLIP_SECONDS = 2.0
 # Patches of an image or clip in a prompt.
 MOST_PATCHES = 2**20
 
@@ -40,10 +66,7 @@ class Counting:
     """How positions are counted: right by default, or with one mistake."""
 
     rule: PromptRule
-    # Where text begins behind an image: at its longer side (side), behind the largest
-    # position so far (largest), after as many steps as it has tokens (tokens), or one
-    # step early or late (before, after).
-    behind: Literal["side", "largest", "tokens", "before", "after"] = "side"
+    behind: Behind = "side"
     # Rows and columns in each other's place.
     exchanged: bool = False
     # Patches are counted one after another on all axes.
@@ -52,14 +75,18 @@ class Counting:
     from_zero: Literal["", "rows and columns", "time", "all axes"] = ""
     # Rows and columns of the patches before they are merged.
     unmerged: bool = False
+    # Rows and columns are counted from the middle of an image.
+    centred: bool = False
     # Every frame of a clip stands at the time where the clip begins.
     still: bool = False
+    # Steps along time between two frames of a clip; None: those of the rule.
+    step: int | None = None
     # Columns come before rows.
     by_columns: bool = False
 
 
 def make_prompt(rule: PromptRule) -> list[Segment]:
-    """Return text, an image, text, a clip of four frames, and text.
+    """Return text, a wide image, text, a high clip of four frames, and text.
 
     Frames that have a grid each are between timestamps of two tokens.
     """
@@ -68,9 +95,9 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
     clip = Segment(
         "clip",
         frames=4,
-        rows=2 * side,
-        columns=4 * side,
-        seconds_per_frame=2.0,
+        rows=4 * side,
+        columns=2 * side,
+        seconds_per_frame=CLIP_SECONDS,
     )
     clips = [clip]
     if rule.frames_apart:
@@ -128,7 +155,7 @@ def make_segment(kind: str, numbers: Sequence[int], rule: PromptRule) -> Segment
         )
     if frames * rows * columns > MOST_PATCHES:
         raise InputError(f"{kind} has more than {MOST_PATCHES} patches")
-    seconds = 2.0 if kind == "clip" else 1.0
+    seconds = CLIP_SECONDS if kind == "clip" else 1.0
     if kind == "clip":
         return Segment("clip", 0, frames, rows, columns, seconds)
     return Segment("image", 0, frames, rows, columns)
@@ -177,6 +204,8 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
         frames //= rule.merged_frames
         if rule.steps_per_second is not None:
             step = rule.steps_per_second * segment.seconds_per_frame
+        if counting.step is not None:
+            step = counting.step
     if counting.still:
         step = 0.0
     sizes = (frames, segment.rows // rule.merged, segment.columns // rule.merged)
@@ -189,6 +218,9 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
     if counting.unmerged:
         row = rule.merged * row
         column = rule.merged * column
+    if counting.centred:
+        row = row - sizes[1] // 2
+        column = column - sizes[2] // 2
     # Steps along time are cut to whole numbers.
     axes = [np.floor(step * time), row, column]
     grid = np.stack(axes).reshape(3, -1).astype(np.int64)
@@ -217,8 +249,8 @@ def find_next(
         return start + grid.shape[1]
 
     merged = 1 if counting.unmerged else counting.rule.merged
-    behind = start + max(segment.rows, segment.columns) // merged
-    return behind + {"before": -1, "after": 1}.get(counting.behind, 0)
+    count_steps = STEPS_BEHIND[counting.behind]
+    return start + count_steps(segment.rows // merged, segment.columns // merged)
 
 
 def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
@@ -230,6 +262,11 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
     yield "early", says, replace(right, behind="before")
     says = "text behind an image begins one step late"
     yield "late", says, replace(right, behind="after")
+    sides: tuple[Behind, ...] = ("columns", "rows", "shorter side", "rows and columns")
+    for side in sides:
+        says = f"text behind an image begins behind its {side}, not at its longer side"
+        name = f"behind_{side.replace(' ', '_')}"
+        yield name, says, replace(right, behind=side)
     says = "height and width are exchanged"
     yield "exchanged", says, replace(right, exchanged=True)
     says = "patches are counted one after another, as if they were text"
@@ -240,6 +277,8 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
         yield name, says, replace(right, from_zero=axes)
     says = f"rows and columns count patches before {rule.merged} of them are merged"
     yield "unmerged", says, replace(right, unmerged=True)
+    says = "rows and columns are counted from the middle of an image"
+    yield "centred", says, replace(right, centred=True)
     says = "patches are counted down the columns"
     yield "columns", says, replace(right, by_columns=True)
 
@@ -314,6 +353,16 @@ def explain_prompt(
             if is_named and np.array_equal(got, count_positions(behind, prompt)):
                 return says, fix, True
 
+    shift = int(got[0, 0] - wanted[0, 0])
+    if np.array_equal(got - shift, wanted):
+        return f"all position ids are off by {shift:+d}", "count from 0", True
+    step = find_step(got, rule, prompt)
+    if step:
+        timed = replace(right, step=step)
+        if np.array_equal(got, count_positions(timed, prompt)):
+            answer = f"frames of a clip are {step} steps apart along time"
+            return answer, "check the steps per second and the seconds per frame", True
+
     differs = (got != wanted).any(axis=0)
     token = int(differs.argmax())
     answer = (
@@ -321,3 +370,17 @@ def explain_prompt(
         f" instead of {tuple(wanted[:, token].tolist())}"
     )
     return answer, fix, True
+
+
+def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:
+    """Return the steps along time between two frames of the first clip; 0: no clip."""
+    start = 0
+    for row in describe_prompt(rule, prompt):
+        tokens = int(row["tokens"])
+        if row["kind"] == "clip" and not rule.frames_apart:
+            frames = row["grid_thw"][0] // rule.merged_frames
+            first = got[0, start]
+            second = got[0, start + tokens // frames]
+            return int(second - first) if frames > 1 else 0
+        start += tokens
+    return 0
