@@ -5,7 +5,7 @@ one axis moves at a time, then all by random numbers, and the tables that a code
 are compared with those of every known mistake.
 """
 
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ropelab.conformance.axes_reference import (
     measure_differences,
 )
 from ropelab.conformance.axes_slow_pairs import describe_other_axis, explain_slow_pairs
+from ropelab.conformance.axes_wrong_positions import list_other_positions
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.math.axes import Positions
@@ -54,12 +55,17 @@ def explain_axis_frequencies(
     expected: Expected,
     positions: Positions,
 ) -> Fault | None:
-    """Name frequencies of an axis that are laid out otherwise than configured.
+    """Name mistakes that are seen at equal positions on all axes, too.
 
-    Unlike other mistakes these are seen at equal positions on all axes, too.
+    These are frequencies of another ladder, and wrong positions on some axes alone.
     """
     right = make_reference(expected, positions)
-    for movement in list_ladders(right.spec, right.inv_freq, right.coordinates):
+    axes = right.axes
+    ladders = list_ladders(right.spec, right.inv_freq, right.coordinates)
+    wrong_on_some_axes = list_other_positions(
+        axes, right.inv_freq, right.positions, most_axes=axes.count - 1
+    )
+    for movement in chain(ladders, wrong_on_some_axes):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
     return None

@@ -57,11 +57,12 @@ def list_other_axes(
     assert axes is not None
     fix = describe_pairs(axes.axis_of_pair, axes.names)
     for other, answer in list_other_orders(axes):
-        # On a ladder of the whole head a pair has its frequency on any axis.
-        frequencies = inv_freq
+        yield Movement(answer, fix, other.axis_of_pair, inv_freq, coordinates)
+        # Where each axis has its own ladder, pairs may take their frequencies from that of
+        # the wrong axis, too.
         if axes.ladder != "head":
             frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
-        yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
+            yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
 
     for axis, name in enumerate(axes.names):
         answer = f"all pairs read the axis of {name}"
@@ -159,6 +160,12 @@ def list_ladders(
             yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
     for answer, frequencies in list_restarted(axes, head, spec):
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
+
+    if axes.arrangement != "runs":
+        pairs_by_axis = [axes.pairs_of(axis) for axis in dict.fromkeys(axes.order)]
+        in_runs = inv_freq[np.concatenate(pairs_by_axis)]
+        answer = "axes take turns, and their frequencies come in runs, axis by axis"
+        yield Movement(answer, fix, axes.axis_of_pair, in_runs, coordinates)
 
     backwards = inv_freq.copy()
     for axis in range(axes.count):

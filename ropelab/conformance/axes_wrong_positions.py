@@ -34,8 +34,12 @@ def list_other_positions(
     axes: Axes,
     inv_freq: Frequencies,
     positions: Positions,
+    most_axes: int | None = None,
 ) -> Iterator[Movement]:
-    """Yield wrong positions on all axes, then on fewer and fewer of them."""
+    """Yield wrong positions on all axes, then on fewer and fewer of them.
+
+    ``most_axes``: the largest number of axes that are wrong at once; None: all.
+    """
     right = axes.coordinates(positions)
     plain = positions.astype(np.float64)  # [axes, n], counted from 0
     sizes = plain.max(axis=1, keepdims=True) + 1  # [axes, 1], in patches or frames
@@ -48,7 +52,7 @@ def list_other_positions(
     variants += list_changed(right, plain, sizes, axes)
 
     for words, fix, changed in variants:
-        for subset in list_subsets(axes.count):
+        for subset in list_subsets(axes.count, most_axes or axes.count):
             coordinates = right.copy()
             coordinates[subset] = changed[subset]
             names = join_names([axes.names[axis] for axis in subset])
@@ -56,9 +60,9 @@ def list_other_positions(
             yield Movement(answer, fix, axes.axis_of_pair, inv_freq, coordinates)
 
 
-def list_subsets(count: int) -> Iterator[list[int]]:
-    """Yield all axes first, then fewer and fewer of them."""
-    for size in range(count, 0, -1):
+def list_subsets(count: int, most: int) -> Iterator[list[int]]:
+    """Yield ``most`` of some axes first, then fewer and fewer of them."""
+    for size in range(most, 0, -1):
         for subset in combinations(range(count), size):
             yield [*subset]
 
@@ -180,13 +184,15 @@ def list_numbered(
     height, width = positions[-2:].max(axis=1) + 1
     rows, columns = positions[-2:].astype(np.float64)
 
-    numbers_by_order = {
-        "row by row": rows * width + columns,
-        "column by column": columns * height + rows,
-    }
+    # Patches may be numbered in this image, or in the largest square one.
+    side = spec.trained_len
+    numberings = []
+    for image_height, image_width in ((height, width), (side, side)):
+        numberings.append(("row by row", rows * image_width + columns))
+        numberings.append(("column by column", columns * image_height + rows))
     # The number of a patch is the only axis, which all pairs read.
     axis_of_pair = [0] * len(inv_freq)
-    for order, numbers in numbers_by_order.items():
+    for order, numbers in numberings:
         for frequencies in (inv_freq, spec.geometry.inv_freq):
             answer = f"all pairs read the number of the patch, {order}"
             fix = describe_pairs(axes.axis_of_pair, axes.names)

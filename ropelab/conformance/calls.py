@@ -122,6 +122,10 @@ def try_ways(
     if spec.has_patches and with_axes:
         # A patch has a row and a column: one number is not its position.
         working = with_axes
+    with_arrays = [(way, parts) for way, parts in working if way.position_shape]
+    if spec.axes and with_arrays:
+        # A code of several axes may take a single number for the position of one axis.
+        working = with_arrays
     return working, problem
 
 

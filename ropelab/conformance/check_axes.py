@@ -55,7 +55,7 @@ def explain_wrong_text(
     expected: Expected,
     positions: Positions,
 ) -> Check:
-    """Name frequencies of an axis that make a code wrong for text, too."""
+    """Name frequencies or positions of an axis that make a code wrong for text, too."""
     for part, observed in parts.items():
         if observed.fault:
             continue

@@ -8,7 +8,7 @@ behind its longer side.
 Oracle: get_rope_index of transformers 5.23.0 (tests/conformance/test_prompts.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,6 +20,31 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.rows import Rows
 
 Kind = Literal["text", "image", "clip"]
+# Where text goes on behind an image: at the length of its longer side (side), behind the
+# largest position so far (largest), after as many steps as the image has tokens, rows,
+# columns, or rows and columns together, at the length of its shorter side, or one step
+# early or late (before, after).
+Behind = Literal[
+    "side",
+    "largest",
+    "tokens",
+    "rows",
+    "columns",
+    "rows and columns",
+    "shorter side",
+    "before",
+    "after",
+]
+# Returns the steps behind an image from its rows and columns of tokens.
+STEPS_BEHIND: dict[Behind, Callable[[int, int], int]] = {
+    "side": max,
+    "rows": lambda rows, columns: rows,
+    "columns": lambda rows, columns: columns,
+    "rows and columns": lambda rows, columns: rows + columns,
+    "shorter side": min,
+    "before": lambda rows, columns: max(rows, columns) - 1,
+    "after": lambda rows, columns: max(rows, columns) + 1,
+}
 EXAMPLE = "type such as 'text 5, image 8x12, text 3, clip 4x4x8'"
 # The most patches of an image or clip in a prompt.
 MOST_PATCHES = 2**20
@@ -48,10 +73,7 @@ class Counting:
 
     # What the model merges, and how its clips count time.
     rule: PromptRule
-    # Where text goes on behind an image: at the length of its longer side (side), behind
-    # the largest position so far (largest), after as many steps as the image has tokens
-    # (tokens), or one step early or late (before, after).
-    behind: Literal["side", "largest", "tokens", "before", "after"] = "side"
+    behind: Behind = "side"
     # True if heights and widths are exchanged.
     exchanged: bool = False
     # True if patches count on by 1 on all axes, as text does.
@@ -60,14 +82,18 @@ class Counting:
     from_zero: Literal["", "rows and columns", "time", "all axes"] = ""
     # True if rows and columns are those of patches before they are merged.
     unmerged: bool = False
+    # True if rows and columns are counted from the middle of an image.
+    centred: bool = False
     # True if all frames of a clip have the time at which the clip begins.
     still: bool = False
+    # The steps along time between two frames of a clip. None: those of the rule.
+    step: int | None = None
     # True if patches come column by column.
     by_columns: bool = False
 
 
 def make_prompt(rule: PromptRule) -> list[Segment]:
-    """Return the usual prompt: text, an image, text, a clip of four frames, and text.
+    """Return the usual prompt: text, a wide image, text, a high clip, and text.
 
     Some models have a timestamp before each frame, here of two tokens.
     """
@@ -76,8 +102,8 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
     clip = Segment(
         "clip",
         frames=4,
-        rows=2 * side,
-        columns=4 * side,
+        rows=4 * side,
+        columns=2 * side,
         seconds_per_frame=SECONDS_PER_FRAME,
     )
     clips = [clip]
@@ -208,6 +234,8 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
         frames //= rule.merged_frames
         if rule.steps_per_second is not None:
             step = rule.steps_per_second * segment.seconds_per_frame
+        if counting.step is not None:
+            step = counting.step
     if counting.still:
         step = 0.0
     sizes = (frames, segment.rows // rule.merged, segment.columns // rule.merged)
@@ -222,6 +250,10 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
     if counting.unmerged:
         row = rule.merged * row
         column = rule.merged * column
+    if counting.centred:
+        _, row_count, column_count = sizes
+        row = row - row_count // 2
+        column = column - column_count // 2
     # Times are rounded down to whole numbers.
     axes = [np.floor(step * time), row, column]
     grid = np.stack(axes).reshape(3, -1).astype(np.int64)
@@ -257,13 +289,8 @@ def find_next(
         return start + grid.shape[1]
 
     merged = 1 if counting.unmerged else counting.rule.merged
-    longer_side = max(segment.rows, segment.columns) // merged
-    shift = 0
-    if counting.behind == "before":
-        shift = -1
-    elif counting.behind == "after":
-        shift = 1
-    return start + longer_side + shift
+    count_steps = STEPS_BEHIND[counting.behind]
+    return start + count_steps(segment.rows // merged, segment.columns // merged)
 
 
 def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
@@ -275,6 +302,11 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
     yield "early", says, replace(right, behind="before")
     says = "text behind an image begins one step late"
     yield "late", says, replace(right, behind="after")
+    sides: tuple[Behind, ...] = ("columns", "rows", "shorter side", "rows and columns")
+    for side in sides:
+        says = f"text behind an image begins behind its {side}, not at its longer side"
+        name = f"behind_{side.replace(' ', '_')}"
+        yield name, says, replace(right, behind=side)
     says = "height and width are exchanged"
     yield "exchanged", says, replace(right, exchanged=True)
     says = "patches are counted one after another, as if they were text"
@@ -285,6 +317,8 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
         yield name, says, replace(right, from_zero=axes)
     says = f"rows and columns count patches before {rule.merged} of them are merged"
     yield "unmerged", says, replace(right, unmerged=True)
+    says = "rows and columns are counted from the middle of an image"
+    yield "centred", says, replace(right, centred=True)
     says = "patches are counted down the columns"
     yield "columns", says, replace(right, by_columns=True)
 
@@ -370,6 +404,17 @@ def explain_prompt(
             if np.array_equal(got, count_positions(candidate, prompt)):
                 return says, fix, True
 
+    first_time = got[0, 0]
+    shift = int(first_time - wanted[0, 0])
+    if np.array_equal(got - shift, wanted):
+        return f"all position ids are off by {shift:+d}", "count from 0", True
+    step = find_step(got, rule, prompt)
+    if step:
+        timed = replace(right, step=step)
+        if np.array_equal(got, count_positions(timed, prompt)):
+            answer = f"frames of a clip are {step} steps apart along time"
+            return answer, "check the steps per second and the seconds per frame", True
+
     is_different = (got != wanted).any(axis=0)
     token = int(is_different.argmax())
     answer = (
@@ -377,3 +422,19 @@ def explain_prompt(
         f" instead of {tuple(wanted[:, token].tolist())}"
     )
     return answer, fix, True
+
+
+def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:
+    """Return the steps along time between two frames of the first clip; 0: no clip."""
+    start = 0
+    times = got[0]
+    for row in describe_prompt(rule, prompt):
+        tokens = int(row["tokens"])
+        if row["kind"] == "clip" and not rule.frames_apart:
+            all_frames, _, _ = row["grid_thw"]
+            frames = all_frames // rule.merged_frames
+            if frames < 2:
+                return 0
+            return int(times[start + tokens // frames] - times[start])
+        start += tokens
+    return 0

@@ -166,6 +166,60 @@ def test_positions_of_one_axis_that_are_changed(change: Any, says: str) -> None:
     assert says in done.answer
 
 
+@pytest.mark.parametrize(
+    ("config", "change", "says"),
+    [
+        (TURNS, lambda p: p + np.array([[0], [1], [0]]), "of height are off by 1"),
+        (TURNS, lambda p: p / [[2], [1], [1]], "of time are divided by 2"),
+        (RUNS, lambda p: p / [[2], [1], [1]], "of time are divided by 2"),
+        (RUNS, lambda p: p * [[1], [2], [2]], "height and width are multiplied by 2"),
+    ],
+)
+def test_positions_of_some_axes_that_are_changed_in_text_too(
+    config: dict[str, Any], change: Any, says: str
+) -> None:
+    """What is wrong in text is named by its axes, not as frequencies or rounding."""
+    axes = IN_RUNS if config is RUNS else IN_TURNS
+
+    def tables(positions: np.ndarray) -> Any:
+        places = change(np.broadcast_to(positions, (3, positions.shape[-1])))
+        angles = places[axes].T * THETA
+        return np.cos(angles), np.sin(angles)
+
+    done = checked(config, tables)
+    assert done.wrong
+    assert says in done.answer
+
+
+def test_frequencies_of_turns_that_come_in_runs() -> None:
+    """Such code sorts them for a class that puts axes in turns, and does so twice."""
+    theta = ERNIE_THETA[np.r_[0:22:2, 1:22:2, 22:32]]
+    done = checked(ERNIE, adjacent(OF_ERNIE, theta))
+    assert done.wrong
+    assert mentions(done.answer, "take turns", "frequencies come in runs")
+
+
+def test_code_that_takes_a_number_for_one_axis_is_right() -> None:
+    """A table that is looked up, of which vLLM takes the rows of three axes."""
+
+    def tables(positions: np.ndarray) -> Any:
+        places = np.asarray(positions)
+        if places.ndim == 1:
+            places = np.stack([places] * 3)
+        angles = places[..., None] * THETA
+        cos, sin = np.cos(angles), np.sin(angles)
+        by_axis = [axis == IN_TURNS for axis in range(3)]
+        cos_of_axes, sin_of_axes = cos[0], sin[0]
+        for axis in (1, 2):
+            cos_of_axes = np.where(by_axis[axis], cos[axis], cos_of_axes)
+            sin_of_axes = np.where(by_axis[axis], sin[axis], sin_of_axes)
+        return cos_of_axes, sin_of_axes
+
+    done = checked(TURNS, tables)
+    assert not done.wrong
+    assert mentions(done.answer, "axes of positions are right")
+
+
 def test_sections_in_another_order() -> None:
     block = {**BLOCK, "mrope_section": [8, 12, 12]}
     config = {**RUNS, "rope_scaling": block}

@@ -72,6 +72,32 @@ def test_other_ladders_than_pixtral_s(height: Any, width: Any, says: str) -> Non
     assert says in done.answer
 
 
+def test_rows_and_columns_that_are_exchanged_keep_pixtral_s_frequencies() -> None:
+    done = checked(PIXTRAL, of_positions(WHOLE[::2], WHOLE[1::2], lambda p: p[::-1]))
+    assert done.wrong
+    assert "height and width are exchanged" in done.answer
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (lambda n: (n // 32, n % 32), ""),
+        (lambda n: (n % 32, n // 32), "height and width are exchanged"),
+        (lambda n: (n, n), "all pairs read the number of the patch, row by row"),
+    ],
+)
+def test_numbers_of_patches_in_the_largest_image(place: Any, says: str) -> None:
+    """Pixtral's positions are row * 32 + column, of 32 patches along a side."""
+
+    def tables(position_ids: np.ndarray) -> Any:
+        positions = np.stack(place(np.asarray(position_ids)))
+        return of_positions(WHOLE[::2], WHOLE[1::2])(positions)
+
+    done = checked(PIXTRAL, tables)
+    assert done.wrong == bool(says)
+    assert says in done.answer
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -9,6 +9,7 @@ from transformers import AutoModelForImageTextToText
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.conformance.prompts import (
+    Behind,
     Counting,
     Segment,
     count_positions,
@@ -91,6 +92,37 @@ def test_every_mistake_is_named(name: str) -> None:
         answer, _, wrong = explain_prompt(got, rule)
         assert wrong
         assert answer == says
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("qwen2_5_vl", 50), ("qwen2_vl", 25), ("ernie4_5_vl_moe", 5)]
+)
+def test_another_rate_is_told_in_steps(name: str, step: int) -> None:
+    rule = rule_of(name)
+    got = count_positions(Counting(rule, step=step), make_prompt(rule))
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert f"{step} steps apart" in answer
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_constant_shift_of_all_positions(name: str) -> None:
+    rule = rule_of(name)
+    right = count_positions(Counting(rule), make_prompt(rule))
+    answer, _, wrong = explain_prompt(right + 1, rule)
+    assert wrong
+    assert "off by +1" in answer
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_text_behind_one_side_of_an_image_is_seen(name: str, axis: Behind) -> None:
+    """The usual prompt has a wide image and a high clip."""
+    rule = rule_of(name)
+    got = count_positions(Counting(rule, behind=axis), make_prompt(rule))
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert f"behind its {axis}" in answer
 
 
 def test_the_rule_of_older_releases_is_not_accused() -> None:

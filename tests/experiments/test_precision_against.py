@@ -51,6 +51,13 @@ def test_a_plan_against_itself_differs_in_nothing():
     assert pd.isna(row["first_position_over_tolerance"])
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64"])
+def test_a_format_by_one_name_is_one_plan(name: str) -> None:
+    row = compare(cast=name, against=name, length=100).iloc[0]
+    assert row["max_angle_difference_rad"] == 0
+    assert row["rms_score_difference"] == 0
+
+
 def test_each_plan_has_its_own_errors_and_order_does_not_matter():
     ours = compare(cast="angle=bfloat16", against="table=bfloat16").iloc[0]
     theirs = compare(cast="table=bfloat16", against="angle=bfloat16").iloc[0]
@@ -79,6 +86,8 @@ def test_the_answer_begins_with_it_and_the_short_table_has_it():
     [
         {"against": "float3", "cast": "bfloat16"},
         {"against": "angel=float16", "cast": "bf16"},
+        {"against": "q8_0", "cast": "bf16"},
+        {"against": "float32,bfloat16", "cast": "bf16"},
         {},
     ],
 )

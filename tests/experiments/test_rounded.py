@@ -307,3 +307,28 @@ def test_values_of_moved_keys_of_released_models_are_computed_anew(
     for own in extrapolate.cells(extrapolated(cache=caches)):
         if isinstance(own, Evaluation):
             assert own.version == own.task.version
+
+
+def test_two_casts_are_drawn_by_place():
+    """A line per cast, the farthest first; no line where predictions are the same."""
+    table = pd.DataFrame(
+        {
+            "method": "unmodified",
+            "factor": 1.0,
+            "cast": ["angle=bfloat16"] * 2 + ["table=bfloat16"] * 2 + ["float32"] * 2,
+            "against": "float32",
+            "bucket_end_tokens": [128, 256] * 3,
+            "kl_nats_per_token": [1e-3, 4e-3, 1e-2, 2e-2, 0.0, 0.0],
+            "kl_ci_low": [0.0, 2e-3, 8e-3, 1e-2, 0.0, 0.0],
+            "kl_ci_high": [2e-3, 6e-3, 2e-2, 3e-2, 0.0, 0.0],
+        }
+    )
+    figure = cost_of_casts.draw_divergence(table)["divergence_by_place"]
+    first, second = figure.axes[0].get_lines()
+    assert [first.get_label(), second.get_label()] == [
+        "table=bfloat16",
+        "angle=bfloat16",
+    ]
+    np.testing.assert_array_equal(first.get_ydata(), [1e-2, 2e-2])
+    np.testing.assert_array_equal(first.get_xdata(), [128, 256])
+    assert cost_of_casts.draw_divergence(table[table["cast"] == "float32"]) == {}

@@ -1,6 +1,8 @@
 """The page of published models says what the readers read."""
 
 import json
+import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -14,15 +16,20 @@ from ropelab.audit.compatibility import (
     compare_model,
     compare_models,
     count_verdicts,
+    describe_difference,
+    judge,
     list_columns,
     read_published,
 )
+from ropelab.math.models import MODELS
 from ropelab.readers import registry
+from ropelab.readers.spec import RopeSpec
 from tests.imports import loaded
 
 compatibility_page = loaded(Path(__file__).parents[2] / "tools" / "compatibility.py")
 PAGE = compatibility_page.PAGE
 write_page = compatibility_page.write_page
+AUDIT_PAGE = PAGE.with_name("audit.md")
 
 
 def line_of(config: dict[str, object]) -> Line:
@@ -96,3 +103,158 @@ def test_counts_add_up(runtime: str) -> None:
     lines = list(compare_models())
     known = [line for line in lines if line.spec is not None]
     assert sum(count_verdicts(lines, runtime).values()) == len(known)
+
+
+def read_spec(**changes: object) -> RopeSpec:
+    """Return the rotation of a Llama by its own class."""
+    spec = line_of({**LLAMA, **changes}).spec
+    assert spec is not None
+    return spec
+
+
+def yarn(factor: float) -> dict[str, object]:
+    return {"rope_scaling": {"rope_type": "yarn", "factor": factor}}
+
+
+def test_releases_of_the_page_are_those_that_audit_lists() -> None:
+    audit = AUDIT_PAGE.read_text(encoding="utf-8")
+    releases = dict(
+        re.findall(r"^\| ([\w.+-]+) \| (\S+) \| \w+ \|", audit, re.MULTILINE)
+    )
+    page = PAGE.read_text(encoding="utf-8")
+    for runtime in list_columns():
+        assert runtime.version == releases[runtime.name]
+        assert f"{runtime.name} {runtime.version}" in page
+
+
+def test_no_runtime_is_left_out_but_older_releases() -> None:
+    columns = {runtime.name for runtime in list_columns()}
+    older = {f"transformers-{version}" for version in ("4.44", "4.48", "4.51", "4.55")}
+    assert {*registry.RUNTIMES} - columns == older
+
+
+def test_no_published_model_is_lost() -> None:
+    _, models = read_published()
+    assert len(models) >= 108
+
+
+def test_facts_of_the_page_are_those_of_known_models() -> None:
+    """Two lists of models were written apart: they agree where they have one model."""
+    known = {}
+    for each in MODELS.values():
+        for name in (each.name, *each.also):
+            known[name.lower()] = each
+    compared = 0
+    for line in compare_models():
+        name = line.model.name.rpartition("/")[2].lower()
+        model = known.get(name) or known.get(name.removeprefix("meta-"))
+        if model is None or line.spec is None:
+            continue
+        compared += 1
+        spec = line.spec
+        facts = (spec.base, spec.rotary_dim)
+        assert facts == (model.base, model.rotary_width), line.model.name
+        # Known models may have the scaling that a model's page adds to its file.
+        method = model.method.partition("(")[0]
+        if method not in ("unscaled", "yarn"):
+            assert spec.method.startswith(f"{method}("), line.model.name
+    assert compared >= 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "others", "code", "words"),
+    [
+        ({}, {}, "", ""),
+        ({"rope_theta": 5e5}, {}, "E03", "base 500000, not 10000"),
+        ({"head_dim": 64}, {}, "W06", "64 features, not 128"),
+        ({}, yarn(4.0), "E08", "frequencies up to x4, from"),
+        (yarn(4.0), {}, "W05", "frequencies up to x4, from"),
+        (yarn(8.0), yarn(4.0), "W05", "frequencies up to x2, from"),
+    ],
+)
+def test_a_difference_has_the_code_of_its_kind(
+    changes: dict[str, object], others: dict[str, object], code: str, words: str
+) -> None:
+    got_code, got_words = describe_difference(read_spec(**changes), read_spec(**others))
+    assert got_code == code
+    assert words in got_words
+
+
+def test_a_factor_on_the_logits_alone() -> None:
+    scaling = {"rope_type": "yarn", "factor": 4.0, "attention_factor": 2.0}
+    double = read_spec(rope_scaling=scaling)
+    single = read_spec(rope_scaling={**scaling, "attention_factor": 1.0})
+    assert describe_difference(double, single) == ("W04", "logits x4")
+
+
+def test_frequencies_that_differ_only_far_away_are_seen() -> None:
+    scaling = {"rope_type": "dynamic", "factor": 4.0}
+    code, words = describe_difference(read_spec(), read_spec(rope_scaling=scaling))
+    assert code == "E08"
+    assert words.endswith(" of 8192")
+
+
+def test_a_layer_type_behind_the_first_is_compared() -> None:
+    _, models = read_published()
+    gemma = next(each for each in models if each.name == "Gemma-3 (text)")
+    own = registry.read(registry.RUNTIMES[registry.REFERENCE], gemma.config)
+    reading = registry.read(registry.RUNTIMES["vllm"], gemma.config)
+    assert judge(reading, own, []).verdict == "agrees"
+    last = [*reading.layers][-1]
+    other = read_spec(head_dim=256, rope_theta=5e5)
+    changed = replace(reading, layers={**reading.layers, last: other})
+    assert len(reading.layers) == 2
+    assert judge(changed, own, []).verdict == "differs"
+
+
+def test_layers_without_rotation_are_compared() -> None:
+    """SGLang rotates all layers of a Llama 4 but every fourth, whatever the file says."""
+    _, models = read_published()
+    name = "meta-llama/Llama-4-Maverick-17B-128E-Instruct"
+    config = next(each.config for each in models if each.name == name)
+    text = {**config["text_config"], "no_rope_layers": [1] * 48}
+    cells = line_of({**config, "text_config": text}).cells
+    assert (cells["sglang"].verdict, cells["sglang"].code) == ("differs", "W16")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "runtime", "evidence"),
+    [
+        ("llama", "vllm", "run"),
+        ("arcee", "vllm", "by rule"),
+        ("llama", "tensorrt-llm", "read"),
+    ],
+)
+def test_each_cell_says_how_it_was_checked(
+    model_type: str, runtime: str, evidence: str
+) -> None:
+    line = line_of({**LLAMA, "model_type": model_type})
+    assert line.cells[runtime] == TableCell("agrees", evidence)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (TableCell("agrees", "run"), "=ʳ"),
+        (TableCell("own code", "by rule"), "=ᵏ"),
+        (TableCell("refuses", "read", "E02"), "refusesˢ"),
+        (TableCell("reads", "by rule"), "readsᵏ"),
+        (TableCell("differs", "run", "W05", "by much"), "**W05** by muchʳ"),
+        (TableCell("not read"), "-"),
+    ],
+)
+def test_a_cell_in_words(cell: TableCell, text: str) -> None:
+    assert compatibility_page.write_cell(cell) == text
+
+
+def test_the_answer_counts_models_whose_own_code_was_read() -> None:
+    line = line_of(LLAMA)
+    verdicts = ("agrees", "agrees", "differs", "refuses", "not read")
+    lines = []
+    for verdict in verdicts:
+        cells = dict.fromkeys(line.cells, TableCell(verdict))  # type: ignore[arg-type]
+        lines.append(replace(line, cells=cells))
+    lines.append(replace(line, spec=None))
+    answer = compatibility_page.write_answer(lines)
+    assert answer.startswith("Of 6 published models the own code of 5 was read;")
+    assert "; vllm 1 of the 3 that it reads (and refuses 1);" in answer

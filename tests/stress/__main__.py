@@ -29,6 +29,7 @@ IDEAS = (
     "forms",
     "code",
     "surroundings",
+    "arrays",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ropelab.runs.errors import unseen_in
 from tests.stress.bench import Told
 
 HIDDEN = (".new", ".old", ".lock")
@@ -97,6 +98,18 @@ def one_line(told: Told) -> Iterator[str]:
             "a defect:"
             f" {told.err!r}\n{Path(told.err.split(', ')[-1].split(': ')[0]).read_text()}"
         )
+
+
+def find_unplain(told: Told) -> Iterator[str]:
+    """Problems of a command that was given something odd: it answers, or says why not
+    in one line, and nothing in its words steers a terminal.
+    """
+    if told.status not in (0, 3):
+        yield from one_line(told)
+    for text in (told.out, told.err):
+        unseen = unseen_in(text)
+        if unseen:
+            yield f"steers the terminal: {sorted(unseen)}"
 
 
 def whole(results: Path, before: State, right: State, said: str = "") -> Iterator[str]:

@@ -158,20 +158,25 @@ def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
             f"tokens {guess.first} to {guess.end - 1} are dropped, where tokens {sinks} to"
             f" {sinks + DROPPED - 1} were to be"
         )
-    left = PREFILLED - DROPPED
-    counted = f"new tokens are counted from {guess.next_position}"
-    if guess.next_position == PREFILLED:
-        counted = f"new tokens go on counting from {guess.next_position}"
-    elif guess.next_position == left:
+    moved = describe_moves(guess.front, guess.behind, DROPPED)
+    return f"{moved}, and {describe_count(guess.next_position, PREFILLED - DROPPED)}"
+
+
+def describe_count(next_position: int, held: int) -> str:
+    """Return where new tokens begin behind an eviction that leaves so many keys."""
+    if next_position == PREFILLED:
+        return f"new tokens go on counting from {next_position}"
+    counted = f"new tokens are counted from {next_position}"
+    if next_position == held:
         counted += ", the number of keys"
-    return f"{describe_moves(guess.front, guess.behind)}, and {counted}"
+    return counted
 
 
-def describe_moves(front: int, behind: int) -> str:
-    """Return by how much keys were rotated, in words."""
+def describe_moves(front: int, behind: int, gap: int) -> str:
+    """Return by how much keys were rotated when a gap was left, in words."""
     if front == behind == 0:
         return "keys keep their rotation"
-    if front == 0 and behind == -DROPPED:
+    if front == 0 and behind == -gap:
         return "keys behind the gap are moved up"
     if front == behind:
         return f"all keys are rotated by {front:+d} positions"
@@ -183,8 +188,8 @@ def describe_moves(front: int, behind: int) -> str:
     if front:
         parts.append(f"those in front of it by {front:+d}")
     says = ", ".join(parts)
-    if behind not in (0, -DROPPED):
-        says += f", where moving up takes {-DROPPED}"
+    if behind not in (0, -gap):
+        says += f", where moving up takes {-gap}"
     return says
 
 

@@ -88,6 +88,9 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
             new_keys, new_values = after
             kept_values = values[:, :, trace.keep]
             says = explain_values(kept_values, new_values, maps, list_sides(trace))
+            source = find_layer_of_values(trace, new_values)
+            if says and source is not None:
+                says = f"values are those of layer {source}"
             if says and are_equal(kept_values, new_keys):
                 says = "keys and values are exchanged"
 
@@ -152,6 +155,18 @@ def explain_values(
             if distance:
                 return "values are rotated, too"
     return "values are changed"
+
+
+def find_layer_of_values(trace: EvictionTrace, values: Tensor) -> int | None:
+    """Return the layer that had these values before; None: no layer had them."""
+    for layer, entry in enumerate(trace.before):
+        if entry is None:
+            continue
+        _, old_values = entry
+        kept_values = old_values[:, :, trace.keep]
+        if kept_values.shape == values.shape and are_equal(kept_values, values):
+            return layer
+    return None
 
 
 class Maps:
@@ -296,11 +311,28 @@ class Maps:
             rows = self.features[:, None]
             images[:, rows, self.features] = self.images[:, order[:, None], order]
             yield "are rotated in the pairs of the other layout", images
+        words = (
+            "have first features of pairs that were overwritten before the second ones"
+            " were computed from them"
+        )
+        yield words, self.overwrite_first_features()
 
         for words, frequencies in self.list_frequencies():
             for layout in ("half", "adjacent"):
                 features = torch.arange(2 * len(frequencies))
                 yield words, self.rotate(frequencies, features, layout)
+
+    def overwrite_first_features(self) -> Tensor:
+        """Return the map in which rotated first features make the second ones."""
+        layout = "adjacent" if self.is_adjacent() else "half"
+        order = self.features[order_features(len(self.features), layout)]
+        first, second = order.chunk(2)
+        cos = self.images[:, first, first]
+        sin = self.images[:, first, second]
+        images = self.images.clone()
+        images[:, first, second] = cos * sin
+        images[:, second, second] = cos - sin**2
+        return images
 
     def list_frequencies(self) -> Iterator[tuple[str, Tensor]]:
         """Yield frequencies other than the layer's, with the words for each."""

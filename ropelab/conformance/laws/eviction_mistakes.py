@@ -8,7 +8,11 @@ positions of the keys that are left in the end are looked at instead.
 
 from collections.abc import Sequence
 
-from ropelab.conformance.laws.eviction_guesses import explain_logits
+from ropelab.conformance.laws.eviction_guesses import (
+    describe_count,
+    describe_moves,
+    explain_logits,
+)
 from ropelab.conformance.laws.eviction_keys import explain_keys, measure_moves
 from ropelab.conformance.laws.eviction_trace import (
     EvictionTrace,
@@ -17,6 +21,7 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     match_tokens,
 )
+from ropelab.conformance.laws.forgetting import PREFILLED
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
@@ -37,7 +42,7 @@ def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
     if not says and trace.after:
         says = explain_keys(case, trace)
     if not says and not has_one_eviction:
-        says = explain_repetition(case, trace)
+        says = explain_count(case, trace) or explain_repetition(case, trace)
     return says
 
 
@@ -65,6 +70,19 @@ def explain_tokens(trace: EvictionTrace) -> str:
                 says += f"; others are kept: {list_ranges(left_tokens.surplus)}"
             return says
     return ""
+
+
+def explain_count(case: Case, trace: EvictionTrace) -> str:
+    """Return in words where new tokens begin after the first eviction, if wrongly."""
+    moves = measure_moves(case, trace)
+    if moves is None or trace.first_position is None:
+        return ""
+    in_front, behind = moves
+    # New tokens follow the newest key, whether it was moved or not.
+    if trace.first_position == PREFILLED + behind:
+        return ""
+    moved = describe_moves(in_front, behind, trace.gap)
+    return f"{moved}, and {describe_count(trace.first_position, len(trace.keep))}"
 
 
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:

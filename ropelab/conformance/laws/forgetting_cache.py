@@ -50,6 +50,10 @@ class Steps:
         self.held: list[list[int]] = []
         # Keys and values of the first layer after the last step.
         self.entry: Entry = None
+        # Keys and values of all layers after the last step.
+        self.last: list[Entry] = []
+        # The newest key and value of each layer, after each token.
+        self.newest: list[list[Entry]] = []
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """Find the tokens that are held now; ``entries`` are those of all layers."""
@@ -59,6 +63,15 @@ class Steps:
             raise UnaskedError("its layers hold different numbers of keys")
         _, values = self.entry
         self.held.append(find_tokens(self.values, values))
+        self.last = list(entries)
+        newest: list[Entry] = []
+        for entry in entries:
+            if entry is None:
+                newest.append(None)
+                continue
+            keys, values = entry
+            newest.append((keys[:, :, -1:].clone(), values[:, :, -1:].clone()))
+        self.newest.append(newest)
 
     def list_schedules(self) -> list[EvictionSchedule]:
         """Return two schedules, one of which is that of the cache.
@@ -146,8 +159,40 @@ def explain(case: Case, steps: Steps) -> str:
         held = keys[:, :, slot]
         positions.append(find_distance(alone, held, distances, turn.images))
 
+    moved_up = list(range(len(tokens)))
+    if positions in (tokens, moved_up):
+        says = compare_layers(case, steps)
+        if says:
+            return says
+
     measured = list_ranges(positions)
     kept = list_ranges(tokens)
-    moved_up = list_ranges(range(len(tokens)))
     says = f"keys end at positions {measured}, where kept they are at {kept}"
-    return f"{says}, and moved up at {moved_up}"
+    return f"{says}, and moved up at {list_ranges(moved_up)}"
+
+
+def compare_layers(case: Case, steps: Steps) -> str:
+    """Return in words the first layer whose keys were moved otherwise than in layer 0."""
+    distances = range(-TOKENS, TOKENS + 1)
+    tokens = steps.held[-1]
+    moves_of_first: list[int | None] = []
+    for layer, turn in find_turns(case, distances).items():
+        entry = steps.last[layer]
+        if turn is None or entry is None or turn.part != 0:
+            continue
+        keys, _ = entry
+        moves = []
+        for slot, token in enumerate(tokens):
+            newest = steps.newest[token][layer]
+            assert newest is not None
+            newest_key, _ = newest
+            key = keys[:, :, slot : slot + 1]
+            moves.append(find_distance(newest_key, key, distances, turn.images))
+        if layer == 0:
+            moves_of_first = moves
+        elif moves != moves_of_first:
+            return (
+                f"keys that stay are moved by {list_ranges(moves)} positions in layer"
+                f" {layer}, and by {list_ranges(moves_of_first)} in layer 0"
+            )
+    return ""

@@ -27,13 +27,34 @@ from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, blocks, span
-from ropelab.math.numerics.keys import parse_rounding
+from ropelab.math.numerics.keys import (
+    Rounding,
+    is_format_of_keys,
+    parse_rounding,
+)
 from ropelab.runs.cell import Advance
+from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import describe_casts_apart
 from ropelab.runs.tables import Tables
 
 # The processor time of one position and pair: angles, cosines and sines of two plans.
 SECONDS_PER_ANGLE = 2e-7
+
+
+def read_other_plan(config: PrecisionConfig) -> Rounding:
+    """Return the plan that others are compared with.
+
+    InputError: it is no preset, no format and no cast.
+    """
+    if is_format_of_keys(config.against):
+        raise InputError(
+            f"against is {config.against}, a format of stored keys: `ropelab evaluate"
+            " MODEL --casts ... --against` compares it with casts"
+        )
+    # A format that `cast` names, too, means the same plan in both places.
+    if config.against == config.cast:
+        return Rounding(config.against, parse_cast(config.cast))
+    return parse_rounding(config.against)
 
 
 def against_cell(config: PrecisionConfig) -> PrecisionCell:
@@ -42,7 +63,7 @@ def against_cell(config: PrecisionConfig) -> PrecisionCell:
     InputError: `against` is no preset, no format and no cast.
     """
     plans = [[name, plan.label] for name, plan in implementations(config).items()]
-    other = parse_rounding(config.against)
+    other = read_other_plan(config)
     pairs = config.rotated / 2
     return make_cell(
         config,

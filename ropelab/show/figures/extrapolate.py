@@ -82,6 +82,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     if "casts" in tables:
         figures |= rounded.draw(tables["casts"])
+    if "divergence_by_place" in tables:
+        figures |= rounded.draw_divergence(tables["divergence_by_place"])
     for arm in arms:
         in_arm = {name: _select_arm(table, arm) for name, table in measured.items()}
         figures |= _draw_arm(in_arm, tables["comparisons"], arm)

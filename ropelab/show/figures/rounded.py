@@ -1,5 +1,5 @@
 """The cost of casts and of formats of stored keys, against the predicted error of
-scores.
+scores; and how far two of them take the predictions of a model apart.
 """
 
 import math
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ropelab.runs.labels import method_label
 from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures import shapes
-from ropelab.show.looks import FIGURES, Look, read_looks
+from ropelab.show.looks import FIGURES, Look, pick_look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
 # Errors of scores below this are drawn at it.
@@ -21,6 +21,9 @@ LEAST = 1e-4
 # Costs up to this are drawn on a linear scale, larger ones on a logarithmic one.
 LINEAR = 1e-3
 COSTS = "costs"
+KL = "kl_nats_per_token"
+# Casts of which a figure has a line; those with the largest values are drawn.
+MOST_LINES = 8
 # The shade of the errors that no rounding has.
 GAP = "#eeeeee"
 
@@ -41,6 +44,55 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
             unit = f"share of {task} lost, {farthest:.0f} tokens back"
             figures[f"{task}_cost_of_casts"] = _draw_cost(shown, unit)
     return figures
+
+
+def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the mean KL of each cast and the one that it is compared with, by place.
+
+    Nothing is drawn where all predictions are the same, or are no numbers.
+    """
+    rows = by_place[by_place[KL] > 0]
+    if rows.empty:
+        return {}
+    rows = rows.assign(name=_name_lines(rows))
+    largest = rows.groupby("name")[KL].max().sort_values(ascending=False)
+    # An interval may reach 0, which has no place on a logarithmic axis.
+    bottom = rows[KL].min() / 3
+    figure, ax = shapes.make_axes((9, 4.5))
+    for number, name in enumerate(largest.index[:MOST_LINES]):
+        line = rows[rows["name"] == name].sort_values("bucket_end_tokens")
+        shapes.draw_line(
+            ax,
+            line["bucket_end_tokens"],
+            line[KL],
+            pick_look(number),
+            str(name),
+            band=(line["kl_ci_low"].clip(lower=bottom), line["kl_ci_high"]),
+        )
+
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=bottom)
+    shapes.set_token_axis(ax)
+    ax.set(xlabel="position in the text", ylabel="mean KL, nats per token")
+    against = rows["against"].iloc[0]
+    ax.set_title(
+        f"Against {against}, {largest.index[0]} moves predictions most: by up to"
+        f" {largest.iloc[0]:.2g} nats"
+    )
+    shapes.put_legend_outside(ax)
+    return {"divergence_by_place": figure}
+
+
+def _name_lines(rows: pd.DataFrame) -> list[str]:
+    """Return the cast of each row, behind its method if there are several."""
+    methods = rows.groupby(["method", "factor"]).ngroups
+    names = []
+    for row in shapes.iterate_rows(rows):
+        name = row.cast
+        if methods > 1:
+            name = f"{method_label(row.method, row.factor)}, {row.cast}"
+        names.append(name)
+    return names
 
 
 def _draw_cost(rows: pd.DataFrame, unit: str) -> Figure:

@@ -169,6 +169,24 @@ class Repeating(Eviction):
         return super().rotate(x, moves * self.evictions)
 
 
+class OnceAlone(Eviction):
+    """Keys are moved up the first time, and left where they are later."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        return super().rotate(x, moves * int(self.evictions == 1))
+
+
+class Overwriting(Eviction):
+    """Second features are computed from the first ones, which are rotated already."""
+
+    def rotate(self, x: Tensor, moves: Tensor) -> Tensor:
+        angles = moves.to(x.dtype)[:, None] * self.rotary.inv_freq.to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        first = first * angles.cos() - second * angles.sin()
+        second = second * angles.cos() + first * angles.sin()
+        return torch.cat([first, second], dim=-1)
+
+
 class FirstHead(Eviction):
     """Keys of the first head alone are moved."""
 
@@ -188,6 +206,15 @@ class Exchanged(Eviction):
         super().evict(cache, keep)
         for layer in cache.layers:
             layer.keys, layer.values = layer.values, layer.keys
+
+
+class OtherLayersValues(Eviction):
+    """The two layers exchange their values."""
+
+    def evict(self, cache: Any, keep: list[int]) -> Any:
+        super().evict(cache, keep)
+        first, second = cache.layers
+        first.values, second.values = second.values, first.values
 
 
 class OtherTokens(Eviction):

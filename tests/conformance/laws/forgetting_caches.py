@@ -1,6 +1,6 @@
 """Caches that drop keys by themselves when a token is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,8 @@ class Forgetting:
     moves: bool = True
     count: Callable[[int, int], int] = lambda held, seen: held
     moves_newest: bool = True
+    # The layers in which keys are moved.
+    layers: Sequence[int] = (0, 1)
     eviction: Eviction = field(default_factory=Eviction)
 
     def make(self) -> Subject:
@@ -33,11 +35,11 @@ class Forgetting:
 
     def new_cache(self) -> Any:
         cache = DynamicCache()
-        cache.layers = [WindowLayer(self) for _ in range(2)]
+        cache.layers = [WindowLayer(self, number) for number in range(2)]
         return cache
 
-    def move(self, keys: Tensor, surplus: int) -> Tensor:
-        if not self.moves:
+    def move(self, keys: Tensor, surplus: int, layer: int) -> Tensor:
+        if not self.moves or layer not in self.layers:
             return keys
         moves = torch.full((keys.shape[2],), -surplus)
         moves[:4] = 0
@@ -50,9 +52,10 @@ class Forgetting:
 class WindowLayer(DynamicLayer):
     """Four sinks and a window, which forgets when a token is read."""
 
-    def __init__(self, rules: "Forgetting") -> None:
+    def __init__(self, rules: "Forgetting", number: int) -> None:
         super().__init__()
         self.rules = rules
+        self.number = number
         self.seen = 0
 
     def update(
@@ -64,7 +67,7 @@ class WindowLayer(DynamicLayer):
         if surplus <= 0:
             return keys, values
         slots = [*range(4), *range(4 + surplus, keys.shape[2])]
-        self.keys = self.rules.move(keys[:, :, slots], surplus)
+        self.keys = self.rules.move(keys[:, :, slots], surplus, self.number)
         self.values = values[:, :, slots]
         return (keys, values) if self.rules.is_late else (self.keys, self.values)
 

@@ -15,6 +15,7 @@ from tests.conformance.laws.evictions import FAMILIES
 from tests.conformance.laws.forgetting_caches import (
     FORGETTING_CACHES,
     FORGETTING_MISTAKES,
+    Forgetting,
 )
 from tests.conformance.laws.listed_caches import (
     Counting,
@@ -137,6 +138,12 @@ ENDS = {
     "the newest key is not moved": "0 to 3, 5 to 20",
     "the newest key is not moved, dropped before": "0 to 3, 5 to 20",
 }
+
+
+def test_a_layer_of_a_forgetting_cache_that_is_not_moved_is_named() -> None:
+    row = ask(Forgetting(layers=(0,)).make(), "own, by itself")["own, by itself"]
+    assert row["verdict"] == "broken"
+    assert "moved by 20 times 0 positions in layer 1" in row["says"]
 
 
 @pytest.mark.parametrize("name", FORGETTING_MISTAKES)

@@ -46,13 +46,15 @@ def tables(configured) -> dict[str, pd.DataFrame]:
     return made(results, configured(), Context())
 
 
-def compute_plainly(config: EvaluateConfig) -> tuple[torch.Tensor, torch.Tensor]:
+def compute_plainly(
+    config: EvaluateConfig, casts: tuple[str, str] = (CAST, SAME)
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return KL and the differences of log-probabilities, [documents, tokens]."""
     released = ReleasedModel(Path(config.model))
     tokens, _ = config.text.documents(config.context + 1, config.documents)
     base = config.facts.geometry().base
     all_logits = []
-    for text in (CAST, SAME):
+    for text in casts:
         own = released.own_rotation(config.context)
         released.encoding = RoundedRope(own, parse_rounding(text), base)
         with torch.no_grad():
@@ -64,6 +66,21 @@ def compute_plainly(config: EvaluateConfig) -> tuple[torch.Tensor, torch.Tensor]
     targets = tokens[:, 1:, None]
     ratios = (p.log() - q.log()).gather(-1, targets)[..., 0]
     return divergence, ratios
+
+
+def test_the_direction_and_the_order_of_casts(configured, tables):
+    """p is that of the cast: KL and its signs follow the order, differences do not."""
+    exchanged = made(results, configured(casts=SAME, against=CAST), Context())
+    one = tables["divergence"].set_index("cast").loc["angle=bfloat16"]
+    other = exchanged["divergence"].iloc[0]
+    assert other["against"] == "angle=bfloat16"
+    assert one[LARGEST] == other[LARGEST]
+    assert one["share_beyond"] == other["share_beyond"]
+    divergence, _ = compute_plainly(configured(), (SAME, CAST))
+    assert other["kl_nats_per_token"] == pytest.approx(
+        float(divergence.mean()), rel=1e-6
+    )
+    assert one["kl_nats_per_token"] != other["kl_nats_per_token"]
 
 
 def test_plain_softmax_gives_the_same_numbers(configured, tables):
@@ -95,6 +112,13 @@ def test_a_cast_against_itself_changes_no_token(tables):
     table = tables["divergence"].set_index("cast")
     numbers = ["kl_nats_per_token", LARGEST, "share_beyond", "kl_ci_high"]
     assert (table.loc[SAME, numbers] == 0).all()
+
+
+def test_an_overflow_is_refused(configured):
+    """float16 ends at 65504: later positions would be infinite."""
+    config = configured(casts="position:float16", offsets="65000", context=1024)
+    with pytest.raises(InputError, match="overflows"):
+        made(results, config, Context())
 
 
 def test_the_answer_and_the_short_table_begin_with_the_comparison(tables):
