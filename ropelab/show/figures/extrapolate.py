@@ -57,7 +57,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
     if "text_by_document" in tables:
         by_document = tables["text_by_document"]
-        # These arms have methods again, with cached keys or with roundings.
+        # These arms have methods again, mixed with counts of n-grams or rounded.
         is_derived = by_document["arm"].isin((CACHE, ROUNDED))
         if _is_compared(by_document, _reaches_beyond(tables["text_nll"])):
             figures["loss_by_kind"] = draw_loss_by_kind(by_document[~is_derived])
