@@ -438,8 +438,8 @@ class Lab:
     ) -> Run:
         """Store a run whose cells are computed; without a place keep it in memory."""
         if place is None:
-            # Stored tables lose digits. Tables in memory are rounded in the same way, so
-            # that both give the same answer.
+            # Tables in memory get the values that they would have after being stored and
+            # read back, so that both give the same answer.
             return plan.finish(as_stored(plan.tables(values)))
 
         tables, reused = place.keep(make, self.waiting, self.force)
