@@ -53,9 +53,8 @@ class PRope(Scaling):
 
 @method("proportional", "Gemma 4; transformers rope type 'proportional'")
 class Proportional(PRope):
-    """p-RoPE with the frequencies of the rotating pairs divided by ``factor``.
-
-    Gemma 4 has p = 0.25 and factor 1.
+    """p-RoPE with the rotating pairs divided by ``factor``; Gemma 4 has p = 0.25,
+    factor 1.
     """
 
     p: float = 0.25
@@ -72,8 +71,8 @@ class Proportional(PRope):
 
 @method("clipped", "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE")
 class Clipped(Scaling):
-    """The frequencies of the last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1:
-    a Hann taper ("CoPE").
+    """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper
+    ("CoPE").
 
     ``n`` = 0 stands for the pairs that make less than one rotation in the trained
     length. The first of the n pairs keeps its frequency, so that n = 1 changes nothing,
@@ -100,7 +99,7 @@ class Clipped(Scaling):
 @method("resonance", "Wang et al. 2024, arXiv:2403.00071")
 class Resonance(Scaling):
     """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after
-    the method ``inner``.
+    ``inner``.
 
     A pair that rotates once per n tokens repeats its angles exactly, so that positions
     beyond the trained length have no new angles.
@@ -120,10 +119,11 @@ class Resonance(Scaling):
     "longrope", "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
 )
 class LongRope(Scaling):
-    """theta'_i = theta_i / long_factor_i in texts beyond the trained length L, and
-    theta_i / short_factor_i in others.
+    """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up
+    to it.
 
-    The factors are found by a search. An empty ``short_factor`` stands for ones. At every
+    A text beyond the trained length L has the long factors at all of its positions. The
+    factors are found by a search. An empty ``short_factor`` stands for ones. At every
     length cos and sin are multiplied by ``attention_factor`` if it is given, else by
     sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over L.
     """
@@ -177,9 +177,8 @@ class LongRope(Scaling):
 
 @method("one", NO_PAPER)
 class One(Scaling):
-    """theta' = 2 pi / ``period`` in the first ``pairs`` pairs, 0 in the others.
-
-    ``pairs`` = 0 stands for all pairs.
+    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the
+    others.
     """
 
     period: float
@@ -195,8 +194,8 @@ class One(Scaling):
 
 @method("spaced", NO_PAPER)
 class Spaced(Scaling):
-    """``n`` frequencies with periods from ``shortest`` to ``longest`` tokens, each in
-    about as many pairs.
+    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many
+    pairs.
 
     The frequencies are in geometric steps or, if ``uniform``, in equal steps. In equal
     steps all periods but one are short. They take the first ``pairs`` pairs, and the

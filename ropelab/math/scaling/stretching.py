@@ -66,10 +66,10 @@ class NtkAware(Stretching):
 
 @method("dynamic_ntk", "emozilla 2023; transformers rope type 'dynamic'")
 class DynamicNtk(NtkAware):
-    """NTK-aware scaling by factor * length/L - (factor - 1), where length is that of the
-    text.
+    """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained
+    length.
 
-    Texts up to L change nothing. In longer texts factor 1 stretches, too, by length / L,
+    The length is that of the text. Texts up to L change nothing. In longer texts factor 1 stretches, too, by length / L,
     as in the runtimes.
     """
 
@@ -87,7 +87,7 @@ class DynamicNtk(NtkAware):
 
 @method("abf", "Xiong et al. 2023, arXiv:2309.16039")
 class AdjustedBase(Scaling):
-    """theta'_i = base^(-2 i / d) with another ``base``, after which a model is trained on
+    """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training
     ("ABF").
     """
 
@@ -211,8 +211,10 @@ class YarnPaper(NtkByParts):
     "llama3", "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'"
 )
 class Llama3(_RotationsRamp):
-    """Wavelengths below L/high_freq_factor are kept, those above L/low_freq_factor
-    multiplied by factor, and those between blended.
+    """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between:
+    blended.
+
+    These are the frequencies of pairs, by their wavelength lambda.
     """
 
     low_freq_factor: float = 1.0
@@ -337,7 +339,9 @@ class MrRope(_CodedRamp, Stretching):
 
 @method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")
 class DynamicYarn(_CodedRamp):
-    """YaRN with factor = max(1, length / L), which changes nothing up to length L."""
+    """YaRN with factor = max(1, length / L): the identity up to the trained length
+    L.
+    """
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = length / geometry.trained_len
