@@ -248,8 +248,8 @@ class Spaced(Scaling):
 
 @method("without", NO_PAPER)
 class Without(Scaling):
-    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after the
-    method ``inner``.
+    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after
+    ``inner``.
 
     Pairs that do not rotate still add to every score, the same at all distances.
     """
