@@ -104,9 +104,9 @@ def application(word: str | None = None) -> typer.Typer:
             )
     app.registered_commands += others
     if word is not None:
-        for command in (run_command, *others):
-            command.help = getdoc(command.callback)
-            command.callback = _without_flags
+        for listed in (run_command, *others):
+            listed.help = getdoc(listed.callback)
+            listed.callback = _without_flags
     return app
 
 
