@@ -108,7 +108,8 @@ class Walk:
         return self._join_windows(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
-        """Return the first such interval; None if there is none."""
+        """Return the first admissible interval of u from ``start``; None without one."""
+        # Positions are not collected: the walk stops at the first interval.
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
@@ -141,6 +142,7 @@ class Walk:
                     return high
                 high = start_of_piece
 
+            # The lowest piece ends above ``low``, and a base below it fails.
             if high > low:
                 return high
             # The whole slab is admissible, and the next one may be wider.
@@ -197,7 +199,9 @@ class Walk:
         for reached, pieces in self._pieces(start, top, held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
-                    window = (window[0], piece[1])
+                    window_start, _ = window
+                    _, piece_end = piece
+                    window = (window_start, piece_end)
                     continue
                 if window is not None:
                     yield window
@@ -208,8 +212,9 @@ class Walk:
 
         if end < math.inf:
             begin = max(start, end)
+            # What is left of the window reaches the end of the walk.
             if window is not None:
-                begin = window[0]
+                begin, _ = window
             yield begin, math.inf
         elif window is not None:
             yield window

@@ -328,6 +328,7 @@ def _select_rows(
     # A run with a single encoding compares nothing, and has no baseline.
     if comparisons.empty:
         return shares.loc[chosen]
+
     labels = cost.set_index("encoding")["label"]
     baseline = labels.get(comparisons["encoding_b"].iloc[0])
     if baseline in shares.index and baseline not in chosen:

@@ -6,7 +6,6 @@ text loss, which are drawn by the files extrapolate_retrieval.py and extrapolate
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -116,14 +115,18 @@ def _draw_arm(
             in_longest_context(table), "distance_tokens", "accuracy"
         )
         few = select_lines(by_distance, title)
-        draw_lines = partial(draw_by_distance, table, task, title)
-        figures[f"{task}_by_distance{suffix}"] = draw_lines(few)
+        figures[f"{task}_by_distance{suffix}"] = draw_by_distance(
+            table, task, title, few
+        )
         if len(few) < len(by_distance):
-            figures[f"{task}_by_distance_all{suffix}"] = draw_lines(by_distance)
+            figures[f"{task}_by_distance_all{suffix}"] = draw_by_distance(
+                table, task, title, by_distance
+            )
         figures[f"{task}_heatmap{suffix}"] = draw_heatmap(table, task, title)
     if "text_nll" not in measured:
         return figures
 
+    # Loss by position, and the loss of the last tokens by the length of their context.
     text = measured["text_nll"]
     # A released model that reads no further than trained has no sliding window.
     if (text["method"] == WINDOW).any():

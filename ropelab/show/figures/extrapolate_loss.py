@@ -45,6 +45,7 @@ def draw_loss_by_position(
     is_against_window = comparisons["method_b"] == window
     is_shown = comparisons["method_a"].isin(row_labels(table))
     rows = comparisons[is_of_buckets & is_against_window & is_shown]
+
     end = rows["at_tokens"].max()
     better = _write_better(rows[rows["at_tokens"] == end])
     lines = Lines(
@@ -257,6 +258,7 @@ def write_kinds_title(best: pd.DataFrame, label: str) -> str:
     several = by_kind[by_kind["count"] > 1]
     if not several.empty:
         by_kind = several
+
     means = by_kind["mean"].sort_values()
     first_and_last = means.iloc[[0, -1]]
     ends = [f"{value:+.3f} ({kind})" for kind, value in first_and_last.items()]

@@ -101,6 +101,7 @@ def draw_by_distance(
         bands = f"bands: from the lowest to the highest of {seeds} models"
     else:
         bands = "bands: 95 % intervals of one model"
+
     lines = Lines(
         methods,
         x="distance_tokens",
@@ -129,6 +130,7 @@ def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
         means = means.rename(columns=format_tokens)
         shapes.draw_heat_map(ax, means, shapes.format_shares(means))
         ax.set_title(f"in {format_tokens(context)} tokens", size=9)
+
     found, _ = find_words(task)
     axes[-1, 0].set_xlabel(f"distance of the {found} (tokens)")
     shapes.set_headline(figure, title)

@@ -261,6 +261,7 @@ def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     for scheme, component, title in PANELS:
         if (scheme, component) in codes:
             panels.append((scheme, component, title))
+
     if not panels:
         for scheme, component in codes[:MOST_PANELS]:
             panels.append((scheme, component, f"{scheme}:\n{component}"))
