@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ropelab.lab import Run
 
 __version__ = "0.1.0"
-# What is no experiment, and where it is; the rooms `audit` and `models` can be called.
+# The functions that are no experiments, and where they are. `audit` and `models` are
+# packages, which can be called like functions.
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.conformance.check:check",
@@ -35,8 +36,9 @@ __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for; an experiment is a function, made when it is first
-    asked for.
+    """Import an attribute of the package when it is first used.
+
+    The function of an experiment is made then.
     """
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
@@ -51,7 +53,7 @@ def __dir__() -> list[str]:
 
 @cache
 def command_of(name: str) -> "Callable[..., Run]":
-    """Return the function of an experiment: its parameters are the fields of the
+    """Return the function of an experiment, whose parameters are the fields of its
     config.
     """
     from ropelab.experiments import load

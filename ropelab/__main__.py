@@ -1,5 +1,6 @@
-"""`python -m ropelab` is the `ropelab` command; it can be interrupted from its first
-moment.
+"""The `ropelab` command, also as `python -m ropelab`.
+
+Signals are handled from the first moment, before anything slow is imported.
 """
 
 import os
@@ -11,11 +12,11 @@ from ropelab.runs.errors import defect, ignore_warnings
 
 
 def main() -> None:
-    """Run the command line; nothing heavy is imported before signals are heard."""
+    """Run the command line and exit with its status."""
     interrupts.leave_at_once()
     ignore_warnings()
-    # Pictures are files here: neither a backend for windows or notebooks nor a style
-    # of the user's may change them, or stop the library that draws them.
+    # Figures are only written to files. A backend for windows or a style of the user must
+    # not change them, or make the import of matplotlib fail.
     os.environ["MPLBACKEND"] = "agg"
     os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("matplotlibrc"))
     try:

@@ -1,5 +1,9 @@
-"""Makes runs: validates configs, computes all cells that they need, each once, and
-stores their tables.
+"""The lab, which makes runs: it checks a config, computes the cells that the run needs,
+and stores its tables.
+
+A cell is one measurement, such as the training of a model or its evaluation. Cells are
+stored, and runs that need the same cell share it. A plan is a run that is to be made.
+`Lab.run_all` is the way from plans to runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +60,9 @@ class Run:
     tables: Tables
     # The verdict with its conditions, and at most three more sentences.
     answer: str
-    # None for a run that is kept in memory.
+    # The folder with its files; None for a run that is kept in memory.
     folder: Path | None = None
-    # True if the run was there, and not computed now.
+    # True if the run had been made before.
     reused: bool = False
 
     def __repr__(self) -> str:
@@ -66,9 +70,7 @@ class Run:
         return f"<Run of {self.experiment.name}{where}: {shorten(self.answer, 100)}>"
 
     def _repr_html_(self) -> str:
-        """Show question, answer, the short table and the names of the tables in a
-        notebook.
-        """
+        """Show the run in a notebook: question, answer, summary, and names of tables."""
         from ropelab.show.terminal import format_value
 
         question = escape(self.config.asks(self.experiment.question))
@@ -92,11 +94,12 @@ class Run:
         return self.experiment.further(self.tables)
 
     def verdicts(self) -> "pd.DataFrame":
-        """Return what today's ledger says of published statements by this run alone.
+        """Return what this run alone means for published statements.
 
-        It is not stored: a stored run would keep old verdicts when the ledger changes.
+        The ledger of claims judges. Verdicts are not stored, because a stored run would
+        keep old verdicts when the ledger changes.
         """
-        # Imported here: the mathematics answers without the ledger, which is above it.
+        # The ledger is slow to import, and most runs are not asked for verdicts.
         from ropelab.claims.ledger import judge_run
 
         config = self.config.model_dump(mode="json")
@@ -139,9 +142,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """The cells of runs."""
+    """The cells of one run, or of several."""
 
-    # All cells by name, each before those that start from it.
+    # All cells by name. A cell that starts from the result of another one comes after it.
     cells: Mapping[str, Cell]
     # The cells that are not computed yet.
     left: Mapping[str, Cell]
@@ -154,13 +157,16 @@ class Work:
         return total
 
     def workers(self, asked: int | None) -> int:
-        """Return the number of processes that will compute side by side."""
+        """Return how many processes compute side by side.
+
+        `asked` is the number that a user wants; None for as many as fit.
+        """
         resources = [cell.resources for cell in self.left.values()]
         return machine_for(asked, resources).workers
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of cells that are left to compute, and of those that are there."""
+        """The numbers of cells that are left to compute, and of finished ones."""
         return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
 
 
@@ -186,19 +192,21 @@ class Lab:
     redraw: bool = False
     # True draws the figures of runs that have none.
     figures: bool = True
+    # Shows how much of the work is done.
     progress: Progress = jobs.silent
-    # Called with a folder while another process holds it.
+    # It is called with a folder that another process holds, while the lab waits for it.
     waiting: Waiting = quietly
-    # Called with each notice that a user should read before long work; None for nobody.
+    # It is called with what a user should read before long work; None for no notices.
     notice: Callable[[str], None] | None = None
-    # Called with the short table of a run as it fills; None for nobody.
+    # It is called with the short table of a run while it fills; None if nobody watches.
     watch: "Callable[[pd.DataFrame], None] | None" = None
+    # Computes cells, here or in other processes.
     engine: Engine = field(default_factory=Here)
     # The number of processes of the engine, for estimates; None for as many as fit.
     workers: int | None = 1
     # True refuses work of more than a day, or of more memory than is free.
     limits: bool = True
-    # Work that is estimated to take longer than this is refused.
+    # Work that is estimated to take more seconds is refused.
     most_seconds: float = inf
 
     def __post_init__(self) -> None:
@@ -210,8 +218,8 @@ class Lab:
         """Return the plan of a run.
 
         Args:
-            name: of the experiment.
-            values: fields of its config.
+            name: the name of the experiment.
+            values: the fields of its config.
             called: returns the name of a field as the user typed it, for errors.
 
         InputError: there is no such experiment, or a value is not allowed.
@@ -226,14 +234,14 @@ class Lab:
         return next(run for _, run in self.run_all([plan]))
 
     def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
-        """Make runs side by side; yield the number of each plan with its run as soon as
-        it is finished.
+        """Make runs side by side, and yield each one as soon as it is finished, with the
+        number of its plan.
 
-        InputError: a run cannot be made, or only beyond the limits. Nothing was
-        computed. RopelabError: a run failed. The others are finished.
+        InputError: a run cannot be made, or only beyond the limits. Nothing was computed
+        then. RopelabError: a run failed. The others were still made.
         """
         numbers = self._number_plans(plans)
-        # Runs that read the results of other runs are made after these, one by one.
+        # Runs that read the results of other runs are made after them, one by one.
         readers = [plan for plan in numbers if plan.config.reads()]
         independent = [plan for plan in numbers if plan not in readers]
         groups = [independent, *([plan] for plan in readers)]
@@ -243,14 +251,16 @@ class Lab:
             for plan, run in self._run_side_by_side(group, failures):
                 for number in numbers[plan]:
                     yield number, run
-                    # The same run was asked for several times, and was made once.
+                    # A run that several plans ask for is made once, and reused for the
+                    # others.
                     run = replace(run, reused=True)
         if failures:
             raise failures[0]
 
     def _number_plans(self, plans: Sequence[Plan]) -> dict[Plan, list[int]]:
-        """Return each plan once, with its numbers in `plans`. Plans that are not there,
-        but that others require, have no number.
+        """Return each plan once, with its numbers in `plans`.
+
+        Plans whose results others require are added, without a number.
         """
         numbers: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
@@ -275,7 +285,7 @@ class Lab:
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
-        """Return True if a run is there and will be used."""
+        """Return True if the run of a plan was made before and will be reused."""
         place = self._folder(plan)
         return place is not None and not self.force and place.find() is not None
 
@@ -298,14 +308,17 @@ class Lab:
             refuse_longer(estimate.seconds_on(workers), self.most_seconds)
         if self.limits:
             free_bytes = inf
-            # A cell of ordinary size is tried however little memory is free.
+            # Cells of the usual size are tried even if little memory is free.
             if estimate.bytes > Resources().memory_bytes:
                 free_bytes = available_memory()
             refuse_beyond(estimate, workers, free_bytes)
 
     def context(self) -> Context:
+        """Return what cells need while they are computed: a store, and progress."""
         if self.results is None:
             return Context(self.progress, limits=self.limits)
+        # With `force` stored cells are only used if this very command made them, which a
+        # random name marks.
         again = uuid4().hex if self.force else ""
         cells = Cells(self.results / ".cells", again, self.waiting)
         return Context(self.progress, cells, self.limits)
@@ -314,6 +327,7 @@ class Lab:
         self, plans: Sequence[Plan], failures: list[Exception]
     ) -> Iterator[tuple[Plan, Run]]:
         """Make runs that do not read each other, and yield each when it is finished.
+
         The errors of runs that fail are appended to `failures`.
         """
         context = self.context()
@@ -350,20 +364,23 @@ class Lab:
         works: Mapping[Plan, Work],
         context: Context,
     ) -> Iterator[tuple[Cell, Exception | None]]:
-        """Yield computed cells, and show after each what is known of the run, if it is
-        the only one and somebody watches.
+        """Pass computed cells on, and show after each one what is known of the run.
+
+        Nothing is shown of several runs, or if nobody watches.
         """
         if self.watch is None or len(works) != 1:
             yield from computed
             return
 
-        [(plan, work)] = works.items()
+        ((plan, work),) = works.items()
         values = Values(context)
+        # The values of finished cells, by the name of the cell.
         known = {}
         for name, cell in work.cells.items():
             if name not in work.left:
                 known[name] = values[cell]
-        # Rows that are the same computation share a cell, each under its own labels.
+        # Two rows of the table may be the same computation under different labels. Their
+        # cells have one name.
         rows = [(name_of(cell), cell) for cell in plan.experiment.cells(plan.config)]
 
         for cell, error in computed:
@@ -378,8 +395,9 @@ class Lab:
     def _find_runs(
         self, places: Mapping[Plan, store.RunFolder | None]
     ) -> dict[Plan, Run]:
-        """Return the runs that are there and will be used, after drawing the figures
-        that are asked for.
+        """Return the runs that were made before and will be reused.
+
+        Figures that are asked for and missing are drawn.
         """
         runs: dict[Plan, Run] = {}
         if self.force:
@@ -395,8 +413,9 @@ class Lab:
         return runs
 
     def _check_work(self, works: Mapping[Plan, Work], all_work: Work) -> None:
-        """Give notice of work before it begins; InputError if it is beyond the limits,
-        or if results cannot be written.
+        """Give notice of the work.
+
+        InputError: the work is beyond the limits, or results cannot be written.
         """
         for plan, work in works.items():
             with naming(plan.label.origin):
@@ -404,7 +423,7 @@ class Lab:
         self.announce(all_work)
 
         if self.notice:
-            # The number format decides how slow the work is on this machine.
+            # Some number formats are slow on this machine, which a notice says.
             for dtype, device in sorted(_number_formats(works)):
                 self.notice(about_dtype(dtype, device))
         if works and self.results is not None:
@@ -417,24 +436,24 @@ class Lab:
         values: Values,
         make: Callable[[], store.Made],
     ) -> Run:
-        """Store a run whose cells are computed, or keep it in memory without a
-        place.
-        """
+        """Store a run whose cells are computed; without a place keep it in memory."""
         if place is None:
-            # Tables in memory have the values, and thus the answer, that they would
-            # have after being stored and read back.
+            # Tables in memory get the values that they would have after being stored and
+            # read back, so that both give the same answer.
             return plan.finish(as_stored(plan.tables(values)))
 
         tables, reused = place.keep(make, self.waiting, self.force)
         run = plan.finish(tables, place.path, reused)
         if reused and self.figures:
-            # Another process has made the run meanwhile, perhaps without figures.
+            # Meanwhile another process has made the run, perhaps without figures.
             place.draw(run.pictures, again=False, waiting=self.waiting)
         return run
 
     def _folder(self, plan: Plan) -> store.RunFolder | None:
-        """Return the folder of a run, which depends on the stored runs that it reads,
-        too; None if runs are kept in memory.
+        """Return the folder of a run; None if runs are kept in memory.
+
+        Its name depends on the config, on the stored runs that the run reads, and on code
+        of the user that it uses.
         """
         if self.results is None:
             return None
@@ -468,7 +487,7 @@ class Lab:
         tables = plan.tables(values)
         run = plan.finish(tables)
         times = experiment.times(config, values)
-        # Clocks may be set while a run is made, so that the time of day is not used.
+        # The time of day may be set while a run is made. A monotonic clock only counts.
         seconds = monotonic() - begun
 
         about = {
@@ -490,8 +509,9 @@ class Lab:
 def _with_model_read(
     experiment: Experiment, values: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return values in which `model` is the name of a known model, or the content of
-    the model file that it named.
+    """Return the values of a config with the model file read, if `model` names one.
+
+    A name of a known model stays, and so does the model of an experiment that loads it.
     """
     name = values.get("model")
     takes_names = "model" in experiment.config.model_fields
@@ -499,7 +519,7 @@ def _with_model_read(
         return values
     if not name or is_known(name):
         return values
-    # Imported here, as the name of a known model needs no reader.
+    # The readers are slow to import, and a known model needs none.
     from ropelab.readers.model_file import is_model_file, model_of_file
 
     if not is_model_file(name):
@@ -520,8 +540,9 @@ def _number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
 def _group_by_plan(
     works: Mapping[Plan, Work], computed: Iterable[tuple[Cell, Exception | None]]
 ) -> Iterator[tuple[Plan, list[Exception]]]:
-    """Yield each plan when the last of its cells is computed, with the errors of its
-    cells.
+    """Yield each plan when the last of its cells is computed, with their errors.
+
+    Plans without cells to compute come first.
     """
     missing = {plan: set(work.left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
@@ -534,8 +555,7 @@ def _group_by_plan(
         waiting = [plan for plan in works if name in missing[plan]]
         for plan in waiting:
             missing[plan].remove(name)
-            # A cell ends with the error of the cell that it starts from, which counts
-            # once.
+            # A cell that starts from a failed one has the same error, which counts once.
             if error and error not in errors[plan]:
                 errors[plan].append(error)
             if not missing[plan]:
@@ -543,8 +563,9 @@ def _group_by_plan(
 
 
 def _join_errors(errors: Sequence[Exception]) -> Exception:
-    """Make one error of those of the cells of a run. A bug, which is no RopelabError,
-    is returned as it is.
+    """Make one error of the errors of a run's cells.
+
+    An error that is no RopelabError is a bug, and is returned as it is.
     """
     bugs = [error for error in errors if not isinstance(error, RopelabError)]
     if bugs:
@@ -566,9 +587,9 @@ def run(
 ) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
-    Values are fields of its config, as on the command line; the other parameters are
-    those of `Lab`. Raises InputError for a value that is not allowed, and for work
-    beyond the limits.
+    Values are fields of its config, as on the command line. `quick` does less of
+    everything, and the other parameters are those of `Lab`. InputError: a value is not
+    allowed, or the work is beyond the limits.
     """
     if results == "":
         raise InputError("results is empty; give a folder, or None for none")

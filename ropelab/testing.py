@@ -1,4 +1,4 @@
-"""Assertions for the tests of other projects, from pytest or without it."""
+"""Assertions for the tests of other projects, with pytest or without it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +36,8 @@ def assert_rope(
         length: the number of tokens in the context; None for the claimed length.
         layer_type: a layer type of the model, such as `full_attention`, or `indexer`
             for that of sparse attention; empty for that of full attention.
-        tolerance: the error of a phase, in radians, that is allowed beyond what float32
-            loses.
+        tolerance: the error of an angle, in radians, that is allowed beyond the rounding
+            of float32.
     """
     check_tolerance(tolerance)
     if isinstance(config, Mapping):

@@ -1,8 +1,7 @@
-"""The command line: one command per experiment, its flags made from the fields of its
-config.
+"""The command line: its commands, and `main`, which reads the words that were typed.
 
-Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command
-needs them.
+An experiment is a command, and its flags are made from the fields of its config. Nothing
+slow is imported here: pandas, torch and matplotlib are loaded when a command needs them.
 """
 
 import os
@@ -28,6 +27,7 @@ from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
+# The commands of ropelab.cli.results, each with its panel in the help.
 OTHERS: dict[Callable[..., Any], str] = {
     results.report: panels.RESULTS,
     results.explore: panels.RESULTS,
@@ -39,19 +39,31 @@ OTHERS: dict[Callable[..., Any], str] = {
 }
 # The name of the index that `run` writes.
 INDEX = "index.md"
-# Options that are texts, or lists of which none is a choice.
+# Options whose value may be empty: they are texts, or lists that may have no entry.
 MAY_BE_EMPTY = (
-    *("--title", "--flags", "--methods", "--schemes", "--components"),
-    *("--formats", "--preset", "--cache", "--casts", "--dropped", "--sections"),
-    *("--long-lengths", "--channels"),
+    "--title",
+    "--flags",
+    "--methods",
+    "--schemes",
+    "--components",
+    "--formats",
+    "--preset",
+    "--cache",
+    "--casts",
+    "--dropped",
+    "--sections",
+    "--long-lengths",
+    "--channels",
 )
 
 
 def application(word: str | None = None) -> typer.Typer:
-    """Return the command line; for a word the command of that name, or all names
-    without flags.
+    """Return the command line.
+
+    For a word that names a command it has this command alone. For another word it has all
+    names, without their flags, to list them. None makes everything.
     """
-    # Making the flags of all experiments takes longer than many a command runs.
+    # To make the flags of all experiments takes longer than many commands run.
     app = typer.Typer(
         name="ropelab",
         cls=panels.Commands,
@@ -71,17 +83,18 @@ def application(word: str | None = None) -> typer.Typer:
     for command, panel in OTHERS.items():
         panels.add_command(app, command.__name__, command, panel)
 
-    first, *others = app.registered_commands
+    run_command, *others = app.registered_commands
     if word in experiments.NAMES:
         app.registered_commands = []
         _add_command(app, experiments.load(word))
         return app
-    asked = [each for each in (first, *others) if each.name == word]
-    if asked:
-        app.registered_commands = asked
+    matching = [command for command in (run_command, *others) if command.name == word]
+    if matching:
+        app.registered_commands = matching
         return app
 
-    app.registered_commands = [first]
+    # The experiments follow `run` in the help.
+    app.registered_commands = [run_command]
     for name, about in experiments.read_records().items():
         if word is None:
             _add_command(app, experiments.load(name))
@@ -91,9 +104,9 @@ def application(word: str | None = None) -> typer.Typer:
             )
     app.registered_commands += others
     if word is not None:
-        for each in (first, *others):
-            each.help = getdoc(each.callback)
-            each.callback = _without_flags
+        for listed in (run_command, *others):
+            listed.help = getdoc(listed.callback)
+            listed.callback = _without_flags
     return app
 
 
@@ -102,22 +115,25 @@ def _without_flags() -> None:
 
 
 def _add_command(app: typer.Typer, experiment: Experiment) -> None:
-    of_models = "dtype" in experiment.config.model_fields
-    without = set() if of_models else flags.OF_MODELS
+    """Add the command of an experiment, with a flag for each field of its config."""
+    # Experiments that compute with models have a number format for them.
+    has_models = "dtype" in experiment.config.model_fields
+    without = set() if has_models else flags.OF_MODELS
 
     def command(*, options: Options, **given: Any) -> None:
         from ropelab.cli.runs import run_one
 
         fields = flags.read_fields(given)
-        if not of_models:
-            # Arithmetic is computed by this process.
+        if not has_models:
+            # This process computes arithmetic itself.
             options = replace(options, workers=1)
         run_one(experiment, fields, options)
 
-    own = flags.of_fields(experiment.config)
-    typed = flags.taking_options(command, without, own)
-    typed.__doc__ = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
-    panels.add_command(app, experiment.name, typed, panels.MEASURE)
+    parameters = flags.of_fields(experiment.config)
+    typer_command = flags.taking_options(command, without, parameters)
+    help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
+    typer_command.__doc__ = help_text
+    panels.add_command(app, experiment.name, typer_command, panels.MEASURE)
 
 
 def run(
@@ -154,8 +170,8 @@ def run(
     table and one figure of all its runs. Finished runs are reused.
     """
     if not paths:
-        asked = explain or dry_run or shard or index != INDEX
-        if asked or options != Options():
+        has_options = explain or dry_run or shard or index != INDEX
+        if has_options or options != Options():
             raise InputError(
                 "run needs the names or paths of configs with these options; type"
                 " `ropelab run` alone for the list of names, or: ropelab run configs"
@@ -193,8 +209,10 @@ def _top(
 
 
 def _refuse_empty(before: str, word: str) -> None:
-    """Refuse a variable of the shell that is not set: as a path it would be the working
-    folder, as a value the default.
+    """Raise InputError for an empty word, and for `--flag=` without a value.
+
+    A shell makes them of a variable that is not set. As a path an empty word would be the
+    working folder, and as a value the default.
     """
     flag, equals, value = word.partition("=")
     if word.startswith("--") and equals and not value and flag not in MAY_BE_EMPTY:
@@ -207,9 +225,12 @@ def _refuse_empty(before: str, word: str) -> None:
 
 
 def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -> None:
-    """Refuse an option that took the next one for its value, as after a variable of the
-    shell that is not set and not quoted.
+    """Raise InputError for an option that would take the next option for its value.
+
+    A shell leaves out a variable that is not set and not quoted, so that the flag before
+    it has no value.
     """
+    # Each pair is two words in a row that look like options.
     pairs = [
         (before, word)
         for before, word in pairwise(words)
@@ -221,23 +242,25 @@ def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -
     commands = getattr(typer.main.get_command(app), "commands", {})
     if name not in commands:
         return
-    flags = set()
-    with_value = set()
+    known_options = set()
+    options_with_value = set()
     for parameter in commands[name].params:
         options = [word for word in parameter.opts if word.startswith("-")]
-        flags.update(options)
+        known_options.update(options)
         if not getattr(parameter, "is_flag", False):
-            with_value.update(options)
+            options_with_value.update(options)
     for before, word in pairs:
-        if before in with_value and word in flags:
+        if before in options_with_value and word in known_options:
             raise InputError(
                 f"{before} has no value before {word}; give it one, or leave it out"
             )
 
 
 def output_of(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Keep stdout for one document where the words ask for one."""
-    return nothing_but_documents() if "--json" in words else nullcontext()
+    """Return a context in which stdout is for one document, if --json asks for it."""
+    if "--json" in words:
+        return nothing_but_documents()
+    return nullcontext()
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -250,10 +273,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         for before, word in pairwise(("ropelab", *words)):
             check_name(word)
             _refuse_empty(before, word)
+        # The command is the first word that is no flag.
         name = next((word for word in words if not word.startswith("-")), "")
-        # A shell that completes a command asks for all flags.
-        completes = COMPLETION in os.environ
-        app = application(None if completes else name)
+        # A shell that completes a word needs all commands with their flags.
+        is_completion = COMPLETION in os.environ
+        app = application(None if is_completion else name)
 
         _refuse_flags_as_values(app, name, words)
         try:

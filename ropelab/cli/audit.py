@@ -1,4 +1,9 @@
-"""The command audit: a configuration as each runtime reads it."""
+"""The command audit: a model's configuration as each runtime reads it.
+
+A runtime is software that runs models, such as vLLM or llama.cpp. A finding is an error
+or a difference that audit reports, with a code and a level. A draft model is a small one
+that guesses tokens for a large one, and has to agree with it.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -108,7 +113,8 @@ def audit(
 
     levels = {file_audit.worst() for file_audit in audits}
     levels |= {finding.level for finding in draft}
-    return FOUND if levels & {*failing} else 0
+    has_failed = not levels.isdisjoint(failing)
+    return FOUND if has_failed else 0
 
 
 def choose_form(format_: str, json: bool) -> str:
@@ -136,7 +142,10 @@ def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
 
 
 def print_sarif(audits: "Sequence[FileAudit]", draft: "Sequence[AuditFinding]") -> None:
-    """Print the document of --format sarif; findings on a draft are the last file's."""
+    """Print the document of --format sarif.
+
+    The findings on a draft model are listed with those of the last file.
+    """
     from ropelab.audit.sarif import as_sarif
 
     *others, last = audits
@@ -150,7 +159,11 @@ def print_audits(
     difference: Rows | None,
     draft: "Sequence[AuditFinding]",
 ) -> None:
-    """Print the document of --json; `difference` is None unless two files were given."""
+    """Print the document of --json.
+
+    `difference` has the rows in which two files differ. It is None for one file, or more
+    than two.
+    """
     documents = []
     for audit in audits:
         document = {
@@ -178,7 +191,7 @@ def list_flags(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError:
-        # The reader of flags raises the error, in words of its own.
+        # The audit itself raises an error for these flags, in better words.
         return []
 
     flags, _ = take_known(words)
@@ -215,7 +228,7 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
     print_line("")
     findings = audit.findings
     if not verbose:
-        # A line at the end counts the runtimes that N03 lists.
+        # N03 lists runtimes that are not modelled. `show_runtimes` only counts them.
         findings = tuple(finding for finding in findings if finding.code != "N03")
     show_findings(findings)
     if findings:
@@ -228,7 +241,7 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
 
     document = audit.document
     length = max(audit.length, audit.spec.trained_len)
-    # emit reads files of JSON, no GGUF file and no standard input.
+    # emit reads JSON files, but neither GGUF files nor standard input.
     if document.kind != "gguf" and Path(document.name).exists():
         source = shlex.quote(document.name)
         command = f"ropelab emit --from {source} --context {length} --target all"
@@ -236,13 +249,16 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
 
 
 def show_runtimes(audit: "FileAudit") -> None:
-    """Print a line per group of runtimes that do the same, and how many are left out."""
+    """Print a line per group of runtimes that do the same, and how many are not
+    modelled.
+    """
     from ropelab.audit.words import group_alike
     from ropelab.show import terminal
 
     groups = group_alike(audit, audit.rows["runtimes"])
     for text, names in groups:
         terminal.show_paragraph(f"{text}: {names}", hanging=4)
+    # A star marks the names of runtimes that were read, and never run.
     if any("*" in names for _, names in groups):
         print_line("* read from source, not run")
 

@@ -56,14 +56,16 @@ def check(
             layer_type=layer_type,
         )
     if json:
-        about = {
+        document = {
+            "experiment": "check",
             "answer": done.answer,
             "wrong": done.wrong,
             "fix": done.fix,
             "called": done.called,
             "target": target,
+            "tables": done.rows,
         }
-        print_document({"experiment": "check", **about, "tables": done.rows})
+        print_document(document)
     else:
         from ropelab.show.terminal import show_paragraph, show_places
 
@@ -80,7 +82,7 @@ def check(
         if done.wrong:
             show_places({"next": shlex.join(again)})
         elif config or Path(target).is_dir():
-            # Arrays alone have nothing to audit.
+            # There is a configuration, which audit reads. Arrays alone have none.
             audit = ["ropelab", "audit", config or target]
             show_places({"next": shlex.join(audit)})
     return FOUND if done.wrong else 0

@@ -1,4 +1,9 @@
-"""The command doctor: a model's own code, asked whether its positions are right."""
+"""The command doctor: does the code of a model treat positions correctly?
+
+A law is a property that correct code has, such as that padding changes no logits. A trial
+is one test of a law. Each row of results has a verdict: holds, rounding only, broken, or
+cannot be asked.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -56,9 +61,16 @@ def doctor(
     with waiting(f"examining {model}"), redirect_stdout(sys.stderr):
         done = examine_model(model, cast("ModelDtype", dtype), device, compiled)
     if json:
-        about = {"model": done.name, "answer": done.answer, "broken": done.broken}
-        cost = {"cpu_s": done.cpu_s, "peak_bytes": done.peak_bytes}
-        print_document({"experiment": "doctor", **about, **cost, "tables": done.rows})
+        document = {
+            "experiment": "doctor",
+            "model": done.name,
+            "answer": done.answer,
+            "broken": done.broken,
+            "cpu_s": done.cpu_s,
+            "peak_bytes": done.peak_bytes,
+            "tables": done.rows,
+        }
+        print_document(document)
     else:
         show_diagnosis(done, trials)
     return FOUND if done.broken else 0
@@ -93,13 +105,14 @@ def shorten_rows(rows: Rows) -> "pd.DataFrame":
         short_row = {name: row[name] for name in columns}
         for name in ("size", "float64"):
             value = row[name]
+            # A difference of 0, and one that was not measured, are left blank.
             short_row[name] = f"{value:.1e}" if value else None
         short_rows.append(short_row)
     return pd.DataFrame(short_rows, dtype=object)
 
 
 def show_right(trials: Rows) -> None:
-    """Print what the trials of two laws say where nothing is broken."""
+    """Print what the trials of the laws rotation and eviction say if they hold."""
     from ropelab.show import terminal
 
     for law in ("rotation", "eviction"):
@@ -123,7 +136,8 @@ def show_violations(trials: Rows) -> None:
     first_trials: dict[str, Mapping[str, Any]] = {}
     for row in trials:
         if row["verdict"] == "broken":
-            # A sentence of several trials is printed in the place of the last of them.
+            # If several trials have one sentence, it is printed in the place of the last
+            # trial, with the name of the first.
             first_trial = first_trials.pop(row["says"], row)
             first_trials[row["says"]] = first_trial
 

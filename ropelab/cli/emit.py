@@ -1,4 +1,8 @@
-"""The command emit: the configuration or flags that give a scaling in a runtime."""
+"""The command emit: the configuration or flags that give a scaling in a runtime.
+
+A runtime is software that runs models, such as vLLM. A target is a runtime, or a version
+of one, for which texts are written.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -69,14 +73,15 @@ def emit(
             say(f"observed {observation}")
         say(f"next  {choose_next(from_ or model, done.targets)}")
 
-    lost = any(emission.lost for emission in done.targets)
-    return FOUND if lost or done.replaced else 0
+    # A target may not be able to do all that is wanted.
+    is_lossy = any(emission.lost for emission in done.targets)
+    return FOUND if is_lossy or done.replaced else 0
 
 
 def ask_for_context(
     factor: str, from_: str, model: str, method: str, target: str
 ) -> str:
-    """Return what to type where emit was given a factor, or no length at all."""
+    """Return what to type if emit was given a factor, or no length."""
     from ropelab.audit.emit import read_trained_length
     from ropelab.readers.flags import read_option
 
@@ -105,7 +110,7 @@ def ask_for_context(
 
 
 def describe_observation(scaling: "Scaling") -> str:
-    """Say what small trained models did under a scaling; nothing if it was not tried."""
+    """Say what small trained models did under a scaling; empty if it was not tried."""
     from ropelab.cli.observed import describe_scaling
 
     factor = getattr(scaling, "factor", 1.0)
@@ -119,6 +124,7 @@ def choose_next(source: str, emissions: "Sequence[Emission]") -> str:
     is_file = Path(source).exists()
     file = shlex.quote(source) if is_file else "config.json"
     place = file if is_file else "the model's config.json"
+    # Texts are flags of a server's command, or keys of config.json in braces.
     flags = []
     keys = []
     for emission in emissions:
@@ -128,8 +134,9 @@ def choose_next(source: str, emissions: "Sequence[Emission]") -> str:
             keys.append(emission)
     audit_file = f"ropelab audit {file}"
     if len(emissions) == 1 and flags:
-        runtime = TARGETS[flags[0].target].runtimes[0]
-        words = shlex.quote(flags[0].text)
+        (emission,) = flags
+        runtime, *_ = TARGETS[emission.target].runtimes
+        words = shlex.quote(emission.text)
         return f"{audit_file} --runtime {runtime} --flags {words}"
     if flags and keys:
         return (

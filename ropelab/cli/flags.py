@@ -1,8 +1,8 @@
-"""The flags of the command line: those of several commands, and those made from a
-config's fields.
+"""The flags of the command line: those that several commands share, and those that are
+made from the fields of a config.
 
-Values of fields stay text: the config reads and checks them, in the same words as those
-of a file.
+The values of fields stay texts here. The config reads and checks them, and its errors are
+the same as for a config file.
 """
 
 import types
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 def _flag(
     default: Any, metavar: str | None, text: str, *names: str, **more: Any
 ) -> Any:
+    """Return a field of `Options` with what Typer is told about its option.
+
+    Without `names` the option is named after the field.
+    """
     metadata = {"names": names, "metavar": metavar, "help": text, **more}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of the commands that make runs: a field is an option, with its
+    """The options of the commands that make runs: a field is an option with its
     default.
     """
 
@@ -86,7 +90,8 @@ class Options:
     )
 
 
-# Options of what a run shows and leaves behind; the others say how it is made.
+# The options that say what a run shows and which files it leaves. The others say how it
+# is made.
 OF_OUTPUT = {"results", "redraw", "format", "style", "figures", "quiet", "json"}
 
 
@@ -105,43 +110,48 @@ def option_of(name: str) -> Any:
 
 Results = Annotated[Path, option_of("results")]
 Json = Annotated[bool, option_of("json")]
-# Options of a single run, and those of work that pays to be computed side by side.
+# The options that only the command of an experiment has, which makes a single run.
 OF_ONE_RUN = {"config", "figures", "json", "quick"}
+# The options of experiments that compute with models, which takes long.
 OF_MODELS = {"workers", "engine", "address", "quick", "max_minutes"}
 
 # Other spellings of a flag.
 ALSO = {"--methods": ("--method",)}
-# Before the name of an option whose value may stand there without its flag, too.
+# The value of one field may be typed without its flag. Its argument has the name of the
+# field, and its flag this prefix before it.
 BARE = "flag_"
 
 
 def taking_options(
     command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
-    """Return a command for Typer: `own` parameters, else those of its signature, then
-    options.
+    """Return a command as Typer takes it, with the shared options after its own
+    parameters.
 
-    It is called with one argument `options`; it takes none of those `without`.
+    Its own parameters are `own`, or those of its signature. Typer gives each option as an
+    argument, and the command gets all of them as one object, `options`. The options named
+    in `without` are left out.
     """
     if not own:
         own = [
-            _parameter(each.name, each.annotation, each.default)
-            for each in signature(command).parameters.values()
-            if each.name != "options"
+            _parameter(parameter.name, parameter.annotation, parameter.default)
+            for parameter in signature(command).parameters.values()
+            if parameter.name != "options"
         ]
     kinds = typing.get_type_hints(Options)
     shared = []
-    for each in fields(Options):
-        if each.name not in without:
-            kind: Any = Annotated[kinds[each.name], option_of(each.name)]
-            shared.append(_parameter(each.name, kind, each.default))
+    for option in fields(Options):
+        if option.name not in without:
+            kind: Any = Annotated[kinds[option.name], option_of(option.name)]
+            shared.append(_parameter(option.name, kind, option.default))
 
     def call_command(**given: Any) -> None:
-        options = Options(**{each.name: given.pop(each.name) for each in shared})
-        command(**given, options=options)
+        values = {parameter.name: given.pop(parameter.name) for parameter in shared}
+        command(**given, options=Options(**values))
 
+    # Typer reads the parameters from these attributes.
     parameters = [*own, *shared]
-    annotations = {each.name: each.annotation for each in parameters}
+    annotations = {parameter.name: parameter.annotation for parameter in parameters}
     call_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call_command.__annotations__ = annotations
     call_command.__doc__ = command.__doc__
@@ -149,7 +159,11 @@ def taking_options(
 
 
 def of_fields(config: "type[Config]") -> list[Parameter]:
-    """Return the parameters that set the fields of a config, the commonest first."""
+    """Return the parameters that set the fields of a config, the commonest first.
+
+    A config may have a field that is typed as an argument, without a flag (`argument`),
+    and one that may be typed in both ways (`bare`).
+    """
     # A command without a config needs no pydantic.
     from ropelab.runs.config import group_of
 
@@ -159,7 +173,7 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
     for name in (*config.common, *rest):
         info = config.model_fields[name]
         if name in (config.argument, config.bare):
-            # A config file may give it as well.
+            # The argument may be left out, since a config file may have the field.
             word = config.argument_word
             argument = Argument(metavar=word, help=info.description)
             parameters.append(_parameter(name, Annotated[str | None, argument]))
@@ -175,7 +189,8 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
         kind = _option(flag, info, help=help_text, rich_help_panel=panel)
         parameters.append(_parameter(parameter, kind))
         if other:
-            # A flag of its own: of two names of one flag the last would win.
+            # The other spelling is a flag of its own, so that an error is raised if both
+            # are typed. With two names of one flag the last would silently win.
             kind = _option(flag_of(other), info, rich_help_panel=panels.UNLISTED)
             parameters.append(_parameter(other, kind))
 
@@ -199,7 +214,7 @@ def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
         name = parameter.removeprefix(BARE)
         if name in fields:
             raise InputError(f"{flag_of(name)} is given twice; give it once")
-        # A flag given several times names all values that it was given.
+        # A flag that was typed several times has a list of values.
         fields[name] = ", ".join(value) if isinstance(value, list) else value
     return fields
 
@@ -231,7 +246,7 @@ def default_text(default: object) -> str:
     ('  [default: 1e6]', '  [default: pi, ntk]', '')
     """
     if isinstance(default, tuple):
-        # The blanks allow the help to break the line.
+        # The help may break a line at the blanks.
         text = ", ".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
@@ -249,8 +264,8 @@ def metavar(kind: Any) -> str:
     if origin is Annotated:
         return metavar(parts[0])
     if origin in (Union, types.UnionType):
-        some = [part for part in parts if part is not type(None)]
-        return metavar(some[0])
+        first_kind, *_ = [part for part in parts if part is not type(None)]
+        return metavar(first_kind)
     if origin is Literal:
         return "|".join(map(str, parts))
     if origin is tuple:

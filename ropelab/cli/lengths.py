@@ -10,7 +10,10 @@ Length = Annotated[str | None, Option(metavar="N", help="Tokens in the context."
 
 
 def read_tokens(text: str | None, flag: str = "--length") -> int | None:
-    """Return the length that an option gives, None without one."""
+    """Return the length in tokens that an option gives; None if it was not given.
+
+    InputError: the text is no number of tokens from 2 to 2^40.
+    """
     from ropelab.readers.flags import read_option
 
     if text is None:

@@ -1,4 +1,8 @@
-"""Common mistakes on the command line, and the command that was meant."""
+"""Common mistakes on the command line, and the command that was meant.
+
+Typer reads the words that a user typed. If it cannot, `explain` returns its problem and a
+command to type instead. mistakes.toml has other words for commands and flags.
+"""
 
 import re
 import shlex
@@ -19,15 +23,16 @@ from ropelab.runs.spelling import (
 )
 
 SUFFIXES = (".json", ".gguf")
-# The flags that take a model file, a length or base, and a method. A value without a flag
-# is given the first of them that the command has.
+# The flags that take a model file, those that take a length or a base, and those that
+# take a method. A value that was typed without a flag gets the first of them that the
+# command has.
 FLAGS_OF_FILES = ("--model", "--from")
 FLAGS_OF_LENGTHS = ("--context", "--test-len", "--length", "--bases")
 FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
-# These flags are dropped where a command has none like them: it is quick as it is, or
-# says all that it knows already.
+# Flags that are dropped if the command has none like them. Such a command is quick
+# anyway, or says all that it knows.
 NEEDLESS = ("--quick", "--verbose", "-v")
-# Similar words: 1 is the same word.
+# How similar a known word is to a typed one, at least; 1 is the same word.
 CUTOFF = 0.75
 # `commands` has the command that another word means, `flags` the flags that a typed one
 # may mean, and `words` more spellings of the typed ones.
@@ -41,6 +46,7 @@ def explain(words: Sequence[str], error: Any) -> str:
     problem = _problem_of(error)
     command = words[0] if words else ""
     if command == "help":
+        # `help audit` means `audit --help`.
         meant = ["ropelab", *words[1:2], "--help"]
     elif "No such command" in problem:
         meant = _with_command(words, error)
@@ -50,7 +56,7 @@ def explain(words: Sequence[str], error: Any) -> str:
 
 
 def _problem_of(error: Any) -> str:
-    """Return Typer's sentence without its guesses and without pydantic's words."""
+    """Return the sentence of Typer's error without its guesses and pydantic's words."""
     text = error.format_message().rstrip(".")
     text = re.sub(r" \(Possible options?: .*\)$", "", text)
     text = re.sub(r"\. Did you mean .*\?$", "", text)
@@ -65,21 +71,24 @@ def _problem_of(error: Any) -> str:
 
 
 def _with_command(words: Sequence[str], error: Any) -> list[str]:
-    """Return the words with the command that was meant, else the list of all."""
+    """Return the words with the command that was meant, or the command that lists all."""
     typed = words[0]
     names = list(getattr(error.ctx.command, "commands", ()))
-    named = TABLES["commands"].get(typed.lower())
-    near = get_close_matches(typed.lower(), names, n=1, cutoff=CUTOFF)
-    start = [name for name in names if len(typed) > 2 and name.startswith(typed)]
+    other_word = TABLES["commands"].get(typed.lower())
+    similar = get_close_matches(typed.lower(), names, n=1, cutoff=CUTOFF)
+    longer = [name for name in names if len(typed) > 2 and name.startswith(typed)]
 
-    for name in (named, *start, *near):
+    for name in (other_word, *longer, *similar):
         if name in names:
             return ["ropelab", name, *words[1:]]
     return ["ropelab", "--help"]
 
 
 def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
-    """Return the words with the flags that were meant, else the help of the command."""
+    """Return the words with the flags that were meant, or the help of the command.
+
+    Some commands have repairs of their own, which come first.
+    """
     command = words[0] if words else ""
     rest = list(words[1:])
     options = _options_of(error)
@@ -103,11 +112,11 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     else:
         meant = []
 
-    # Words that did not change would fail again, and no words say that nothing was found
-    # to type. A needless flag that stood alone leaves no words, and is mended by that.
+    # Words that did not change would fail again. An empty list means that no repair was
+    # found, unless a needless flag was the only word and was dropped.
     is_changed = meant != rest
-    is_answer = bool(meant) or unknown in NEEDLESS
-    if is_changed and is_answer:
+    is_repaired = bool(meant) or unknown in NEEDLESS
+    if is_changed and is_repaired:
         return ["ropelab", command, *meant]
     if not command or command.startswith("-"):
         return ["ropelab", "--help"]
@@ -115,6 +124,7 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
 
 
 def _options_of(error: Any) -> list[str]:
+    """Return the long flags of the command at which an error arose."""
     context = getattr(error, "ctx", None)
     if context is None:
         return []
@@ -125,7 +135,7 @@ def _options_of(error: Any) -> list[str]:
 
 
 def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
-    """Return the words with another flag in the place of an unknown one."""
+    """Return the words with the flag that was meant in the place of an unknown one."""
     flag = flag_meant(typed, options)
     if not flag:
         if typed in NEEDLESS:
@@ -146,7 +156,7 @@ def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[s
 
 
 def flag_meant(typed: str, options: Sequence[str]) -> str:
-    """Return the flag among some that another word means, empty if there is none.
+    """Return the flag among the options that a typed one means; empty if none does.
 
     >>> flag_meant("--max-len", ["--max-minutes", "--train-len", "--test-len"])
     '--test-len'
@@ -154,9 +164,9 @@ def flag_meant(typed: str, options: Sequence[str]) -> str:
     ('--base', '')
     """
     word = typed.lstrip("-").lower().replace("_", "-")
-    same = f"--{word}"
-    if same in options:
-        return same
+    plain = f"--{word}"
+    if plain in options:
+        return plain
 
     for name, flags in TABLES["flags"].items():
         if word == name or word in TABLES["words"].get(name, ()):
@@ -164,16 +174,20 @@ def flag_meant(typed: str, options: Sequence[str]) -> str:
                 if f"--{flag}" in options:
                     return f"--{flag}"
 
-    longer = [flag for flag in options if len(word) > 2 and flag.startswith(same)]
-    near = get_close_matches(same, options, n=1, cutoff=CUTOFF)
-    similar = [*longer, *near]
-    return similar[0] if similar else ""
+    longer = [flag for flag in options if len(word) > 2 and flag.startswith(plain)]
+    similar = get_close_matches(plain, options, n=1, cutoff=CUTOFF)
+    candidates = [*longer, *similar]
+    return candidates[0] if candidates else ""
 
 
 def _with_named_values(
     rest: list[str], problem: str, options: Sequence[str]
 ) -> list[str]:
-    """Return the words with a flag before each value that stands there without one."""
+    """Return the words with a flag before each value that was typed without one.
+
+    The list is empty if the flag of some value is unknown.
+    """
+    # Typer's problem has the values without a flag in brackets.
     extra = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
     meant = []
     for word in rest:
@@ -191,11 +205,11 @@ def _with_named_values(
 
 def _flag_for(value: str, options: Sequence[str]) -> str:
     """Return the flag that a value belongs to, empty if that is unknown."""
-    # The names of models and methods are needed for a mistake alone.
+    # The names of models and methods are only needed here, after a mistake.
     from ropelab.math import methods
     from ropelab.math.models import is_known
 
-    # The first name of a list tells what all of it is; commas alone have no parts.
+    # The first part of a list shows of which kind the list is. Commas alone have no parts.
     parts = split_list(value)
     first = parts[0] if parts else value
     name = methods.canonical(first.partition("(")[0])
@@ -214,6 +228,7 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
         flags = ("--output",)
     elif name.isidentifier():
         flags = ("--encodings",)
+    # The first of these flags that the command has.
     return _first(flags, options.__contains__)
 
 
@@ -230,8 +245,11 @@ def _is_model_file(word: str) -> bool:
 
 
 def _for_audit(rest: Sequence[str]) -> list[str]:
-    """Return the words of audit with the flags of a server in quotes."""
-    # The readers of configurations are not needed to start.
+    """Return the words of audit with flags of a server in quotes, after --flags.
+
+    audit prints to stdout. A flag for an output file becomes `--json > FILE`.
+    """
+    # The readers of configurations are slow to import, and only needed here.
     from ropelab.readers.flags import take_known
 
     for flag in ("-o", "--out", "--output"):
@@ -251,9 +269,10 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
 
 
 def _for_emit(rest: Sequence[str]) -> list[str]:
-    """Return the words of emit: a file after its flag, and the length by our name.
+    """Return the words of emit with a file after --from, and a length after --context.
 
-    What it prints goes into a file by a redirection, not by a flag.
+    emit prints to stdout. A flag for an output file becomes `> FILE`. A factor becomes
+    the length that it gives.
     """
     for flag in ("-o", "--out", "--output"):
         if flag in rest[:-1]:
@@ -282,7 +301,8 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
 
 
 def _first_loose_number(words: Sequence[str]) -> str:
-    """Return the first number that follows no flag, empty without one."""
+    """Return the first number that follows no flag; empty if there is none."""
+    # Each word is paired with the one before it.
     for before, word in zip(["", *words], words, strict=False):
         if _is_number(word) and not before.startswith("-"):
             return word
@@ -290,7 +310,7 @@ def _first_loose_number(words: Sequence[str]) -> str:
 
 
 def _first(words: Sequence[str], test: Callable[[str], bool]) -> str:
-    """Return the first word that passes a test, empty without one."""
+    """Return the first word that passes a test; empty if none does."""
     return next(filter(test, words), "")
 
 
@@ -314,8 +334,9 @@ def _is_named_file(word: str) -> bool:
 
 
 def _stretch_length(words: Sequence[str], factor: str) -> str:
-    """Return the trained length of a known model among some words times a factor, else
-    128k.
+    """Return the trained length of a model times a factor; 128k if no model is known.
+
+    The model is named among the words, or is a file among them.
     """
     from ropelab.math.models import is_known, model_named
     from ropelab.readers.model_file import model_of_file
@@ -328,19 +349,20 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
             model = model_of_file(file)
     if model is None or not _is_number(factor):
         return "128k"
-    # `read_number` promises an object only; its text is one that `float` reads.
+    # The type of what `read_number` returns is unknown, but `float` reads its text.
     factor_value = float(str(read_number(factor)))
     return str(round(factor_value * model.trained_len))
 
 
-# Flags of other commands for what vectors reads and writes.
+# Flags of other commands, and those that the command vectors has instead.
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
 def _for_vectors(rest: Sequence[str]) -> list[str]:
+    """Return the words of vectors with its own flags; empty without a model file."""
     file = _first(rest, _is_model_file)
     if not file:
-        return []  # without a file of its own there is nothing that can run
+        return []
     words = [FLAGS_OF_VECTORS.get(word, word) for word in rest]
     meant = _with_file(words, "--config", file)
     if "--out" not in meant:
@@ -349,7 +371,7 @@ def _for_vectors(rest: Sequence[str]) -> list[str]:
 
 
 def _with_second_run(rest: Sequence[str]) -> list[str]:
-    """Return the run that was given and another one of its experiment."""
+    """Return the run that was given, and another run from the same folder."""
     first = Path(rest[0])
     for manifest in sorted(first.parent.glob("*/manifest.json")):
         if manifest.parent != first:

@@ -1,8 +1,8 @@
-"""What small trained models showed, in a sentence beside an answer of arithmetic.
+"""Sentences that say what small trained models showed, for commands that train none.
 
-`emit` writes a scaling and `base` proves a bound; how well a model then reads is
-measured by experiments that train. observed.toml has their committed numbers; it is
-written by tools/docs.py and travels with the package.
+`emit` writes a scaling, and `base` computes a bound. Neither shows how well a model then
+reads. Experiments that train small models do, and observed.toml has their numbers. It is
+written by tools/docs.py from the committed results, and is part of the package.
 """
 
 import math
@@ -23,15 +23,19 @@ def read_observations(kind: str) -> list[dict[str, Any]]:
 
 
 def describe_scaling(method: str, factor: float) -> str:
-    """Say how models recalled and read under a method; nothing if it was not measured.
+    """Say how models recalled and read under a method; empty if it was not measured.
 
-    Of several factors, the one that is nearest in ratio is described.
+    If several factors were measured, the nearest one is described.
     """
     rows = [row for row in read_observations("scaling") if row["method"] == method]
     if not rows:
         return ""
 
-    row = min(rows, key=lambda row: abs(math.log(row["factor"] / max(factor, 1.0))))
+    def distance(row: dict[str, Any]) -> float:
+        # Factors are compared by their ratio.
+        return abs(math.log(row["factor"] / max(factor, 1.0)))
+
+    row = min(rows, key=distance)
     label = method
     if row["factor"] != 1:
         label = f"{method} ×{row['factor']:g}"
@@ -45,7 +49,7 @@ def describe_scaling(method: str, factor: float) -> str:
 
 
 def describe_bases() -> str:
-    """Say where models with a base below the bound stopped to recall."""
+    """Say from which distance on models with a base below the bound recall nothing."""
     parts = []
     rows = read_observations("base")
     for row in rows:

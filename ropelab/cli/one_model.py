@@ -1,4 +1,4 @@
-"""The commands for one model, which store no runs."""
+"""The commands that examine one model, and store nothing in the results folder."""
 
 from collections.abc import Callable
 from typing import Any

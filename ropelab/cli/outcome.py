@@ -1,5 +1,8 @@
-"""The surroundings of a command: streams, signals, errors as one line, and the exit
+"""What surrounds a command: standard streams, signals, errors in one line, and the exit
 status.
+
+Own code is what a user wrote and named on the command line. It may print, raise any error
+and end the process.
 """
 
 import errno
@@ -26,18 +29,19 @@ from ropelab.runs.errors import (
     unseen_in,
 )
 
-# The variable by which a shell asks what completes a word.
+# The environment variable by which a shell asks how a word may be completed.
 COMPLETION = "_ROPELAB_COMPLETE"
-# The status that typer gives a command which a KeyboardInterrupt ended, whatever the
-# signal was.
+# The status that typer returns for a command that a KeyboardInterrupt ended, whatever
+# the signal was.
 INTERRUPTED = 130
 # The status of a command that did its work and found something wrong.
 FOUND = 3
 
 
 def status_of(command: Callable[[], Any]) -> int:
-    """Run a command and return its exit status. Errors are one line on stderr, never a
-    traceback.
+    """Run a command and return its exit status.
+
+    Errors are one line on stderr, never a traceback.
     """
     exits.begin_command()
     complete_streams()
@@ -69,12 +73,12 @@ def status_of(command: Callable[[], Any]) -> int:
             return _fail(text, InputError.exit_status)
         if isinstance(error, SystemExit):
             if COMPLETION in os.environ:
-                # click ends the process once it has printed what completes a word.
+                # click raises SystemExit after it has printed the completions.
                 raise
             if isinstance(error.__context__, BrokenPipeError):
-                # click does so where nobody reads stdout any more.
+                # click raises SystemExit if nobody reads stdout any more.
                 return _machine_failure(error.__context__)
-            # No command of ropelab ends in this way, but a library or its callback may.
+            # No command of ropelab raises SystemExit, but a library may.
             text = "other code ended the command without an answer (SystemExit)"
             return _fail(text, RopelabError.exit_status)
         return defect(error)
@@ -104,8 +108,9 @@ def _fail_in_own_code(place: str, error: BaseException) -> int:
 
 
 def _end_interrupted() -> int:
-    # If a KeyboardInterrupt left an exec() of a text, which dataclasses use, CPython ends
-    # the process by SIGINT, whatever the status. Another exec() makes it forget that.
+    # Dataclasses call exec() on a text. If a KeyboardInterrupt came out of such a call,
+    # CPython ends the process by SIGINT, whatever status it returns. Another call of
+    # exec() resets that.
     exec("")
     message = "interrupted; finished parts are kept and the same command continues"
     number = interrupts.received[0] if interrupts.received else signal.SIGINT
@@ -113,12 +118,12 @@ def _end_interrupted() -> int:
 
 
 def complete_streams() -> None:
-    """Open /dev/null in the place of closed standard streams, and make open ones escape
+    """Open /dev/null in the place of closed standard streams, and let open ones escape
     characters that they cannot write.
     """
-    # A file that is opened gets the lowest free number. Without this the first file of
-    # the command would get that of a closed stream (0, 1 or 2).
-    # A sandbox may have no such device, and then nothing can be opened in their place.
+    # A new file gets the lowest free number. If a stream is closed, its number (0, 1 or
+    # 2) would go to the first file of the command. /dev/null is opened until these
+    # numbers are taken. A sandbox may lack that device, and then nothing takes them.
     with suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
             pass
@@ -126,8 +131,8 @@ def complete_streams() -> None:
 
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         stream = getattr(sys, name)
-        # A program without a terminal has none (pythonw); one that calls this one may
-        # have closed them.
+        # Python has no streams without a terminal (pythonw), and a program that calls
+        # this one may have closed them.
         if stream is None or stream.closed:
             try:
                 stream = Path(os.devnull).open(mode)  # noqa: SIM115
@@ -140,8 +145,9 @@ def complete_streams() -> None:
 
 
 def _machine_failure(error: OSError) -> int:
-    """Report an error of the system in one line and return the status. An error without
-    a number is a defect, and is reported as one.
+    """Report an error of the operating system in one line, and return the status.
+
+    An OSError without a number is a defect of the program, and is reported as one.
     """
     if error.errno == errno.EPIPE:
         # Nobody reads stdout any more. Python would fail once more when it flushes the
@@ -166,21 +172,23 @@ def _fail(message: str, status: int) -> int:
 
 
 def print_line(text: object) -> None:
-    """Print a line, with nothing in it that steers a terminal."""
+    """Print a line, with escapes for characters that would steer a terminal."""
     print(printable(str(text)))
 
 
-# The stdout that documents are printed on, while `sys.stdout` is stderr. The list has an
-# entry for each `nothing_but_documents` block that is running.
+# In a `nothing_but_documents` block `sys.stdout` is stderr, and the last entry is the
+# stream to stdout on which documents are printed. There is an entry for each open block.
 _streams_of_documents: list[TextIO] = []
+# The numbers of the two streams in every process.
 STDOUT = 1
 STDERR = 2
 
 
 @contextmanager
 def nothing_but_documents() -> Iterator[None]:
-    """Reserve stdout for documents while the block runs, since code of the user may
-    print.
+    """Reserve stdout for documents while the block runs.
+
+    What own code prints goes to stderr.
     """
     with _separate_stdout() as stream:
         _streams_of_documents.append(stream)
@@ -193,9 +201,9 @@ def nothing_but_documents() -> Iterator[None]:
 
 @contextmanager
 def _separate_stdout() -> Iterator[TextIO]:
-    """Yield a stream to stdout; inside the block its usual number leads to stderr.
+    """Yield a stream to stdout, while the number 1 leads to stderr.
 
-    Programs that code of the user starts write to the number, and so may that code.
+    Programs that own code starts write to this number, whatever `sys.stdout` is.
     """
     stdout = sys.stdout
     try:
@@ -203,7 +211,8 @@ def _separate_stdout() -> Iterator[TextIO]:
     except (AttributeError, OSError, ValueError):
         number = -1
     if number != STDOUT:
-        # A program that calls this one has replaced stdout, perhaps by a text.
+        # A program that calls this one has replaced stdout, perhaps by a buffer in
+        # memory.
         yield stdout
         return
 
@@ -215,17 +224,17 @@ def _separate_stdout() -> Iterator[TextIO]:
         yield stream
         stream.flush()
     finally:
-        # Text that code of the user left in the stream goes to stderr, too.
+        # Text that own code left in the buffer of the stream goes to stderr, too.
         with suppress(OSError, ValueError):
             stdout.flush()
         os.dup2(copy, STDOUT)
-        # An error was raised by the flush above, and what is left is dropped.
+        # If the flush above failed, its error is raised. A second error here is dropped.
         with suppress(OSError):
             stream.close()
 
 
 def _leave_out_nan(value: Any) -> Any:
-    """Return a value of a document with null for numbers that JSON does not have."""
+    """Return a value of a document with None for nan and infinity, which JSON lacks."""
     if isinstance(value, Mapping):
         return {key: _leave_out_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -236,8 +245,9 @@ def _leave_out_nan(value: Any) -> Any:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """Print a JSON document on stdout, with escapes for letters that the stream does not
-    have or that a terminal does not show.
+    """Print a JSON document on stdout.
+
+    Letters that the stream cannot write, and those that steer a terminal, are escaped.
     """
     stream = sys.stdout
     if _streams_of_documents:
@@ -248,11 +258,13 @@ def print_document(document: Mapping[str, Any]) -> None:
     except ValueError:
         finite = _leave_out_nan(document)
         text = json.dumps(finite, ensure_ascii=ascii_only, allow_nan=False)
-    # json.dumps escapes the control characters below the blank. Others steer a terminal,
-    # too.
+    # json.dumps escapes control characters below the blank only. JSON writes a letter as
+    # \u and four digits, or as two such numbers: the 16-bit units of UTF-16.
     for letter in unseen_in(text):
-        units = letter.encode("utf-16-be", "surrogatepass")
-        pairs = zip(units[::2], units[1::2], strict=True)
+        code = letter.encode("utf-16-be", "surrogatepass")
+        high_bytes = code[::2]
+        low_bytes = code[1::2]
+        pairs = zip(high_bytes, low_bytes, strict=True)
         escaped = "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
         text = text.replace(letter, escaped)
     print(text, file=stream)

@@ -1,7 +1,8 @@
 """The help of the command line: commands and options in panels, as plain text.
 
-The panel of a command or an option is Typer's `rich_help_panel`. Rich's own boxes leave
-too little of 80 columns to the sentences in them, so the panels are sections here.
+Typer stores the panel of a command or an option as its `rich_help_panel`. Rich would draw
+panels as boxes, which leave too little of 80 columns to their sentences. Here panels are
+sections with a heading.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,15 @@ CODE = "Code and models"
 RESULTS = "Results"
 NAMES = "Names that options take"
 PANELS = (MEASURE, CONFIGURATIONS, CODE, RESULTS, NAMES)
-# Panels of options, likewise; fields of configs bring theirs (FieldGroup).
+# Panels of options. Fields of configs have panels of their own (FieldGroup).
 COMMON = "Most used"
 OTHERS = "Options"
 OUTPUT = "Output"
 RUNNING = "Running"
-# Other names of options: help has them beside the first one, a shell completes them.
+# The panel of other names of options, which is not shown. Help has them beside the first
+# name, and a shell completes them.
 UNLISTED = "Other names"
+# Panels of options, in the order of the help.
 OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, FieldGroup), OUTPUT, RUNNING)
 
 
@@ -44,7 +47,10 @@ def add_command(
     summary: str = "",
     epilog: str | None = None,
 ) -> None:
-    """Add a command; the list of all shows the first paragraph of its docstring."""
+    """Add a command to the application.
+
+    The list of all commands shows `summary`, or the first paragraph of the docstring.
+    """
     text = getdoc(command) or ""
     first_paragraph = " ".join(text.partition("\n\n")[0].split())
     app.command(
@@ -68,18 +74,18 @@ class Command(TyperCommand):
                 continue
             name, text = record
             if parameter.param_type_name == "argument":
-                # Typer has its type behind it.
+                # Typer writes the type behind the name, as in `PATH <path>`.
                 panels["Arguments"].append((name.partition(" <")[0], text))
             else:
                 panel = getattr(parameter, "rich_help_panel", None) or OTHERS
                 if panel != UNLISTED:
                     panels[panel].append((name, text))
 
-        # A command that makes no run has one list.
+        # The options of a command that makes no run are in one panel.
         if not panels[RUNNING]:
             panels[OTHERS] += panels.pop(OUTPUT)
         filled = {panel: records for panel, records in panels.items() if records}
-        last_panel = [*filled][-1]
+        *_, last_panel = filled
         filled[last_panel].append(help_option.get_help_record(ctx) or ("--help", ""))
 
         for panel, records in filled.items():
@@ -104,7 +110,8 @@ class Commands(TyperGroup):
             rows = []
             for name, command in self.commands.items():
                 if getattr(command, "rich_help_panel", None) == panel:
-                    # Filled up, so that the sentences of all panels begin in one column.
+                    # Names are padded, so that the sentences of all panels begin in the
+                    # same column.
                     rows.append((name.ljust(widest), command.get_short_help_str()))
             if rows:
                 with formatter.section(panel):

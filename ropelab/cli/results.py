@@ -1,5 +1,6 @@
-"""The commands for what has been run, for what a browser computes, and for lists of
-names.
+"""The commands that show finished runs, write pages for a browser, and list names.
+
+A run is an experiment with its config. Its folder has tables, figures and a manifest.
 """
 
 import shlex
@@ -15,7 +16,7 @@ from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known, printable, say
 
-# Columns of the list of models, which has a line for each.
+# The columns of the list of models, and their titles there.
 SHORT = {
     "name": "name",
     "base": "base",
@@ -54,7 +55,11 @@ def report(
     from ropelab.show.page.shown import find_runs
     from ropelab.show.terminal import Delayed, progress_here
 
-    path = output or (Path("report.html") if runs else results / "index.html")
+    path = output
+    if path is None and runs:
+        path = Path("report.html")
+    elif path is None:
+        path = results / "index.html"
     shown = find_runs(runs or [results], judge_run)
     check_place(path, MARK)
     page = write_report(shown, path, title, progress=Delayed(progress_here()))
@@ -116,7 +121,7 @@ def export(
     tables = export.choose_tables(shown, table or ())
     rest = [name for name in tables if name != export.SUMMARY]
     if kind == "latex" and not table and output is None and export.SUMMARY in tables:
-        # A paper shows the summary; all tables have hundreds of lines.
+        # A paper shows the summary. All tables together have hundreds of lines.
         tables = {export.SUMMARY: tables[export.SUMMARY]}
         say(f"the summary alone; others by --table: {', '.join(rest)}")
     if output is None:
@@ -174,7 +179,10 @@ def schema(
 
 
 def list_configs() -> None:
-    """Print the configs that come with ropelab, each with what it asks."""
+    """Print the configs that come with ropelab, each with its question.
+
+    Configs of one folder are printed in one block.
+    """
     from ropelab.runs import builtin
     from ropelab.show.terminal import show_list, show_paragraph, show_places
 
@@ -200,7 +208,7 @@ def list_configs() -> None:
 
 
 def explain_configs(paths: Sequence[Path]) -> None:
-    """Print what config files ask, and what they set; nothing is run."""
+    """Print the questions of config files and what they set, without running them."""
     from ropelab.experiments import read_records
     from ropelab.runs import builtin
     from ropelab.runs.config import read_toml
@@ -229,14 +237,17 @@ def explain_configs(paths: Sequence[Path]) -> None:
 
 
 def _write_setting(value: Any) -> str:
-    """Write a value of a config file, of a grid or a list of cases too, in a line."""
+    """Write a value of a config file in one line, with its keys if it is a table."""
     if isinstance(value, dict):
         parts = [f"{name} {_write_setting(each)}" for name, each in value.items()]
         return "; ".join(parts)
-    if isinstance(value, list) and value and isinstance(value[0], dict):
+    if value == []:
+        return "none"
+    if isinstance(value, list) and isinstance(value[0], dict):
+        # These are the cases of a file that asks for many runs.
         return " | ".join(map(_write_setting, value))
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(str, value))
     return str(value)
 
 

@@ -1,4 +1,9 @@
-"""The runs of a command: one of an experiment, or all that config files ask for."""
+"""The runs of a command: a single one of an experiment, or all that config files ask for.
+
+A run is an experiment with its config. A lab makes runs: it plans a run, computes the
+cells (measurements) that it needs, and stores its tables. A sweep is a config file that
+asks for many runs. A share is the part of all cells that one machine computes.
+"""
 
 import signal
 import sys
@@ -30,7 +35,7 @@ from ropelab.show import drawn, terminal
 if TYPE_CHECKING:
     from ropelab.sweeps.cases import Sweep
 
-# Seeds that a sentence about a likely mistake writes out.
+# The most seeds that `_say_single_seed` writes out.
 MOST_SEEDS = 20
 
 
@@ -43,15 +48,15 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         label, values = _read_config(options.config, experiment.name)
     given = _override(experiment, values, fields)
     lab = _make_lab(options)
-    less = ""
+    reductions = ""
     if options.quick:
-        given, less = experiment.choose_quick_values(given)
+        given, reductions = experiment.choose_quick_values(given)
     plan = lab.prepare(experiment.name, given, flag_of)
 
     if not options.quiet:
         _say_single_seed(fields)
-    if less:
-        say(f"--quick: {less}")
+    if reductions:
+        say(f"--quick: {reductions}")
     with _engine(options) as engine, interrupt_after(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
@@ -77,11 +82,15 @@ def _read_config(path: Path, experiment: str) -> tuple[Label, dict[str, Any]]:
 def _override(
     experiment: Experiment, values: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of a file under those of flags, all under our names."""
+    """Return the values of a file with those of flags in their place.
+
+    All have the names of the config's fields, whatever spelling was used.
+    """
     kind = experiment.config
     values = respell(kind, values)
     fields = respell(kind, fields, flag_of)
-    # The rotated share of the head: whichever a flag says wins over both in a file.
+    # Two fields say how much of a head rotates. If a flag sets one of them, both are
+    # dropped from the values of the file.
     share = {"rotary_dim", PARTIAL}
     if share & fields.keys():
         values = {name: value for name, value in values.items() if name not in share}
@@ -89,6 +98,7 @@ def _override(
 
 
 def _print_run(experiment: Experiment, run: Run) -> None:
+    """Print the document of --json."""
     tables = dict(run.tables)
     verdicts = run.verdicts()
     if len(verdicts):
@@ -105,6 +115,7 @@ def _print_run(experiment: Experiment, run: Run) -> None:
 
 
 def _show_run(run: Run) -> None:
+    """Print the answer and short tables of a run, and where its files are."""
     tables = (run.summary(), *run.further().values())
     terminal.show_answer(run.answer, *tables, decisive=run.experiment.decisive)
     if "explain" in run.tables:
@@ -117,7 +128,7 @@ def _show_run(run: Run) -> None:
 
 
 def _say_single_seed(fields: Mapping[str, Any]) -> None:
-    """Say that `--seeds 3` is one seed, where three may have been meant."""
+    """Say that `--seeds 3` is one seed, since three seeds may have been meant."""
     text = str(fields.get("seeds", ""))
     if text.isdecimal() and 1 < int(text) <= MOST_SEEDS:
         several = ",".join(map(str, range(int(text))))
@@ -128,13 +139,14 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
     """List what the runs of files need, or what one share of that is."""
     from ropelab.sweeps import shares
 
-    share = shares.read_shard(shard) if shard else None
+    number_and_count = shares.read_shard(shard) if shard else None
     lab, sweeps = _read_files(paths, index, options)
-    ahead = shares.look_ahead(sweeps, lab)
-    if share:
-        lines = shares.describe_share(shares.choose_share(ahead, share), lab)
+    outlook = shares.look_ahead(sweeps, lab)
+    if number_and_count:
+        share = shares.choose_share(outlook, number_and_count)
+        lines = shares.describe_share(share, lab)
     else:
-        lines = shares.describe_runs(ahead, lab)
+        lines = shares.describe_runs(outlook, lab)
     for line in lines:
         print_line(line)
 
@@ -142,8 +154,9 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
 def compute_share(
     paths: Sequence[Path], index: str, shard: str, options: Options
 ) -> None:
-    """Compute one share of what the runs of files need; the tables are made without
-    --shard.
+    """Compute one share of what the runs of files need.
+
+    When all shares are there, the command without --shard makes the tables.
     """
     from ropelab.sweeps import shares
 
@@ -155,8 +168,8 @@ def compute_share(
         )
 
     with _engine(options) as engine, interrupt_after(options.max_minutes):
-        ahead = shares.look_ahead(sweeps, lab)
-        share = shares.choose_share(ahead, (number, count))
+        outlook = shares.look_ahead(sweeps, lab)
+        share = shares.choose_share(outlook, (number, count))
         shares.compute(share, replace(lab, engine=engine))
 
     counts = [f"{count_of(n, 'cell')} {what}" for what, n in share.counts.items() if n]
@@ -172,7 +185,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     """
     draw_more = _more_figures(options)
     lab, sweeps = _read_files(paths, index, options)
-    # Imported here: a single run, and what is refused, does without the page.
+    # These are slow to import, and neither a single run nor an error needs them.
     from ropelab.claims.ledger import judge_run
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
@@ -196,11 +209,12 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
 
     for sweep in sweeps:
         if sweep.keys:
-            own = [runs[plan.label.origin] for plan in sweep.plans]
-            folder = combine(sweep, own, lab)
+            runs_of_sweep = [runs[plan.label.origin] for plan in sweep.plans]
+            folder = combine(sweep, runs_of_sweep, lab)
             print_line(f"{sweep.path}: all runs in one table: {folder}")
 
     results = options.results
+    # If nothing was made, the results folder may be one that cannot be written.
     if all(run.reused for run in runs.values()):
         try:
             check_writable(results)
@@ -219,8 +233,9 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
 def _read_files(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
-    """Return the lab of some options, and the runs that files ask for; InputError where
-    an index or a page could not be written.
+    """Return the lab of some options, and a sweep for each file.
+
+    InputError: a file cannot be read, or the index or the page cannot be written.
     """
     from ropelab.show import gallery
     from ropelab.show.gallery import check_index
@@ -236,14 +251,16 @@ def _read_files(
 
 
 def _more_figures(options: Options) -> Callable[[Run], object]:
-    """Check the options of figures; return a function that draws those beyond the usual
-    ones.
+    """Check the options of figures, and return a function that draws what they ask for.
+
+    A run always has PNG files for the screen. The function draws other formats and
+    styles.
     """
     names = drawn.read_formats(options.format)
     kind = known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
-        # Every run has these figures already.
+        # Every run has the usual figures already.
         usual = names == ("png",) and kind == "screen"
         if run.folder and not usual:
             files = drawn.encode_figures(run.figures(kind), names, kind)
@@ -253,13 +270,14 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
 
 
 def _make_lab(options: Options) -> Lab:
+    """Return a lab as the options ask for it, with its progress on stderr."""
     quiet = options.quiet or (options.json and not sys.stderr.isatty())
     figures = options.figures
     if figures is None:
         figures = not options.json
 
     progress = silent if quiet else terminal.progress_here()
-    # The table fills on a terminal alone: a pipe gets the finished one.
+    # A terminal shows the table of a run while it fills. A pipe gets the finished table.
     watch = None
     if isinstance(progress, terminal.Bars) and not options.json and sys.stdout.isatty():
         watch = progress.watch
@@ -296,15 +314,16 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
         else:
             signal.raise_signal(signal.SIGINT)
 
-    # A clock of the system counts no more seconds than TIMEOUT_MAX, which are centuries.
+    # The system cannot wait for more than TIMEOUT_MAX seconds, which are centuries.
     timer = Timer(min(60 * minutes, TIMEOUT_MAX), end)
-    # A late signal interrupts one step of the ending, not the others.
+    # The callbacks run in reverse order when the block ends. A late signal interrupts one
+    # of them, and the others still run.
     with ExitStack() as ending:
-        # Behind `&` in a script the signal was ignored.
+        # A script that starts this command with `&` makes it ignore SIGINT.
         before = signal.signal(signal.SIGINT, interrupt)
         ending.callback(signal.signal, signal.SIGINT, before)
         timer.start()
-        # After it no signal can come.
+        # When the thread of the timer has ended, no signal can come any more.
         ending.callback(timer.join)
         ending.callback(timer.cancel)
         yield
@@ -312,13 +331,14 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
 
 @contextmanager
 def _engine(options: Options) -> Iterator[Engine]:
-    """Hold the engine that is asked for while the block runs; one local worker is this
-    process.
+    """Keep an engine, which computes cells, while the block runs.
+
+    It is a Ray cluster, worker processes, or with `--workers 1` this process.
     """
     name = known("engine", options.engine, ("local", "ray"))
     if name == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
-    # Imported here: loky and Ray are slow to load.
+    # Ray and loky, which starts workers, are slow to import.
     engine: Engine = Here()
     if name == "ray":
         from ropelab.runs.engine.on_ray import OnRay

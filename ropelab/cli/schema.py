@@ -1,5 +1,6 @@
-"""JSON schemas of what --json prints, made from types that tests compare with the
-output.
+"""JSON schemas of the documents that --json prints.
+
+They are made from the types below, which tests compare with the output.
 """
 
 from typing import Any, Literal, NotRequired
@@ -15,7 +16,7 @@ Tables = dict[str, list[Row]]
 
 
 def document(name: str, /, **keys: Any) -> Any:
-    """Return the type of a document with these keys, each of which it must have."""
+    """Return the type of a document that has all of these keys."""
     fields: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
     return create_model(name, **fields)
 
@@ -100,6 +101,7 @@ RUN = document(
     run=str,
 )
 
+# The type of each command's document. All experiments have the type RUN.
 SHAPES: dict[str, Any] = {
     "audit": Audit,
     "emit": EMISSION,

@@ -1,11 +1,13 @@
-"""Positions of several axes: which of them moves each pair of a head, and how fast.
+"""Positions of several axes, such as the row and column of a patch of an image.
 
-At position p, which has a number per axis, the angle of pair i is
-``inv_freq_i * rate_a * (p_a - origin_a)``, where a is the axis that pair i reads. Text
-has equal numbers on all axes, so that it does not show which pair reads which. Read
-from the rotary classes of transformers 5.23.0: models of images and text (Qwen2-VL,
-Qwen3-VL, ERNIE 4.5 VL) share one ladder of frequencies among the axes, encoders of
-images (Qwen's, Pixtral's, DINOv3's) give each axis a ladder of its own.
+A head has pairs of features, and each pair reads one axis a: its angle is inv_freq_i
+times the coordinate on that axis. Text tokens have equal coordinates on all axes, so that
+text alone does not show which pair reads which axis.
+
+The layouts were read from the rotary classes of transformers 5.23.0. Models of images
+and text (Qwen2-VL, Qwen3-VL, ERNIE 4.5 VL) divide the frequencies of one head among the
+axes. Encoders of images (Qwen's, Pixtral's, DINOv3's) give each axis frequencies of its
+own.
 """
 
 import math
@@ -20,14 +22,18 @@ from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.math.rotary import axis_of_pairs
 from ropelab.runs.arrays import Float, Int
 
-# Where the frequencies of an axis' pairs come from. head: pair i of the head has the
-# head's frequency i, whatever its axis. section: the pairs of an axis have the
-# frequencies of a head of their width. alternating: the a-th of n axes has the head's
-# frequencies a, a + n, a + 2 n, ... (Pixtral).
+# Where the frequencies of an axis' pairs come from.
+# head: pair i of the head has the head's frequency i, whatever its axis.
+# section: the pairs of an axis have the frequencies of a head of their width.
+# alternating: the a-th of n axes has the head's frequencies a, a + n, a + 2 n, ...
+#     (Pixtral).
 Ladder = Literal["head", "section", "alternating"]
-# Which pairs an axis has. runs: one axis after another. turns: the axes alternate as
-# far as their counts go (Qwen3-VL). last behind: all axes but the last of the sections
-# alternate, and the last one follows (ERNIE 4.5 VL).
+# Which pairs an axis has.
+# runs: the pairs of one axis follow those of another.
+# turns: the axes alternate from pair to pair, until an axis has all its pairs
+#     (Qwen3-VL).
+# last behind: all sections but the last alternate, and the last one follows them
+#     (ERNIE 4.5 VL).
 Arrangement = Literal["runs", "turns", "last behind"]
 
 Positions = Int[np.ndarray, "axes n"]
@@ -38,17 +44,17 @@ class Axes:
     """The axis of each pair, and the frequencies that the pairs of an axis have."""
 
     names: tuple[str, ...]
-    # Pairs of each section.
+    # The number of pairs of each section. A section has the pairs of one axis.
     sections: tuple[int, ...]
-    # The axis of each section.
+    # The index of the axis of each section.
     order: tuple[int, ...]
     arrangement: Arrangement = "runs"
     ladder: Ladder = "head"
     # True if the rows and columns of an image's patches run from -1 at one edge to 1 at
-    # the other, and a pair of frequency 1 turns once per unit (DINOv3). Otherwise they
-    # are counted from 0, and such a pair turns by one radian per step.
+    # the other, and a pair of frequency 1 rotates once per unit (DINOv3). If False they
+    # are counted from 0, and such a pair rotates by one radian per patch.
     centred: bool = False
-    # Patches are listed block by block: the side of a block in patches.
+    # The patches of an image are listed square by square: the patches along a side.
     block: int = 1
 
     @property
@@ -66,9 +72,10 @@ class Axes:
         return np.flatnonzero(np.asarray(self.axis_of_pair) == axis)
 
     def lay_out(self, head: Frequencies, base: float) -> Frequencies:
-        """Return the frequency of each pair, from those of the whole head.
+        """Return the frequency of each pair.
 
-        A ladder of an axis' own is never scaled.
+        ``head`` has the frequencies of the whole head, perhaps scaled for a longer
+        context. The frequencies that an axis has of its own are never scaled.
         """
         if self.ladder == "head":
             return head
@@ -90,18 +97,20 @@ class Axes:
         positions: Positions,
         sizes: Sequence[int] = (),
     ) -> Float[np.ndarray, "axes n"]:
-        """Return what frequencies are multiplied by, an axis a row.
+        """Return the numbers by which frequencies are multiplied, a row for each axis.
 
         Args:
             positions: whole numbers from 0, such as rows and columns of patches.
-            sizes: patches along each axis, of a centred one; by default up to the last.
+            sizes: the patches along each axis, which centred axes need; by default the
+                largest positions are the last patches.
         """
         exact = positions.astype(np.float64)
         if not self.centred:
             return exact
         lengths = np.array(sizes or positions.max(axis=-1) + 1, dtype=np.float64)
-        between = (2 * exact + 1) / lengths[:, None] - 1
-        return 2 * math.pi * between
+        # The middles of the patches, where -1 and 1 are the edges of the image.
+        middles = (2 * exact + 1) / lengths[:, None] - 1
+        return 2 * math.pi * middles
 
     def angles(
         self,
@@ -111,7 +120,8 @@ class Axes:
     ) -> Float[np.ndarray, "n pairs"]:
         """Return the angle of every pair at every position, in radians."""
         coordinates = self.coordinates(positions, sizes)
-        return coordinates[list(self.axis_of_pair)].T * inv_freq
+        coordinates_of_pairs = coordinates[list(self.axis_of_pair)]  # [pairs, n]
+        return coordinates_of_pairs.T * inv_freq
 
 
 def arrange(arrangement: Arrangement, sections: Sequence[int]) -> tuple[int, ...]:
@@ -127,19 +137,20 @@ def arrange(arrangement: Arrangement, sections: Sequence[int]) -> tuple[int, ...
     if arrangement == "turns":
         return tuple(axis_of_pairs("mrope_interleaved", sections).tolist())
 
-    left = list(sections[:-1])
-    axis_of_pair = []
-    while any(left):
-        for axis, pairs in enumerate(left):
+    pairs_left = list(sections[:-1])
+    section_of_pair = []
+    while any(pairs_left):
+        for section, pairs in enumerate(pairs_left):
             if pairs > 0:
-                axis_of_pair.append(axis)
-                left[axis] -= 1
+                section_of_pair.append(section)
+                pairs_left[section] -= 1
     last = len(sections) - 1
-    return (*axis_of_pair, *[last] * sections[last])
+    section_of_pair += [last] * sections[last]
+    return tuple(section_of_pair)
 
 
 def describe_pairs(axis_of_pair: Sequence[int], names: Sequence[str]) -> str:
-    """Return which axis moves which pairs, in words.
+    """Return which pairs read which axis, in words.
 
     >>> describe_pairs((0, 0, 1, 2), ("time", "height", "width"))
     'pairs 0 to 1 time, 2 height, 3 width'
@@ -149,12 +160,12 @@ def describe_pairs(axis_of_pair: Sequence[int], names: Sequence[str]) -> str:
     parts = []
     start = 0
     while start < len(axis_of_pair):
-        turn, stop = find_stretch(axis_of_pair, start)
+        pattern, stop = find_stretch(axis_of_pair, start)
         pairs = f"{start} to {stop - 1}"
         if stop == start + 1:
             pairs = str(start)
-        words = ", ".join(names[axis] for axis in turn)
-        if len(turn) > 1:
+        words = ", ".join(names[axis] for axis in pattern)
+        if len(pattern) > 1:
             words += " in turns"
         parts.append(f"{pairs} {words}")
         start = stop
@@ -165,19 +176,19 @@ def find_stretch(
     axis_of_pair: Sequence[int],
     start: int,
 ) -> tuple[tuple[int, ...], int]:
-    """Return the axes that repeat from a pair on, and the pair where they end.
+    """Return the axes that repeat from pair ``start`` on, and the first pair after them.
 
-    A stretch of one axis is taken if its second pair has the same one; otherwise the
-    shortest pattern of different axes that comes at least twice, up to its last whole
-    repetition.
+    The shortest pattern of different axes that comes at least twice is taken, up to its
+    last whole repetition. If nothing repeats, the pattern is the axis of one pair.
     """
-    whole = tuple(axis_of_pair[start:])
-    for period in range(1, max(whole) + 2):
-        turn = whole[:period]
+    rest = tuple(axis_of_pair[start:])
+    axes = max(rest) + 1
+    for period in range(1, axes + 1):
+        pattern = rest[:period]
         repeats = 1
-        while whole[repeats * period : (repeats + 1) * period] == turn:
+        while rest[repeats * period : (repeats + 1) * period] == pattern:
             repeats += 1
-        is_pattern = len(set(turn)) == period
-        if is_pattern and repeats > 1:
-            return turn, start + repeats * period
-    return whole[:1], start + 1
+        has_different_axes = len(set(pattern)) == period
+        if has_different_axes and repeats > 1:
+            return pattern, start + repeats * period
+    return rest[:1], start + 1

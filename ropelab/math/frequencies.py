@@ -36,10 +36,11 @@ class GeometryFields(NamedTuple):
 
 
 class Geometry(GeometryFields):
-    """The rotary geometry of a trained model; InputError if it cannot be."""
+    """The rotary geometry of a trained model; InputError for impossible numbers."""
 
-    # Methods of the user receive it, and what it says of the model is in the tables. A
-    # tuple cannot be changed; a frozen dataclass can, by `object.__setattr__`.
+    # It is passed to methods that users wrote, and tables describe the model by it, so
+    # that nobody may change it. A tuple cannot be changed. A frozen dataclass can be, by
+    # `object.__setattr__`.
     __slots__ = ()
 
     def __new__(cls, rotary_dim: int, base: float, trained_len: int) -> Self:
@@ -69,8 +70,8 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
-    # Model code computes it in float32; here it is float64, since that rounding is a
-    # subject of study.
+    # Model code computes these powers in float32. Here they are exact to float64, since
+    # the rounding to float32 is itself examined (ropelab.math.numerics).
     first_features = np.arange(0, rotary_dim, 2, dtype=np.float64)
     exponent = first_features / rotary_dim
     return np.power(np.float64(base), -exponent)
@@ -79,7 +80,7 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
 def wavelengths(inv_freq: Frequencies) -> Frequencies:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation.
 
-    It is infinite for a dropped pair, and for one that is slower than 2 pi / 1e308.
+    It is infinite for a pair that does not rotate, and for one slower than 2 pi / 1e308.
     """
     with np.errstate(divide="ignore", over="ignore"):
         return 2 * math.pi / inv_freq

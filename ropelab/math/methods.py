@@ -31,16 +31,20 @@ TRUTH = {
     "no": False,
     "0": False,
 }
-# A method and its factor as people write them: yarn:4, yarn x4, yarn factor=4.
+# A method and its factor as people write them, so that an error can say the right form:
+# yarn:4, yarn x4, yarn factor=4.
 WITH_FACTOR = re.compile(
     r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"
 )
-# Brackets in one method: more than anybody means, and fewer than Python's stack holds.
+# The most brackets in one method. Nobody means so many, and Python's stack holds more.
 DEEPEST = 20
 
 
 def canonical(name: str) -> str:
-    """Return the registered name for any spelling or alias; a reference as it is."""
+    """Return the registered name for any spelling or alias.
+
+    The reference of a user's own class, `module:Class`, is returned as it is.
+    """
     if ":" in name:
         return name
     key = name.lower().replace("-", "_")
@@ -50,7 +54,7 @@ def canonical(name: str) -> str:
 def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scaling]":
     """Return the class of a scaling method by name, alias or reference.
 
-    `names` are for errors.
+    An error about an unknown name suggests the nearest of `names`.
     """
     key = canonical(name)
     if key in ON_MODELS:
@@ -76,7 +80,7 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
 def unknown_method(name: str, names: Iterable[str]) -> InputError:
     """Make an error for a method that does not exist.
 
-    It puts a factor that stands beside a name into brackets.
+    If a factor was typed beside a known name, the error says the form with brackets.
 
     >>> print(unknown_method("yarn:4", ["yarn"]))
     unknown method 'yarn:4'; type 'yarn(factor=4)'
@@ -96,10 +100,10 @@ def unknown_method(name: str, names: Iterable[str]) -> InputError:
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
-    """Parse a method that changes frequencies; InputError if it does not fit.
+    """Read a method that changes frequencies; InputError if it cannot be read.
 
-    ``factor`` (test over trained length) is for methods that are written without one
-    and take it.
+    ``factor`` (test over trained length) is given to a method that takes a factor and is
+    written without one.
 
     >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
     'yarn(factor=4, beta_fast=16)'
@@ -109,12 +113,15 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
 
 
 def scaling_for(config: Any, length: int) -> tuple["Scaling", str | None]:
-    """Return the method of a config, and the quotient of lengths that its factor is.
+    """Return the method of a config, and in words the quotient of lengths that is its
+    factor.
 
-    None: the factor is given. InputError: it needs one, and ``train_len`` was not given
-    or is not below ``length``.
+    The words are None if the method is written with its factor, or needs none.
+    InputError: it needs a factor, and ``train_len`` was not given or is not below
+    ``length``.
     """
     scaling = parse_scaling(config.method)
+    # A method that does not take a factor from outside is the same with any.
     if scaling == parse_scaling(config.method, factor=2):
         return scaling, None
     if "train_len" not in config.model_fields_set or length <= config.train_len:
@@ -134,8 +141,8 @@ def build_method(
 ) -> Any:
     """Build a method from arguments such as ``beta_fast=16``.
 
-    It is a dataclass with `name` and `default_factors`; a parameter that is a method
-    itself is parsed by `parse_inner`.
+    `method` is a dataclass with `name` and `default_factors`. `parse_inner` reads a
+    parameter that is a method itself.
     """
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
@@ -160,14 +167,15 @@ def build_method(
         values.setdefault("factor", float(factor))
 
     for field in fields(method):
-        # The dataclass itself would raise a TypeError, which gives the user no advice.
+        # Without this check the dataclass would raise a TypeError, which says nothing
+        # about what to type.
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{method.name} needs {field.name}=...")
 
     try:
         return method(**values)
     except TypeError as error:
-        # A class of one's own may have an __init__ that its fields do not describe.
+        # The class of a user may have an __init__ that its fields do not describe.
         if not is_own(method):
             raise
         raise InputError(f"{method.__name__}: {error} (docs/own.md)") from None
@@ -180,8 +188,9 @@ def split_call(text: str) -> tuple[str, list[str]]:
         return name, []
     if rest.count("(") > DEEPEST:
         raise InputError("a value is nested too deeply")
-    # The opening bracket is gone already, so one closing bracket is left over.
-    if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
+    # The first opening bracket is not in `rest`, so that one more is closed than opened.
+    is_closed = rest.endswith(")") and rest.count(")") == rest.count("(") + 1
+    if not is_closed:
         raise InputError(f"cannot read '{text}': write name(parameter=value, ...)")
     return name.strip(), split_list(rest[:-1])
 
@@ -192,6 +201,12 @@ def _read_value(
     kind: object,
     parse_inner: Callable[[str], object],
 ) -> object:
+    """Read the value of a parameter by its type, `kind`.
+
+    ``label`` names the parameter in errors. A type that is none of the plain ones is
+    that of a method, which `parse_inner` reads.
+    """
+    # `float | None` is read as None or as a float.
     if isinstance(kind, types.UnionType):
         if text.lower() == "none":
             return None
@@ -232,6 +247,7 @@ def _read_number(
     try:
         return float(read(text))  # type: ignore[arg-type]
     except ValueError as error:
+        # The error of a text that begins as a number says what is wrong with it.
         if text[:1].isdigit():
             raise InputError(f"{label} {error}, got '{text}'") from None
         raise InputError(f"{label} must be a number, not '{text}'") from None

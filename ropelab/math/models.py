@@ -29,22 +29,35 @@ LENGTHS = ("context", "test_len", "train_len", "factor")
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """The rotary embedding of a model, from its published configuration."""
+    """The rotary embedding of a model, from its published configuration.
+
+    Lengths are in tokens.
+    """
 
     name: str
     base: float
+    # Features of a head.
     head_dim: int
+    # The length of the training before `method` was applied.
     trained_len: int
+    # The repository and the keys of its config.json, or papers, with these numbers.
     source: str
+    # Rotated features of a head; None if all rotate.
     rotary_dim: int | None = None
+    # The longest length of the training with `method`; None if none was published.
     extended_len: int | None = None
+    # The context that the configuration promises; None if it is the trained length.
     context_len: int | None = None
+    # The context that the file allows without `method`, if users have to switch it on.
     unscaled_len: int | None = None
+    # A scaling method with its parameters.
     method: str = "unscaled"
+    # The pairs that read each axis of a position; empty if positions have one axis.
     sections: tuple[int, ...] = ()
     note: str = ""
+    # The key of this name in config.json.
     model_type: str = "llama"
-    # Other names of it, in lower case.
+    # Other names of the model, in lower case.
     also: tuple[str, ...] = ()
 
     @property
@@ -58,12 +71,12 @@ class KnownModel:
 
     @property
     def file_len(self) -> int:
-        """Tokens that its file allows as it is released."""
+        """Tokens that its file allows as it was released."""
         return self.unscaled_len or self.promised_len
 
     @property
     def scaled_by_file(self) -> bool:
-        """True if the file itself has the method, False if users switch it on."""
+        """True if the file has the method, False if it has none or users switch it on."""
         return self.method != "unscaled" and self.unscaled_len is None
 
     @property
@@ -97,11 +110,11 @@ def model_named(name: str) -> KnownModel:
 
 
 def fill(values: Any, others: Mapping[str, str]) -> Any:
-    """Take what is not given for a config from the model that it names, if any.
+    """Return the values for a config, with what is not given taken from its model.
 
-    `others`: fields beside those of the rotary embedding, and attributes of a
-    `KnownModel`. A model that was read from a file stands there itself, and leaves no
-    name behind.
+    Without a model the values are returned as they are. The model is a name or, if it
+    was read from a file, a `KnownModel`, which is then removed from the values. `others`
+    has the attribute of a `KnownModel` for further fields of the config.
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
@@ -122,17 +135,18 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     for field, attribute in {**EMBEDDING, **others}.items():
         known[field] = getattr(model, attribute)
 
-    # The training after its own scaling says nothing about another one.
-    of_the_scaling = known.keys() - {"test_len", "sections"}
-    if not given.keys().isdisjoint(of_the_scaling):
+    # The model was trained on with its own scaling. If the user changes any field of
+    # that, the length of this training says nothing.
+    about_scaling = known.keys() - {"test_len", "sections"}
+    if not given.keys().isdisjoint(about_scaling):
         known.pop("extended_len", None)
 
     return known | given
 
 
 def table() -> "pd.DataFrame":
-    # Imported here: the command line asks this file for names before anything heavy is
-    # needed.
+    """Return a row for each known model."""
+    # The command line asks this file for names, which need no pandas.
     import pandas as pd
 
     rows = []

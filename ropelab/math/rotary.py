@@ -36,9 +36,11 @@ def cos_sin(
 ) -> tuple[Table, Table]:
     """Return cos(m theta_i) and sin(m theta_i) in float64.
 
-    ``plan.attention_factor`` is left out.
+    ``plan`` has the frequencies theta_i, after any scaling method. Its factor on cos and
+    sin, ``plan.attention_factor``, is left out.
     """
-    # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
+    # Integer positions are exact up to 2^53, and the angle is off by about 2^-52 of
+    # itself.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)
 
@@ -74,7 +76,7 @@ def axis_of_pairs(
         # Axial layouts have runs too: they differ from mrope in their frequencies.
         return np.repeat(np.arange(axes), sections)
 
-    # Zeros: the first axis keeps every pair that no other axis takes.
+    # It begins with zeros, so that axis 0 has every pair that no other axis takes.
     axis_of = np.zeros(sum(sections), dtype=int)
     for axis in range(1, axes):
         stop = sections[axis] * axes

@@ -25,7 +25,7 @@ GAP = 2
 INDENT = 4
 # The width up to which the cells of a column of words are not broken into lines.
 READABLE = 14
-# A cell with so many characters and so many words is a sentence.
+# A cell is a sentence if it has at least so many characters, and so many words.
 SENTENCE = 40
 WORDS = 5
 # The least width of a column of sentences.
@@ -56,7 +56,10 @@ class Column:
 
     @property
     def least_width(self) -> int:
-        """The width below which a number, or a word, would be broken."""
+        """The width below which a number or a word would be broken.
+
+        Words of several pieces may be broken down to READABLE, sentences to NARROWEST.
+        """
         title = max(map(len, split_word(self.title)))
         longest_cell = max(map(cell_len, self.cells), default=0)
         if self.is_number:
@@ -70,7 +73,7 @@ class Column:
 
 
 def print_columns(columns: Sequence[Column], console: Console) -> None:
-    """Print columns beside each other, folded where the console is too narrow."""
+    """Print columns beside each other, folded if the console is too narrow."""
     if not columns:
         return
     columns = list(columns)
@@ -89,6 +92,7 @@ def print_columns(columns: Sequence[Column], console: Console) -> None:
 
 
 def _mark_verdicts(column: Column) -> Column:
+    """Return a column with a sign before each cell that is a verdict."""
     cells = [mark_verdict(cell) for cell in column.cells]
     return Column(column.title, cells, column.is_number, column.is_decisive)
 
@@ -122,8 +126,8 @@ def end_at_edge(text: str, room: int) -> str:
 def fold(
     columns: Sequence[Column], width: int
 ) -> tuple[list[list[Column]], list[Column]]:
-    """Return blocks of columns that fit beside each other, and the columns that are
-    printed below the rows of the last block.
+    """Return blocks of columns, each of which fits into the width, and the columns that
+    are printed below the rows of the last block.
     """
     in_blocks = list(columns)
     below = set()
@@ -150,8 +154,8 @@ def fold(
 def _find_names(columns: Sequence[Column], width: int) -> list[Column]:
     """Return the columns with which each row begins in all blocks.
 
-    They are the first columns that together differ in all rows, if these leave half of
-    the width, and else the first column.
+    They are as few of the first columns as make all rows different, if they take at most
+    half of the width, and else the first column.
     """
     for count in range(1, len(columns)):
         names = list(columns[:count])
@@ -179,8 +183,8 @@ def _sum_widths(widths: Sequence[int]) -> int:
 def _share_width(columns: Sequence[Column], width: int) -> list[int]:
     """Return the widths of columns.
 
-    If there is no room for all cells unbroken, the widest column is narrowed until
-    there is, but none below its least width.
+    If there is no room for unbroken cells, the widest column is narrowed, step by step,
+    until all fit. No column gets narrower than its least width.
     """
     widths = [column.unbroken_width for column in columns]
     least_widths = [column.least_width for column in columns]
@@ -199,6 +203,7 @@ def _share_width(columns: Sequence[Column], width: int) -> list[int]:
 def _print_block(
     columns: Sequence[Column], below: Sequence[Column], console: Console
 ) -> None:
+    """Print columns beside each other, and below each row the sentences of others."""
     widths = _share_width(columns, console.width)
     rows = range(len(columns[0].cells))
     if not below:
@@ -257,7 +262,7 @@ def split_word(text: str) -> list[str]:
 
     A text may be broken behind a blank, `_`, `.`, `/` and `,`.
     """
-    # A point inside a number is no place for a break, so it is part of a piece.
+    # A point before a digit is inside a number, and belongs to the piece.
     return re.findall(r"(?:[^\s_./,]|\.(?=\d))+[_./,]*|[_./,]+", text) or [""]
 
 
@@ -271,7 +276,9 @@ def break_lines(text: str, width: int) -> str:
     for word in text.split(" "):
         pieces = [word] if len(word) <= width else split_word(word)
         for number, piece in enumerate(pieces):
-            gap = " " if lines[-1] and not number else ""
+            # A blank is before a word that does not begin a line, not before its pieces.
+            is_word_start = number == 0
+            gap = " " if lines[-1] and is_word_start else ""
             if lines[-1] and len(lines[-1] + gap + piece) > width:
                 lines.append(piece)
             else:

@@ -1,4 +1,8 @@
-"""Two runs of one experiment side by side: settings, and the values that both have."""
+"""Two runs of one experiment side by side: settings, and the values that both have.
+
+Rows of the two runs are matched by the columns that identify them (keys), such as method
+and length. All other columns of numbers, and of words that judge a row, are values.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,8 +20,10 @@ COLUMNS = ["table", "value", "rows", "alone", "differ", "largest", "where"]
 
 
 def compare_runs(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
-    """Return a sentence; the settings that differ, and per value the count and largest
-    change.
+    """Compare two runs; InputError if they are of different experiments.
+
+    Returns a sentence and two tables: the settings that differ, and for each column of
+    values in how many rows it differs, and where most.
     """
     experiment = first.manifest["experiment"]
     other = second.manifest["experiment"]
@@ -26,31 +32,34 @@ def compare_runs(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFra
 
     settings = _compare_settings(first, second)
     values, unmatched = _compare_values(first.tables, second.tables)
-    moved = int((values["differ"] > 0).sum())
-    about = [experiment, f"{len(settings)} settings differ"]
+    remarks = [experiment, f"{len(settings)} settings differ"]
     alone = _list_alone(first.tables, second.tables)
     if alone:
-        about.append(f"only one run has {join_names(alone)}")
-    unpaired = sorted(set(values.loc[values["alone"] > 0, "table"]))
-    if unpaired:
-        about.append(f"rows of one run alone in {join_names(unpaired)}")
+        remarks.append(f"only one run has {join_names(alone)}")
+    with_unmatched_rows = sorted(set(values.loc[values["alone"] > 0, "table"]))
+    if with_unmatched_rows:
+        remarks.append(f"rows of one run alone in {join_names(with_unmatched_rows)}")
     if unmatched:
-        about.append(f"not compared: {join_names(unmatched)}")
+        remarks.append(f"not compared: {join_names(unmatched)}")
+
+    differing = int((values["differ"] > 0).sum())
     answer = (
-        f"{moved} of {len(values)} columns of values differ in rows that both runs"
-        f" have ({', '.join(about)})."
+        f"{differing} of {len(values)} columns of values differ in rows that both runs"
+        f" have ({', '.join(remarks)})."
     )
     return answer, {"settings": settings, "values": values}
 
 
 def _compare_settings(first: Shown, second: Shown) -> pd.DataFrame:
     """Return a row for each setting, input or version that differs."""
-    here = _list_settings(first)
-    there = _list_settings(second)
+    first_settings = _list_settings(first)
+    second_settings = _list_settings(second)
     rows = []
-    for name in here | there:
-        if here.get(name) != there.get(name):
-            rows.append((name, str(here.get(name)), str(there.get(name))))
+    for name in first_settings | second_settings:
+        first_value = first_settings.get(name)
+        second_value = second_settings.get(name)
+        if first_value != second_value:
+            rows.append((name, str(first_value), str(second_value)))
     return pd.DataFrame(rows, columns=["setting", "first", "second"])
 
 
@@ -61,7 +70,8 @@ def _list_settings(run: Shown) -> dict[str, Any]:
 
 
 def _list_alone(first: Tables, second: Tables) -> list[str]:
-    """Return the tables, and the columns of the others, that only one run has."""
+    """Return the tables that only one run has, and such columns of the other tables."""
+    # `^` is the symmetric difference of two sets.
     alone = set(first) ^ set(second)
     for name in set(first) & set(second):
         columns = set(first[name]) ^ set(second[name])
@@ -70,7 +80,7 @@ def _list_alone(first: Tables, second: Tables) -> list[str]:
 
 
 def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
-    """Return a row per column of values, and the tables whose rows cannot be
+    """Return a row per column of values, and the names of tables whose rows cannot be
     matched.
     """
     rows: list[dict[str, Any]] = []
@@ -91,12 +101,14 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
 
 
 def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
-    """Return the columns that tell all rows of each table apart, as few of the first as
-    possible; None if there are none.
+    """Return the columns that identify the rows of both tables; None if none do.
+
+    They are the first columns, as few as possible. Columns of floats are taken only if
+    no others identify the rows, and only floats that are whole numbers, factors or bases.
     """
+    # Columns that are no floats, and the same with such floats.
     words = []
-    # Columns of whole numbers can identify rows, floats only where nothing else does.
-    further = []
+    with_floats = []
     for column in _list_shared(first, second):
         is_float = _is_float(column, first, second)
         is_word = not is_float and column not in OUTCOMES
@@ -104,9 +116,9 @@ def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
             words.append(column)
         is_whole = is_float and not (first[column] % 1).any()
         if is_word or is_whole or column in ("factor", "base"):
-            further.append(column)
+            with_floats.append(column)
 
-    for columns in (words, further):
+    for columns in (words, with_floats):
         for count in range(1, len(columns) + 1):
             keys = columns[:count]
             is_ambiguous = first.duplicated(keys).any() or second.duplicated(keys).any()
@@ -123,6 +135,7 @@ def _list_shared(first: pd.DataFrame, second: pd.DataFrame) -> Iterator[str]:
 
 
 def _is_float(column: str, first: pd.DataFrame, second: pd.DataFrame) -> bool:
+    """Return True if a column has floats in both tables."""
     return is_float_dtype(first[column]) and is_float_dtype(second[column])
 
 
@@ -141,7 +154,7 @@ def _compare_tables(
         before = both[f"{column} first"]
         after = both[f"{column} second"]
         differs = before.ne(after) & ~(before.isna() & after.isna())
-        # Words say what a row is about, and are values where they differ.
+        # Words normally say what a row is about. Those that differ are values.
         is_value = is_number(first[column]) or column in OUTCOMES or differs.any()
         if not is_value:
             continue
@@ -164,7 +177,9 @@ def _compare_tables(
 
 
 def _find_largest(before: pd.Series, after: pd.Series, differs: pd.Series) -> Any:
-    """Return the index of the largest change, of words the first; None without one."""
+    """Return the index of the largest change of numbers, or of the first change of words;
+    None if nothing changed.
+    """
     if is_number(before) and is_number(after):
         change = (after - before).abs()
     else:

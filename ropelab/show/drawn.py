@@ -1,5 +1,6 @@
-"""Figures from tables to files: drawn in one style, encoded and written in one
-place.
+"""Figures on their way from tables to files: drawn in one style, encoded, and written.
+
+matplotlib is imported when a figure is drawn, as many commands draw none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 FORMATS = ("png", "pdf", "svg")
 DOTS_PER_INCH = {"screen": 150, "paper": 600}
 STYLES = tuple(DOTS_PER_INCH)
-# Experiments with the figures of another one.
+# Experiments that are drawn as another one is.
 SAME = {"evaluate": "extrapolate"}
-# Without dates and random names, so that the same figure is the same file.
+# Metadata without dates and names of programs, so that the same figure is the same file.
 DATELESS: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Producer": None},
@@ -42,12 +43,12 @@ def read_formats(text: str) -> tuple[str, ...]:
         raise InputError(
             f"no figure format given; the formats are {', '.join(FORMATS)}"
         )
-    # One that is given twice is written once.
+    # A format that is given twice is written once.
     return tuple(dict.fromkeys(formats))
 
 
 def load_matplotlib() -> None:
-    """Import the library that draws; InputError where a file of the user's stops it."""
+    """Import matplotlib; InputError if a file of the user stops the import."""
     try:
         import_module("matplotlib")
     except UnicodeDecodeError:
@@ -58,8 +59,9 @@ def load_matplotlib() -> None:
 
 
 def find_draw(experiment: str) -> "Draw":
-    """Return the function that draws an experiment's tables; ImportError if there is
-    none.
+    """Return the function that draws the tables of an experiment.
+
+    ImportError: there is none for this experiment.
     """
     name = SAME.get(experiment, experiment).replace("-", "_")
     return import_module(f"ropelab.show.figures.{name}").draw
@@ -68,8 +70,8 @@ def find_draw(experiment: str) -> "Draw":
 def draw_figures(
     draw: "Draw", tables: "Tables", style: str = "screen"
 ) -> "dict[str, Figure]":
-    """Draw the figures of some tables, with titles that fit, for a screen or a printed
-    column.
+    """Draw the figures of some tables, for a `screen` or for `paper`, with titles that
+    fit.
     """
     load_matplotlib()
     from ropelab.show.figures.style import fit_paper, fit_titles, use_style
@@ -90,14 +92,16 @@ def encode_figures(
     style: str = "screen",
     letters: bool = False,
 ) -> dict[str, bytes]:
-    """Encode figures; in the style of a paper a file is called
-    `<figure>-paper.<format>`.
+    """Return the content of a file for each figure and format, by the name of the file.
+
+    In the style of a paper a file is called `<figure>-paper.<format>`.
 
     Args:
-        figures: by name.
-        formats: of `FORMATS`.
-        style: of `STYLES`.
-        letters: keep letters as text in SVG, which needs the font where it is shown.
+        figures: the figures by name.
+        formats: some of `FORMATS`.
+        style: one of `STYLES`.
+        letters: True keeps letters as text in SVG, which needs the font where the figure
+            is shown. False draws them as lines.
     """
     from matplotlib import rc_context
 
@@ -106,12 +110,14 @@ def encode_figures(
     dpi = DOTS_PER_INCH[style]
     ending = "" if style == "screen" else f"-{style}"
     settings: dict[Any, Any] = {
-        "pdf.fonttype": 42,  # fonts as TrueType, which can be searched
+        # 42 is TrueType. Texts in these fonts can be searched in a PDF file.
+        "pdf.fonttype": 42,
         "svg.fonttype": "none" if letters else "path",
     }
     files = {}
     for name, figure in figures.items():
         find_room(figure, dpi)
+        # SVG has names that are random unless they are made from a fixed text.
         settings["svg.hashsalt"] = f"{name}{ending}"
         for kind in formats:
             with use_style(), rc_context(settings):
@@ -120,9 +126,10 @@ def encode_figures(
 
 
 def find_room(figure: "Figure", dpi: int) -> None:
-    """Find room for labels once, and leave out numbers below the axes that would touch.
+    """Give labels their room, and leave out numbers below the axes that would touch.
 
-    `savefig` would find the room twice more, and draw once in vain.
+    The layout is then fixed. matplotlib's `savefig` would find it twice more for each
+    format, and draw once in vain.
     """
     from ropelab.show.figures.style import thin_ticks, use_style
 
@@ -139,9 +146,10 @@ def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
     from matplotlib.backend_bases import get_registered_canvas_class
 
     canvas = get_registered_canvas_class(kind)(figure)
-    # The canvas of SVG leaves its own behind.
+    # The canvas of SVG sets a resolution of its own, which would stay.
     figure.set_dpi(dpi)
-    # In memory first: the writer of PDF hides a full disk behind an error of its own.
+    # The file is made in memory. On a full disk the writer of PDF would raise an error
+    # that does not say so.
     content = BytesIO()
     write = getattr(canvas, f"print_{kind}")
     write(content, metadata=DATELESS[kind])
@@ -149,9 +157,9 @@ def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
 
 
 def check_place(path: Path, mark: str = "") -> None:
-    """Raise InputError where a file of ours cannot be written, before it is made.
+    """Raise InputError if a file cannot be written, before its content is made.
 
-    `mark` is as for `write`.
+    `mark` has the same meaning as in `write`.
     """
     check_own(path, mark)
     if path.is_dir():
@@ -164,11 +172,11 @@ def check_place(path: Path, mark: str = "") -> None:
 
 
 def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path]:
-    """Write files into a folder of the user's; InputError where one would replace a
-    file that ropelab did not write.
+    """Write files into a folder of the user; InputError if one would replace a file that
+    ropelab did not write.
 
-    `mark` is a text that all files of this kind have; without one the folder keeps a
-    record of them.
+    A file of ours is known by its `mark`, a text that all files of the kind have. Without
+    a mark, a record in the folder has the names of the files.
     """
     for name in files:
         check_own(folder / name, mark)
@@ -179,8 +187,9 @@ def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path
 
 
 def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write encoded files into a folder of ours, each whole or not at all; InputError
-    if one cannot be.
+    """Write files into a folder of ropelab, each whole or not at all.
+
+    InputError: a file cannot be written.
     """
     paths = []
     for name, content in files.items():

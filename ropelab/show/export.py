@@ -13,7 +13,9 @@ from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
+# The name of the short table of a run.
 SUMMARY = "summary"
+# The endings of files, by format.
 ENDINGS = {
     "csv": "csv",
     "latex": "tex",
@@ -23,11 +25,12 @@ ENDINGS = {
 
 
 def as_latex(table: pd.DataFrame, caption: str = "") -> str:
-    """Return a `tabular` with booktabs rules, rounded for reading and escaped; with a
-    caption, inside a `table`.
+    """Return a table as LaTeX: a `tabular` with booktabs rules, inside a `table` if it
+    has a caption.
 
-    A value with its interval is one cell, `0.56 [0.41, 0.71]`. `attrs["leaders"]` has
-    the names of the rows that lead a column, by column. They are bold there.
+    Numbers are rounded for reading. A value with its interval is one cell, `0.56 [0.41,
+    0.71]`. `table.attrs["leaders"]` may have, for each column, the names of the rows that
+    lead it. These cells are bold.
     """
     names = table.iloc[:, 0].astype(str)
     leaders: Mapping[str, Sequence[str]] = table.attrs.get("leaders", {})
@@ -41,7 +44,7 @@ def as_latex(table: pd.DataFrame, caption: str = "") -> str:
     styler = styler.format_index(escape="latex", axis="columns")
     for column, rows in bold_rows.items():
         where = pd.IndexSlice[rows, _write_title(column)]
-        # `--rwrap` is pandas' way to write \textbf{...} around a cell.
+        # pandas writes \textbf{...} around a cell for the property textbf: --rwrap.
         styler = styler.set_properties(subset=where, textbf="--rwrap")
 
     sides = ""
@@ -68,7 +71,10 @@ def escape_latex(text: str) -> str:
 
 
 def _join_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Put an interval into the cells of its value, which is the column before it."""
+    """Return the table with intervals in the cells of their values.
+
+    The value of an interval is in the column before its bounds.
+    """
     columns = list(table.columns)
     if "ci_low" not in columns or "ci_high" not in columns:
         return table

@@ -20,21 +20,23 @@ from ropelab.show.drawn import write
 from ropelab.show.page.document import render
 from ropelab.show.terminal import format_value
 
+# The most letters of the name of an index.
 LONGEST_NAME = 80
-# Bytes of a .gitignore that are read at most.
+# The most bytes of a .gitignore that are read.
 MOST_BYTES = 2**20
-# What Markdown reads as more than a letter; `_` inside a word and `|` (as_markdown) are
-# not.
+# Characters to which Markdown gives a meaning. `_` inside a word has none, and `|` is
+# escaped by `as_markdown`.
 SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
-# Characters of a folder's name that stay themselves in a link.
+# Characters of a path that are not escaped in a link.
 SAFE = "/+"
-# A line of every index.
+# A text in every index, by which ropelab knows its own files.
 MARK = "Each run: the question, the answer computed from its tables,"
 
 
 def check_index(name: str) -> None:
-    """Refuse an index that would be outside of the results folder, or in the way of
-    runs.
+    """Raise InputError for a name of an index that is no plain name ending in .md.
+
+    Other names could be outside of the results folder, or take the place of a run.
     """
     path = Path(name)
     is_plain = path.name == name and name.isprintable()
@@ -48,8 +50,9 @@ def check_index(name: str) -> None:
 
 
 def escape(text: str) -> str:
-    """Write text of a manifest, which anybody may have written, as plain words of
-    Markdown.
+    """Write a text of a manifest as plain words in Markdown.
+
+    Anybody may have written a manifest, so that its texts must not become links or HTML.
 
     >>> escape("<b> [x](y)\\n# copy_in_text")
     '\\\\<b\\\\> \\\\[x\\\\](y) # copy_in_text'
@@ -110,8 +113,10 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
 
 
 def _read_kept(results: Path) -> set[str] | None:
-    """Return the figures that the folder's .gitignore excepts; None without one: all
-    are kept.
+    """Return the figures that are committed with the results, so that links to them work.
+
+    They are the exceptions (`!/path`) in the .gitignore of the folder. Without such a
+    file, all are kept, and None is returned.
     """
     try:
         text = read_regular(results / ".gitignore", MOST_BYTES).decode()

@@ -32,7 +32,7 @@ PALETTE = tuple(COLORS.values())
 # Markers and lines distinguish names where print is grey.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
-# Words of figures, and the looks of names in a single one.
+# The words of figures, and the looks of names that are in a single figure.
 FIGURES = table_beside(__file__, "figures")
 
 
@@ -57,8 +57,9 @@ LOOKS = _read_all_looks()
 
 
 def read_looks(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
-    """Return looks with their labels from rows of a colour, a marker, a line and a
-    label.
+    """Return the look and the label of each name.
+
+    A row has the colour, the marker, the line and the label.
     """
     looks = {}
     for name, (color, marker, line, label) in rows.items():
@@ -67,12 +68,15 @@ def read_looks(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]
 
 
 def find_look(name: str) -> Look:
-    """Return the look of a name, by its letters if LOOKS has none; `yarn ×8` looks like
-    `yarn`.
+    """Return the look of a name; `yarn ×8` looks like `yarn`.
+
+    A name that LOOKS does not have gets the same one each time, from a checksum of its
+    letters.
     """
     plain = name_in(name)
     if plain in LOOKS:
         return LOOKS[plain]
+    # 8 colours, 8 markers and 4 lines make 256 looks.
     code = crc32(plain.encode())
     color = PALETTE[code % 8]
     marker = MARKERS[code // 8 % 8]
@@ -81,7 +85,7 @@ def find_look(name: str) -> Look:
 
 
 def pick_look(number: int) -> Look:
-    """Return a look for the lines of a figure whose names have none."""
+    """Return the look of the line with this number, for names that have none."""
     return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])
 
 

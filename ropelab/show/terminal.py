@@ -1,5 +1,5 @@
-"""The terminal: progress on stderr, then the answer, a short table and the place of the
-files.
+"""What a terminal shows of a command: progress on stderr, then on stdout the answer, short
+tables, and the places of files.
 """
 
 import math
@@ -37,13 +37,17 @@ if TYPE_CHECKING:
 
     from ropelab.runs.cell import Advance, Progress
 
-# Columns of a pipe or a file, which has no width of its own: no row is broken.
+# The width of a pipe or a file in columns, so large that no row is broken.
 UNBOUNDED = 10_000
-SECONDS_HIDDEN = 1.0  # work that is over by then shows no progress
-SPARSELY = 30.0  # seconds between two plain progress lines
-SOON = 3.0  # seconds before the first of them
-LINES_BELOW = 10  # lines of a terminal that a table above the bars leaves free
-ENOUGH = 0.01  # share of the work after which its pace estimates the time left
+# Work that is over within so many seconds shows no progress.
+SECONDS_HIDDEN = 1.0
+# The seconds between two plain progress lines, and before the first of them.
+SPARSELY = 30.0
+SOON = 3.0
+# The lines of a terminal that a table above the bars leaves free.
+LINES_BELOW = 10
+# The share of the work after which the time left is estimated from the pace so far.
+ENOUGH = 0.01
 
 
 def say_waiting(folder: Path) -> None:
@@ -51,8 +55,9 @@ def say_waiting(folder: Path) -> None:
 
 
 class TimeLeftColumn(progress.TimeRemainingColumn):
-    """The time left as estimated, counted down; without an estimate, as rich works it
-    out.
+    """The time left, counted down from an estimate.
+
+    Without an estimate rich derives the time from the pace so far.
     """
 
     def render(self, task: progress.Task) -> Text:
@@ -64,16 +69,15 @@ class TimeLeftColumn(progress.TimeRemainingColumn):
 
 
 class ShortenedColumn(progress.TextColumn):
-    """Words that give way where the line is too narrow, so that the times stay
-    whole.
-    """
+    """Words that are shortened on a narrow line, so that the times behind them are not."""
 
     def get_table_column(self) -> tables.Column:
         return tables.Column(no_wrap=False)
 
     def render(self, task: progress.Task) -> Text:
         text = super().render(task)
-        text.no_wrap, text.overflow = True, "ellipsis"
+        text.no_wrap = True
+        text.overflow = "ellipsis"
         return text
 
 
@@ -100,8 +104,8 @@ class Bars:
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             TimeLeftColumn(),
-            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be
-            # erased up.
+            # A terminal shows Ctrl-C as ^C. At the end of a full line this would begin a
+            # new line, and the bars would not be erased.
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
@@ -110,7 +114,7 @@ class Bars:
     def watch(self, table: "pd.DataFrame") -> None:
         """Show what is known of a result above the bars, as many rows as fit."""
         shown = self._bars.console
-        # The bars, the heading and the lines around them take the others.
+        # The other lines are for the bars, the heading and the blank lines around them.
         rows = max(3, shown.height - LINES_BELOW)
         console = Console(width=shown.width, highlight=False, markup=False)
         with console.capture() as captured:
@@ -150,7 +154,11 @@ class Bars:
 
 
 class Delayed:
-    """Progress that is shown once the work has taken a second (SECONDS_HIDDEN)."""
+    """Progress that is shown once the work has taken a second (SECONDS_HIDDEN).
+
+    A timer calls the progress from its own thread, so that a lock guards what both
+    threads use.
+    """
 
     def __init__(self, shown: "Progress", seconds: float | None = None) -> None:
         self._shown = shown
@@ -201,13 +209,15 @@ def progress_here() -> "Progress":
 
 
 class PlainLines:
-    """Progress for a log file: a line at once, one after seconds, then one every half
-    minute.
+    """Progress for a log file: a line at once, one after three seconds, then one every
+    half minute.
 
-    Work inside of other work has no first line, and fewer the deeper it is.
+    Work inside of other work has no line at once. The deeper it is, the fewer lines it
+    has.
     """
 
     def __init__(self) -> None:
+        # The number of works that are going on, one inside the other.
         self._open = 0
 
     @contextmanager
@@ -215,8 +225,9 @@ class PlainLines:
         self, description: str, total: float | None = None
     ) -> Iterator["Advance"]:
         start = time.monotonic()
-        due, done = start + SOON, 0.0
-        if not self._open:
+        due = start + SOON
+        done = 0.0
+        if self._open == 0:
             say(f"{description} ...")
 
         def advance(
@@ -230,9 +241,12 @@ class PlainLines:
             due = now + SPARSELY * max(1, self._open - 1)
             if left is None and total and done >= ENOUGH * total:
                 left = (now - start) * (total / done - 1)
-            share = f"{done / total:.0%}" if total else f"{done:g}"
-            time_left = "" if left is None else f"{duration(max(0.0, left))} left"
-            say(f"{description}: {', '.join(filter(None, (share, time_left, note)))}")
+            parts = [f"{done / total:.0%}" if total else f"{done:g}"]
+            if left is not None:
+                parts.append(f"{duration(max(0.0, left))} left")
+            if note:
+                parts.append(note)
+            say(f"{description}: {', '.join(parts)}")
 
         self._open += 1
         try:
@@ -242,25 +256,27 @@ class PlainLines:
 
 
 def format_value(value: Any) -> str:
-    """Write a value for reading: four significant digits, whole numbers whole, a dash
-    for none.
+    """Write a value for reading: numbers with four significant digits, whole numbers with
+    all, a dash for None and nan.
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return (
-            f"{value:.0f}"
-            if value.is_integer() and abs(value) < 1e15
-            else f"{value:.4g}"
-        )
-    return printable(str(value))
+    if not isinstance(value, float):
+        return printable(str(value))
+
+    if math.isnan(value):
+        return "-"
+    # From 1e15 on, float64 holds no tenths, and all numbers look whole.
+    if value.is_integer() and abs(value) < 1e15:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
 
 
 def console() -> Console:
-    """Return standard output: as wide as its terminal, without end if it is a pipe or a
-    file.
+    """Return standard output, as wide as its terminal, or so wide that no row breaks if it
+    is a pipe or a file.
     """
     width = None if sys.stdout.isatty() else UNBOUNDED
     return Console(highlight=False, markup=False, emoji=False, width=width)
@@ -271,16 +287,18 @@ def show_table(
 ) -> None:
     """Print a table, folded where the terminal is too narrow.
 
-    `decisive` are beginnings of names of columns: the last column with the first of
-    them that any has is bold.
+    `decisive` has beginnings of names of columns. The first of them that some column has
+    counts, and the last such column is bold.
     """
     bold = _find_decisive([str(name) for name in table.columns], decisive)
+    # A list of texts for each column.
     texts = table.map(format_value).to_numpy(dtype=str).T.tolist()
     columns = []
     for name, cells in zip(table.columns, texts, strict=True):
         column = Column(
             title=str(name).replace("_", " "),
             cells=cells,
+            # The kinds are bool, integer, unsigned integer, float and complex.
             is_number=table[name].dtype.kind in "biufc",
             is_decisive=name == bold,
         )
@@ -315,7 +333,7 @@ def show_records(table: "pd.DataFrame", title: str) -> None:
 
 
 def show_list(rows: Mapping[str, str]) -> None:
-    """Print a line for each name and what it is; what is too long ends at the edge."""
+    """Print a line for each name with its text, which is cut at the edge."""
     out = console()
     width = max(map(len, rows), default=0) + GAP
     for name, text in rows.items():
@@ -328,7 +346,8 @@ def show_answer(
     answer: str, *tables: "pd.DataFrame", decisive: Sequence[str] = ()
 ) -> None:
     """Print the verdict, the tables, and what else the answer says."""
-    out, (verdict, rest) = console(), verdict_and_rest(printable(answer))
+    out = console()
+    verdict, rest = verdict_and_rest(printable(answer))
     out.print(verdict)
     for table in tables:
         if len(table):
@@ -345,10 +364,10 @@ def show_more(title: str, table: "pd.DataFrame") -> None:
 
 
 def show_places(places: Mapping[str, str]) -> None:
-    """Print names of files and commands under one another.
+    """Print names of files and commands under one another, each behind a word.
 
-    A name is never broken; a terminal continues a command on lines of its own, which
-    can be pasted as they are.
+    A name is never broken. A long command goes on in further lines, which can be pasted
+    into a shell as they are.
     """
     out = console()
     width = max(map(len, places)) + GAP
@@ -372,7 +391,7 @@ def _continue_lines(command: str, room: int) -> str:
     lines = [""]
     for part in _split_command(command):
         line = f"{lines[-1]} {part}".lstrip()
-        # Further lines are indented, and all but the last end in a backslash.
+        # `show_places` indents further lines, and all but the last end in a backslash.
         if lines[-1] and len(line) + len(" \\") + GAP > room:
             lines.append(part)
         else:
@@ -387,6 +406,7 @@ def _split_command(command: str) -> list[str]:
     ['ropelab', 'freqs', '--base 1e6', "--method 'yarn( factor=4)'"]
     """
     parts: list[str] = []
+    # A word has quoted parts, in which there may be blanks, and others.
     for word in re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", command):
         is_value = parts and parts[-1].startswith("-") and " " not in parts[-1]
         if is_value and not word.startswith("-"):
@@ -400,7 +420,10 @@ def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
     """Print a text broken between words; lines after the first are indented further."""
     out = console()
     width = max(out.width - indent - hanging, READABLE)
+    # The first line is longer than the others by what these are indented.
     first, *rest = break_lines(printable(text), width + hanging).split("\n")
     out.print(" " * indent + first, soft_wrap=True)
-    for line in break_lines(" ".join(rest), width).split("\n") if rest else ():
+    if not rest:
+        return
+    for line in break_lines(" ".join(rest), width).split("\n"):
         out.print(" " * (indent + hanging) + line, soft_wrap=True)

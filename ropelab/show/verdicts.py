@@ -1,20 +1,32 @@
-"""Verdicts in a terminal: a sign that needs no colour, and a colour."""
+"""Verdicts in a terminal: each has a sign, and a colour for those who see colours.
+
+verdicts.toml gives each verdict, such as `holds` or `wrong`, one of four meanings.
+"""
 
 import sys
 
 from ropelab.runs.files import table_beside
 
-# Signs of the meanings, and what stands for them where a terminal has ASCII alone.
+# The sign of each meaning, and another one for terminals that have ASCII alone.
 SIGNS = {"good": "✓", "fair": "!", "bad": "✗", "open": "?"}
 IN_ASCII = {"good": "+", "fair": "!", "bad": "x", "open": "?"}
 COLOURS = {"good": "green", "fair": "yellow", "bad": "red", "open": "bright_black"}
-MEANINGS: dict[str, str] = {
-    word: meaning for meaning, words in table_beside(__file__).items() for word in words
-}
+
+
+def _read_meanings() -> dict[str, str]:
+    """Return the meaning of each verdict."""
+    meanings = {}
+    for meaning, verdicts in table_beside(__file__).items():
+        for verdict in verdicts:
+            meanings[verdict] = meaning
+    return meanings
+
+
+MEANINGS = _read_meanings()
 
 
 def mark_verdict(text: str) -> str:
-    """Return a verdict behind the sign of its meaning; another text as it is."""
+    """Return a verdict with the sign of its meaning before it; other texts as they are."""
     meaning = MEANINGS.get(text)
     if meaning is None:
         return text
@@ -29,12 +41,12 @@ def sign_of(meaning: str) -> str:
 
 
 def colour_of(text: str) -> str:
-    """Return the colour of a verdict behind its sign; empty for a text that is none.
+    """Return the colour of a verdict with its sign; empty for other texts.
 
     >>> colour_of(mark_verdict("wrong")), colour_of("what is wrong")
     ('red', '')
     """
-    word = text.partition(" ")[2]
+    _, _, word = text.partition(" ")
     meaning = MEANINGS.get(word)
     if meaning is None or text != mark_verdict(word):
         return ""

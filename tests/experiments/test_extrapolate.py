@@ -23,12 +23,9 @@ from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.cell import Advance, Context, silent
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.show.figures.extrapolate import (
-    draw,
-    draw_against_zero_shot,
-    subtract_window,
-    write_kinds_title,
-)
+from ropelab.show.figures.extrapolate import draw
+from ropelab.show.figures.extrapolate_loss import subtract_window, write_kinds_title
+from ropelab.show.figures.extrapolate_tuned import draw_against_zero_shot
 from tests.models.tasks.running import made
 from tests.small import SMALL, mostly_slow
 from tests.texts import mentions

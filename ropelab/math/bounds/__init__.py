@@ -1,4 +1,6 @@
-"""Lower bounds on the base: the exact one with a certificate, and rules of thumb."""
+"""Lower bounds on the base of RoPE for a context: the exact one, which is proved, and
+rules of thumb.
+"""
 
 from ropelab.math.bounds.admissible import Walk, certified_from
 from ropelab.math.bounds.similarity import Fixed, Similarity

@@ -1,15 +1,21 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
-The set is not an interval, but from the stable base on every base is in it. The stable
-base is sought from above (``boxes.find_threatened``). Below it the search walks upwards in u
-= ln b and sorts every point into one of three kinds, by proof and not by sampling:
+S(m, b) is the sum of cos(m b^(-a_i)) over the pairs i of a head (similarity.py). The
+admissible bases are not one interval, but from the stable base on every base is
+admissible. The stable base is sought from above (``boxes.find_threatened``). Below it a
+walk goes upwards in u = ln b, in slabs of u, and sorts every point into one of three
+kinds, by proof and not by sampling:
 
-* excluded: positions are named whose S is negative in stretches that leave no gap.
-* admissible: one scan of *all* positions at a slab's centre leaves a complete list of those that
-  could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
-* edge: an interval no wider than ``EDGE`` in which a position's sign changes.
+* excluded: some positions have a negative S in stretches of u that leave no gap.
+* admissible: the sums of *all* positions in the middle of a slab leave a complete list of
+  those that could become negative inside it (|dS/du| <= m sum a_i b^(-a_i)). The slab is
+  then halved until the list is decided.
+* edge: an interval no wider than ``EDGE`` in which the sign of a position's S changes.
 
-So no admissible window wider than ``EDGE`` (relative to the base) can be missed.
+Hence no admissible interval wider than ``EDGE``, relative to the base, can be missed.
+
+`certified_from` and `Walk` are the entrances. A walk hunts while positions exclude the
+bases ahead (`_hunt`), and resolves a slab where they exclude none (`_resolve`).
 """
 
 import math
@@ -31,42 +37,44 @@ from ropelab.math.bounds.similarity import Floats, Similarity, Singles
 from ropelab.math.bounds.survey import BLOCK, promising, scan
 from ropelab.math.numerics.chain import blocks
 
-# Steps in u are measured in turns: in one turn the longest position's sum moves by
-# about one. Sums of a hunt are expanded at so many turns from its beginning.
+# Steps in u are measured in turns: in one turn the sum of the largest position changes by
+# about one. A hunt looks so many turns ahead for positions with a negative sum.
 AHEAD = 1.2
-# A hunt that gets no further than this share of the way to that point has missed.
+# A hunt that excludes less than this share of the way to that point has failed.
 LEAST = 0.01
-# The least width of a slab that is resolved position by position.
+# The least width of a slab that is resolved position by position, in turns.
 NARROWEST = 0.02
-# Bisection of wider slabs takes the longer the wider they are.
+# The width, in turns, above which bisection takes the longer the wider a slab is.
 WIDE = 8.0
-# Width in ln b of the first slab of the search from above.
+# The width in ln b of the first slab of the search from above.
 DESCENT = 2.0
-# Boxes that the search from above examines together; a slab that has more is cut in
-# two.
+# The most boxes that the search from above examines together. A slab that needs more is
+# made half as wide.
 MOST = 1 << 14
-# Intervals are bisected together once so many positions threaten them.
+# Intervals are bisected together as soon as so many positions threaten them.
 HELD = 1 << 14
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
     """Return the smallest u above which one bound shows all bases to be admissible.
 
-    inf: there is none.
+    It is infinite if the bound shows this for no base.
     """
     rounding = similarity.rounding_error(context)
 
     def is_surely_positive(u: float) -> bool:
-        # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine
-        # is at least cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
+        # For u' >= u the angle of pair i is at most (context - 1) b^(-a_i) at every
+        # position, so that its cosine is at least that of this angle, or -1 beyond pi.
+        # The angle of a pair with a_i = 0 does not depend on the base, and its cosine may
+        # be -1 at some position.
         farthest = (context - 1) * similarity.inv_freq(u)
         cosines = np.cos(np.minimum(farthest, math.pi))
         cosines[similarity.a == 0] = -1.0
         least = cosines.sum() + similarity.unrotated
         return bool(least > rounding)
 
-    # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a =
-    # 0.
+    # At u = 1e4 all angles of ordinary heads are 0 in float64, except for the pair with
+    # a = 0.
     low = 0.0
     high = 1e4
     if not is_surely_positive(high):
@@ -74,8 +82,8 @@ def certified_from(similarity: Similarity, context: int) -> float:
 
     while high - low > 1e-3:
         middle = (low + high) / 2
-        # ``high`` is certified at every step, so stopping early only makes it larger
-        # than needed.
+        # ``high`` is certified at every step. The end of the bisection at a width of
+        # 1e-3 only makes it a little larger than needed.
         if is_surely_positive(middle):
             high = middle
         else:
@@ -87,9 +95,12 @@ def certified_from(similarity: Similarity, context: int) -> float:
 class Walk:
     """A walk over the bases for one context."""
 
+    # The sums S of a head.
     similarity: Similarity
+    # Positions are below this, in tokens.
     context: int
-    # (u, m): from u on, positions below m are known not to fail.
+    # (u, m): from u on, the positions below m are known not to fail, as from a walk for
+    # a smaller context.
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
@@ -97,19 +108,20 @@ class Walk:
         return self._join_windows(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
-        """Return the first such interval; None if there is none."""
+        """Return the first admissible interval of u from ``start``; None without one."""
+        # Positions are not collected: the walk stops at the first interval.
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
         return next(self._join_windows(start, end, 0), None)
 
     def stable(self) -> float:
-        """Return the u from which on every base is admissible; inf: there is none."""
+        """Return the u from which on every base is admissible; inf if there is none."""
         if self.similarity.never_negative:
             return 0.0
 
-        # Much faster than all windows: where few bases fail, most boxes are dropped
-        # while wide.
+        # The search goes down in slabs [low, high]. It is much faster than a walk: where
+        # few bases fail, most boxes are dropped while they are wide.
         high = certified_from(self.similarity, self.context)
         width = DESCENT
 
@@ -124,18 +136,24 @@ class Walk:
                 continue
 
             for piece in reversed(self._clear_pieces(boxes, low, high)):
-                # Some base between this piece and ``high`` fails.
+                start_of_piece, _ = piece
+                # Between a piece that does not reach ``high`` and ``high`` a base fails.
                 if not _touch(piece, (high, high)):
                     return high
-                high = piece[0]
+                high = start_of_piece
 
+            # The lowest piece ends above ``low``, and a base below it fails.
             if high > low:
                 return high
+            # The whole slab is admissible, and the next one may be wider.
             width *= 1.3
         return high
 
     def _clear_pieces(self, boxes: Boxes, low: float, high: float) -> list[Window]:
-        """Return the admissible pieces of [low, high], ascending."""
+        """Return the admissible pieces of [low, high], ascending.
+
+        Outside of the boxes no base fails.
+        """
         if not len(boxes):
             return [(low, high)]
 
@@ -143,7 +161,7 @@ class Walk:
         undecided = intervals(self.similarity, boxes, fine)
         pieces = admissible(self.similarity, undecided)
 
-        # Everything between the boxes is admissible.
+        # Everything between the intervals of the boxes is admissible.
         lows, highs = undecided.intervals[:2].tolist()
         starts = [low, *highs]
         ends = [*lows, high]
@@ -160,24 +178,30 @@ class Walk:
         return 1
 
     def _turn(self, u: float, share: float) -> float:
-        """Return the step in u in which the sum of a share of the context moves 1."""
+        """Return a turn: the step in u in which the sum of a position changes by one.
+
+        The position is at a share of the context.
+        """
         slope = share * self.context * self.similarity.slope_typical(u)
-        # 1e-9: a head that rotates only its first pair does not change with the base.
+        # A head that rotates only its first pair does not change with the base. The small
+        # number avoids the division by a slope of 0.
         return 1 / (slope + 1e-9)
 
     def _join_windows(self, start: float, end: float, held: int) -> Iterator[Window]:
-        """Yield admissible intervals; from ``end`` on all are.
+        """Yield admissible intervals of u from ``start``.
 
-        ``held``: see `_pieces`.
+        From ``end`` on all bases are admissible. ``held`` is passed on to `_pieces`.
         """
         window: Window | None = None
 
-        # Where no base is certified below b = e^60 = 1e26, the walk ends there.
+        # The walk ends at b = e^60 = 1e26 if no smaller base is certified.
         top = min(end, 60.0)
         for reached, pieces in self._pieces(start, top, held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
-                    window = (window[0], piece[1])
+                    window_start, _ = window
+                    _, piece_end = piece
+                    window = (window_start, piece_end)
                     continue
                 if window is not None:
                     yield window
@@ -188,8 +212,9 @@ class Walk:
 
         if end < math.inf:
             begin = max(start, end)
+            # What is left of the window reaches the end of the walk.
             if window is not None:
-                begin = window[0]
+                begin, _ = window
             yield begin, math.inf
         elif window is not None:
             yield window
@@ -202,7 +227,8 @@ class Walk:
     ) -> Iterator[tuple[float, list[Window]]]:
         """Yield how far the walk has come, and the admissible pieces on the way.
 
-        Pieces ascend. They are yielded once ``held`` positions threaten what is open.
+        Pieces ascend. They are yielded as soon as ``held`` positions threaten the slabs
+        that are not decided yet.
         """
         u = start
         pace = _Pace()
@@ -213,12 +239,13 @@ class Walk:
             if pace.hunting:
                 end = min(top, self._hunt(u, pace))
 
+            # No base was excluded, so that a slab is resolved position by position.
             if end == u:
                 # A slab narrower than EDGE could not be bisected.
                 step = max(EDGE, pace.turns * self._turn(u, 1))
                 end = min(top, u + step)
-                width = self._resolve(slabs, u, end, pace)
-                pace.hunting = width <= (end - u) / 2
+                admissible_width = self._resolve(slabs, u, end, pace)
+                pace.hunting = admissible_width <= (end - u) / 2
                 pace.adjust()
 
             u = end
@@ -233,9 +260,11 @@ class Walk:
     def _hunt(self, u: float, pace: "_Pace") -> float:
         """Return the end of the bases from u on that promising positions exclude.
 
-        u: they exclude none.
+        It is u itself if they exclude none.
         """
         while True:
+            # Small positions exclude wider stretches, so that the share of the context in
+            # which positions are sought shrinks slowly and grows after a failure.
             centre = u + AHEAD * self._turn(u, pace.share)
             stop = max(2, round(pace.share * self.context))
             tangents = promising(self.similarity, centre, stop)
@@ -254,9 +283,10 @@ class Walk:
         high: float,
         pace: "_Pace",
     ) -> float:
-        """Add [low, high] to the slabs, in few intervals with all that threatens each.
+        """Add [low, high] to the slabs, with all positions that threaten it.
 
-        Returns the width of the intervals whose middle is admissible.
+        An interval that too many positions threaten is halved. The result is the total
+        width of the intervals in whose middle no sum is negative.
         """
         positions, lowest = self._threats(low, high)
         count = len(positions)
@@ -274,8 +304,8 @@ class Walk:
             interval = Undecided.one(self.similarity, positions, low, high, fine)
             slabs.undecided.append(interval)
             slabs.threats += count
-        # The lowest sums come first: where 24 do not exclude an interval, others hardly
-        # will.
+        # The positions with the lowest sums come first. If 24 of them do not exclude an
+        # interval, the others hardly will.
         elif is_excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
@@ -287,9 +317,10 @@ class Walk:
         return high - low
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return the positions that could fail in [low, high], lowest S first.
+        """Return the positions that could fail in [low, high], the lowest S first.
 
-        S in the middle decides; its least value is returned too, or 0.
+        S is that in the middle of the interval. Its least value is returned, too, or 0
+        if that is positive.
         """
         similarity = self.similarity
         middle = (low + high) / 2
@@ -305,13 +336,13 @@ class Walk:
         first = self._first_open_position(low)
         for start, stop in blocks(first, self.context, BLOCK):
             sums = scan(similarity, middle, start, stop)
-            # The bound of the last position holds for the whole block and leaves few to
-            # compare.
-            near = np.flatnonzero(sums < change * stop + margin)
-            bounds_of_near = change * (near + float(start)) + margin
-            near = near[sums[near] < bounds_of_near]
-            parts_of_positions.append(near.astype(np.float64) + start)
-            parts_of_values.append(sums[near])
+            # The bound of the last position holds for the whole block. It leaves few
+            # positions, whose own bounds are smaller.
+            low_places = np.flatnonzero(sums < change * stop + margin)
+            bounds_of_places = change * (low_places + float(start)) + margin
+            low_places = low_places[sums[low_places] < bounds_of_places]
+            parts_of_positions.append(low_places.astype(np.float64) + start)
+            parts_of_values.append(sums[low_places])
 
         positions = np.concatenate(parts_of_positions)
         values = np.concatenate(parts_of_values)
@@ -321,21 +352,28 @@ class Walk:
 
 @dataclass
 class _Slabs:
-    """The admissible pieces of a stretch of bases, and the intervals to bisect."""
+    """The slabs of a stretch of bases."""
 
+    # Pieces that are admissible, as no position threatens them.
     clear: list[Window] = field(default_factory=list)
+    # Intervals that are to be bisected, with the positions that threaten them.
     undecided: list[Undecided] = field(default_factory=list)
-    threats: int = 0  # positions in these
+    # The number of these positions.
+    threats: int = 0
 
 
 @dataclass
 class _Pace:
-    """The state of a walk."""
+    """The state of a walk: what it does next, and in which steps."""
 
-    hunting: bool = True  # for positions that exclude bases
-    share: float = 1.0  # the part of the context in which positions are sought
-    turns: float = 0.5  # the width of the next slab
-    busy: float = 0.0  # the longest list of threats, relative to a convenient one
+    # True while it hunts for positions that exclude bases.
+    hunting: bool = True
+    # The share of the context in which a hunt seeks positions.
+    share: float = 1.0
+    # The width of the next slab, in turns.
+    turns: float = 0.5
+    # The longest list of threatening positions, relative to a convenient length.
+    busy: float = 0.0
 
     def adjust(self) -> None:
         """Make the next slab as wide as the last list of threats allows."""
@@ -348,5 +386,7 @@ class _Pace:
 
 
 def _touch(first: Window, second: Window) -> bool:
-    # Up to a few edges.
-    return second[0] - first[1] <= 4 * EDGE
+    """Return True if at most a few edges lie between two windows, the lower one first."""
+    _, end = first
+    start, _ = second
+    return start - end <= 4 * EDGE

@@ -1,10 +1,12 @@
-"""Clearing many positions and bases at once, in boxes.
+"""A proof for many positions and bases at once that no sum of cosines is negative.
 
-A box is a run of positions times an interval of u = ln b. In a box the angle of a pair
-stays within r of its value phi at the centre, so that its cosine is at least
-cos(min(|phi| + r, pi)), with phi brought to [-pi, pi]. If these lowest cosines add up to
-0 or more, no base in the box fails. All other boxes are halved. In a wide box the
-lowest cosine of a fast pair is -1, which the sum of the slow pairs mostly outweighs.
+S(m, b) is the sum of cos(m b^(-a_i)) over the pairs i of a head. A base b fails if S is
+negative at some position m. A box is a run of positions times an interval of u = ln b.
+In a box the angle of a pair stays within r of its value phi at the centre, so that its
+cosine is at least cos(min(|phi| + r, pi)), with phi brought to [-pi, pi]. If these lowest
+cosines add up to 0 or more, no base in the box fails. All other boxes are halved. In a
+wide box the lowest cosine of a fast pair is -1, which the sum of the slow pairs mostly
+outweighs.
 """
 
 import math
@@ -23,7 +25,7 @@ RUNS = 16
 # An interval is narrow enough for bisection if the angles of one position differ in it
 # by less than this, in radians added over all pairs.
 NARROW = 1.0
-# The factor by which r is made larger, as it is computed in float32 with rounding.
+# The factor on r that covers the rounding of float32, in which r is computed.
 ROUNDED_UP = 1 + 1e-6
 
 
@@ -78,29 +80,30 @@ def find_threatened(
     """Return boxes of single positions in [first, stop), with parts of the interval
     [low, high] of u, outside of which no base fails.
 
-    None: more than ``most`` boxes would have to be examined together.
+    None if more than ``most`` boxes would have to be examined together.
     """
+    # The largest power of two that cuts the positions into at least RUNS runs.
     longest = (stop - first) // RUNS
     run = 1 << max(0, longest.bit_length() - 1)
     starts = np.arange(first, stop, run, dtype=np.float64)
     lows = np.full_like(starts, low)
     boxes = Boxes(starts, lows, run, high - low)
 
-    def spread(run: float, width: float) -> float:
-        return _spread(similarity, low, stop, run, width)
+    def measure_angles(run: float, width: float) -> float:
+        return _measure_angles(similarity, low, stop, run, width)
 
     while 0 < len(boxes) <= most:
         sums = lowest_sums(similarity, boxes, stop)
         boxes = boxes.select(sums < 0)
         if boxes.run == 1:
-            if spread(1, boxes.width) < NARROW:
+            if measure_angles(1, boxes.width) < NARROW:
                 return boxes
             shorter = False
         else:
             # The cut that leaves the smaller range of angles is the better one.
-            of_shorter = spread(boxes.run / 2, boxes.width)
-            of_narrower = spread(boxes.run, boxes.width / 2)
-            shorter = of_shorter <= of_narrower
+            if_shorter = measure_angles(boxes.run / 2, boxes.width)
+            if_narrower = measure_angles(boxes.run, boxes.width / 2)
+            shorter = if_shorter <= if_narrower
         boxes = boxes.halves(shorter, stop)
 
     if len(boxes):
@@ -111,45 +114,51 @@ def find_threatened(
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     """Return a lower bound of S in each box."""
     # Let h be half a width and n half a run. From the centre of a box an angle grows from
-    # phi to at most phi e^(a h) + n b^(-a) e^(a h), and it shrinks by less. Angles are in
-    # turns here. Many boxes share an interval, whose frequencies are computed once.
-    lows, place = np.unique(boxes.low, return_inverse=True)
+    # phi to at most phi e^(a h) + n b^(-a) e^(a h), and it shrinks by less. Hence
+    # r = phi * growth + along, where growth = e^(a h) - 1, and along is the second
+    # term. Angles are in turns here, where a turn is 2 pi.
+    # Many boxes share an interval of u, whose frequencies are computed once.
+    lows, interval_of_box = np.unique(boxes.low, return_inverse=True)
     rounding = np.spacing(lows[-1])
     half_width = boxes.width * (0.5 + 1e-9) + rounding
     half_run = (boxes.run - 1) / 2
-    grown = np.expm1(similarity.a * half_width)
+    growth = np.expm1(similarity.a * half_width)  # [pairs]
+    # The frequencies in turns per token: [intervals, pairs].
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
-    along = half_run * turns.max(axis=0) * (1 + grown)
+    along = half_run * turns.max(axis=0) * (1 + growth)
 
-    # A pair that may rotate by half a turn in every box has -1 as its lowest cosine.
+    # A pair whose angle may differ by half a turn in every box has -1 as its lowest
+    # cosine, and needs no cosine. The others are kept.
     least_turns = boxes.first.min() * turns.min(axis=0)
-    across = least_turns * grown
-    still = along + across < 0.5
-    turns = turns[:, still]
-    grown = grown[still]
-    along = along[still]
+    across = least_turns * growth
+    is_kept = along + across < 0.5
+    turns = turns[:, is_kept]
+    growth = growth[is_kept]
+    along = along[is_kept]
 
     sums = np.empty(len(boxes))
     for start in range(0, len(boxes), BLOCK):
-        some = slice(start, start + BLOCK)
-        centres = boxes.first[some] + half_run
-        phi = turns[place[some]] * centres[:, None]
-        sums[some] = _lowest_cosines(phi, grown, along)
+        block = slice(start, start + BLOCK)
+        centres = boxes.first[block] + half_run
+        phi = turns[interval_of_box[block]] * centres[:, None]  # [boxes, pairs]
+        sums[block] = _sum_lowest_cosines(phi, growth, along)
 
-    lost_pairs = len(still) - int(still.sum())
+    pairs_at_minus_one = len(is_kept) - int(is_kept.sum())
     error = 2 * similarity.single_error + similarity.rounding_error(stop)
-    return sums + (similarity.unrotated - lost_pairs - error)
+    return sums + (similarity.unrotated - pairs_at_minus_one - error)
 
 
-def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
-    """Return the sum of the lowest cosines for angles within r = phi * grown + along of
-    phi, in turns.
+def _sum_lowest_cosines(phi: Floats, growth: Floats, along: Floats) -> Singles:
+    """Return the sum over pairs of the lowest cosines of angles that are within
+    r = phi * growth + along of phi, in turns.
+
+    ``phi`` is overwritten.
     """
     # Each cosine is right within 2e-6: |phi| + r is rounded to float32 three times (1e-7
     # turns) and once more in radians (3e-7). The errors of the cosine itself and of the
     # sum are those of SINGLE_ERROR.
     farthest = phi.astype(np.float32)
-    farthest *= grown.astype(np.float32)
+    farthest *= growth.astype(np.float32)
     farthest += along.astype(np.float32)
     farthest *= np.float32(ROUNDED_UP)
 
@@ -162,8 +171,9 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
 
 
 def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
-    """Return the intervals that are left to bisection, which computes in float64 where
-    they are narrower than ``fine``.
+    """Return the intervals of boxes with a single position each, for bisection.
+
+    Bisection computes in float64 where an interval is narrower than ``fine``.
     """
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
@@ -176,7 +186,7 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
     return Undecided(rows, boxes.first[order], owner)
 
 
-def _spread(
+def _measure_angles(
     similarity: Similarity,
     u: float,
     stop: int,

@@ -1,10 +1,14 @@
 """Intervals of bases: proved excluded or admissible, or halved until they are.
 
-On an interval of half-width h around c (in u = ln b), Taylor's theorem gives for one
-position m
-|S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2. If S(m, c) is below minus that, m
-excludes the whole interval; if it is above that, m threatens no base in it. What
-remains is halved, with the positions that could still fail in it, down to ``EDGE``.
+S(m, u) is the sum of cos(m b^(-a_i)) over the pairs i of a head, with u = ln b. A base
+fails if S is negative at some position m. On an interval of half-width h around c,
+Taylor's theorem bounds the change of S at one position by
+
+    |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2.
+
+If S(m, c) is below minus this bound, m excludes the whole interval. If it is above the
+bound, m threatens no base in the interval. Other intervals are halved, with the positions
+that could still fail in them, down to the width ``EDGE``.
 """
 
 from collections.abc import Sequence
@@ -15,12 +19,13 @@ from numpy.typing import NDArray
 
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
 
-# Width in ln b at which a change of sign is taken as located.
+# The width in ln b at which a change of sign is taken as located.
 EDGE = 1e-11
-# Pairs of a position and an interval computed at once, so that a block stays in the
+# The number of positions that are computed together, few enough for the processor's
 # cache.
 BLOCK = 1 << 9
 
+# The lower and the upper end of an interval of u.
 Window = tuple[float, float]
 
 
@@ -30,15 +35,19 @@ def value_and_slope(
     inv_freq: Floats,
     exact: bool,
 ) -> tuple[NDArray, NDArray]:
-    """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions."""
-    # ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
-    angle: NDArray = positions[:, None] * inv_freq
+    """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
+
+    ``inv_freq`` has a row per position, or one row for all. The sums are computed in
+    float64 if ``exact``, else in float32.
+    """
+    angle: NDArray = positions[:, None] * inv_freq  # [positions, pairs]
     if not exact:
         angle = reduce_angle(angle)
     value = np.cos(angle).sum(axis=-1) + similarity.unrotated
     weight = (similarity.a * inv_freq).astype(angle.dtype)
-    slope_per_position = np.einsum("pi,pi->p", np.sin(angle), weight)
-    return value, slope_per_position * positions
+    # The sum over pairs of sines times weights, without an array of the products.
+    slope_over_position = np.einsum("pi,pi->p", np.sin(angle), weight)
+    return value, slope_over_position * positions
 
 
 def is_excluded(
@@ -55,7 +64,7 @@ def is_excluded(
 
 @dataclass(frozen=True)
 class Tangents:
-    """S and dS/du of some positions at one base, as exact as float32 cosines."""
+    """S and dS/du of some positions at one base, computed with float32 cosines."""
 
     positions: Floats
     values: Floats | Singles
@@ -69,18 +78,19 @@ def excluded_upto(
     centre: float,
 ) -> float:
     """Return the largest u' with every base from u to u' excluded, or u itself."""
-    # Stretches in which a position's S stays negative are joined from u <= ``centre``
-    # on.
+    # Each position excludes stretches of u around ``centre`` in which its S stays
+    # negative. The stretches are joined from u on, until one leaves a gap.
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
 
-    # S is at most c + b x + a x^2 at distance x from the centre, on either side:
-    # negative between the roots of that parabola. A larger a is still a bound, and
-    # makes it never 0.
+    # At distance x from the centre, on either side, S is at most c + b x + a x^2, and
+    # therefore negative between the roots of this parabola. The small number keeps a from
+    # being 0; a larger a is still a bound.
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
     slope_errors = similarity.single_error * positions * similarity.slope_bound(u)
     c = tangents.values.astype(np.float64) + similarity.single_error
 
+    # Row 0 is the side below the centre, row 1 the side above it: [sides, positions].
     sides = np.array([[-1.0], [1.0]])
     b = sides * tangents.slopes + slope_errors
     discriminant = b**2 - 4 * a * c
@@ -92,13 +102,14 @@ def excluded_upto(
     far = (-b + root) / (2 * a)
     far *= 1 - 1e-9
 
-    left, right = (root > 0) & (far > near)
-    low_left = -far[0, left]
-    high_left = -near[0, left]
-    low = np.concatenate((low_left, near[1, right]))
-    high = np.concatenate((high_left, far[1, right]))
+    is_below, is_above = (root > 0) & (far > near)
+    low_below = -far[0, is_below]
+    high_below = -near[0, is_below]
+    low = np.concatenate((low_below, near[1, is_above]))
+    high = np.concatenate((high_below, far[1, is_above]))
 
-    # Stretches that meet at the centre itself still do.
+    # Ends are moved inwards once more, for the rounding of the sum with the centre. An
+    # end at the centre itself stays, so that the stretches on its two sides still meet.
     inward = np.spacing(centre)
     low = centre + low + inward * (low != 0)
     high = centre + high - inward * (high != 0)
@@ -117,13 +128,15 @@ def excluded_upto(
 class Undecided:
     """Intervals of ln b to be decided, and the positions that could fail in them.
 
-    The rows of ``intervals`` are low, high, the width that counts, the width below
-    which float64 decides, and the two curvature bounds that hold there.
+    The rows of ``intervals`` are the lower end, the upper end, the width (exact, where
+    the difference of the ends is rounded), the width below which float64 decides, and
+    the two curvature bounds c1 and c2 of the interval.
     """
 
-    intervals: Floats
+    intervals: Floats  # [6, intervals]
     positions: Floats
-    owner: NDArray[np.intp]  # the number of each position's interval, ascending
+    # The number of the interval that each position threatens, ascending.
+    owner: NDArray[np.intp]
 
     @classmethod
     def one(
@@ -134,6 +147,7 @@ class Undecided:
         high: float,
         fine: float,
     ) -> "Undecided":
+        """Make a single interval; below the width ``fine`` float64 decides."""
         c1, c2 = similarity.curvature_bounds(np.array(low))
         column = [low, high, high - low, fine, float(c1), float(c2)]
         intervals = np.array(column)[:, None]
@@ -142,6 +156,7 @@ class Undecided:
 
     @classmethod
     def join(cls, parts: Sequence["Undecided"]) -> "Undecided":
+        """Put the intervals of several objects into one."""
         owners = []
         count = 0
         for part in parts:
@@ -154,26 +169,28 @@ class Undecided:
 
     def halves(
         self,
-        intervals: NDArray[np.bool_],
-        pairs: NDArray[np.bool_],
+        chosen_intervals: NDArray[np.bool_],
+        chosen_positions: NDArray[np.bool_],
     ) -> "Undecided":
         """Cut the chosen intervals in two, with the chosen positions in both halves."""
-        chosen = self.intervals[:, intervals]
+        chosen = self.intervals[:, chosen_intervals]
         count = chosen.shape[1]
 
-        # Both halves inherit the curvature bounds of the lower end, which hold for all
-        # larger u.
+        # Both halves keep the curvature bounds of the whole, which hold for all u above
+        # its lower end.
+        low, high = chosen[:2]
+        middle = (low + high) / 2
+        width = middle - low
         lower = chosen.copy()
-        upper = chosen.copy()
-        middle = (chosen[0] + chosen[1]) / 2
         lower[1] = middle
+        lower[2] = width
+        upper = chosen.copy()
         upper[0] = middle
-        lower[2] = middle - chosen[0]
-        upper[2] = lower[2]
+        upper[2] = width
 
-        kept = np.flatnonzero(pairs & intervals[self.owner])
+        kept = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
         positions = self.positions[kept]
-        new_numbers = intervals.cumsum() - 1
+        new_numbers = chosen_intervals.cumsum() - 1
         owner = new_numbers[self.owner[kept]]
 
         return Undecided(
@@ -187,8 +204,8 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     windows: list[Window] = []
 
-    # There are hundreds of thousands of intervals with a few positions each. All intervals
-    # of a level are therefore examined by one pass over arrays.
+    # There are hundreds of thousands of intervals with a few positions each. Each round
+    # therefore examines all intervals together, as arrays, and then halves some.
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _ranges(similarity, undecided)
@@ -198,13 +215,13 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
         threatened[undecided.owner[lowest < 0]] = True
 
         low, high, width = undecided.intervals[:3]
-        # Below EDGE an interval is taken as a change of sign, not as a window.
-        standing = ~(failing | (width < EDGE))
-        clear = standing & ~threatened
-        lows = low[clear].tolist()
-        highs = high[clear].tolist()
+        # An interval narrower than EDGE is taken as a change of sign, not as a window.
+        is_open = ~(failing | (width < EDGE))
+        is_clear = is_open & ~threatened
+        lows = low[is_clear].tolist()
+        highs = high[is_clear].tolist()
         windows += zip(lows, highs, strict=True)
-        undecided = undecided.halves(standing & threatened, lowest < 0)
+        undecided = undecided.halves(is_open & threatened, lowest < 0)
     return windows
 
 
@@ -214,12 +231,12 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     m = undecided.positions
     owner = undecided.owner
 
-    # S changes by about 1e-3 in these, and float32 errors would keep many of them
-    # undecided.
+    # In intervals narrower than `fine` S changes by about 1e-3. The errors of float32
+    # would keep many of them undecided, so that they are computed in float64.
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
 
-    # If one row of frequencies serves all positions, nothing is copied per position.
+    # A single interval has one row of frequencies for all positions.
     if len(low) == 1:
         value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
     else:
@@ -228,22 +245,24 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         for in_float64 in set(exact.tolist()):
             chosen = np.flatnonzero(exact[owner] == in_float64)
             for start in range(0, len(chosen), BLOCK):
-                some = chosen[start : start + BLOCK]
-                value[some], slope[some] = value_and_slope(
+                block = chosen[start : start + BLOCK]
+                value[block], slope[block] = value_and_slope(
                     similarity,
-                    m[some],
-                    inv_freq[owner[some]],
+                    m[block],
+                    inv_freq[owner[block]],
                     in_float64,
                 )
 
     error = np.full(len(low), similarity.single_error)
     if exact.any():
-        # reduceat needs every interval to have a position, and owners to ascend.
+        # The largest position of each interval. `reduceat` takes the maximum from each
+        # first index to the next, as every interval has a position and owners ascend.
         firsts = owner.searchsorted(np.arange(len(low)))
         longest = np.maximum.reduceat(m, firsts)
         error[exact] = similarity.rounding_error(longest[exact])
 
-    # Rounded up, as a bound on a smaller interval would prove nothing at its ends.
+    # The half-width is rounded up: a bound on a smaller interval would prove nothing at
+    # the ends of this one.
     rounded_up = 0.5 * (1 + 1e-9)
     half_widths = (high - low) * rounded_up + np.spacing(high)
     half = half_widths[owner]

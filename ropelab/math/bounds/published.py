@@ -40,7 +40,11 @@ def men_fit(context: int) -> float:
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
-    """Compare the published bases with the exact ones, at each context with both."""
+    """Compare the published bases with the exact ones, at each context that has both.
+
+    `bound` is the table of the base experiment: the smallest admissible base for each
+    context and head.
+    """
     bases = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []
@@ -82,8 +86,9 @@ def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 
 
 def _compare(exact: float, printed: float) -> str:
-    # Python reads this text and the literals above to the same float64, so that the
-    # numbers can be compared for equality.
+    """Return "agrees" if the exact base rounds to the printed one, else "loose"."""
+    # The rounded text and the literals above become the same float64, so that they can
+    # be compared for equality.
     rounded = float(f"{exact:.{DIGITS - 1}e}")
     if rounded == printed:
         return "agrees"

@@ -1,10 +1,11 @@
 """The rules by which people choose a base, as their authors state them.
 
-Lengths are in tokens.
-d is the rotary width, b the trained base, L the trained length, L' the wanted one.
-Critical dimension and base, T_extra and small bases: Liu et al. 2023, arXiv:2310.05209,
-theorems 1 to 3. Aliasing, stability and precision: Liu 2026, arXiv:2602.10959, of which
-only summaries were at hand.
+d is the rotary width of a head in features, b the trained base, L the trained length and
+L' the wanted one, both in tokens.
+
+The critical dimension and base, T_extra and the small bases are from Liu et al. 2023,
+arXiv:2310.05209, theorems 1 to 3. The aliasing and stability bases are from Liu 2026,
+arXiv:2602.10959, which was read in summaries only.
 """
 
 import math
@@ -13,24 +14,25 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import ntk_base
 from ropelab.runs.errors import InputError
 
-# First zero of the cosine integral Ci.
+# The first zero x0 of the cosine integral Ci(x) = -integral from x of cos(t) / t.
 CI_ZERO = 0.6165054856
 
 
 def su_asymptote(context: int) -> float:
-    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d.
+    """Return L' / x0 with Ci(x0) = 0, the least base for infinite d.
 
-    Su, kexue.fm/archives/10122.
+    Su, kexue.fm/archives/10122, asks that the sum of cos(m b^(-2i/d)) over the pairs i
+    is at least 0 at every position m below L'.
     """
-    # The sum becomes (Ci(m) - Ci(m/b)) / ln b, which is at least 0 about where Ci(m/b)
-    # <= 0.
+    # For infinite d the mean of the cosines is (Ci(m) - Ci(m/b)) / ln b. Ci(m) is small,
+    # so that the mean is at least 0 about where Ci(m/b) <= 0, which is where m/b <= x0.
     return context / CI_ZERO
 
 
 def critical_dimension(geometry: Geometry) -> int:
-    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)).
+    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), at most d.
 
-    These features rotate fully in training.
+    So many features, the fastest ones, rotate at least once in training.
     """
     d = geometry.rotary_dim
     b = geometry.base
@@ -48,8 +50,8 @@ def critical_dimension(geometry: Geometry) -> int:
 def critical_base(geometry: Geometry, context: int) -> float:
     """Return b^(log_{L/2pi}(L'/2pi)).
 
-    The pair that just rotates once in L then does so in L'. It is the same number as
-    the logarithmic rule of koboldcpp (pull request 910).
+    With this base the pair that rotated just once in L tokens rotates once in L'. It is
+    the same number as that of the logarithmic rule of koboldcpp (pull request 910).
     """
     length = geometry.trained_len
     if length <= 2 * math.pi:
@@ -66,21 +68,20 @@ def critical_base(geometry: Geometry, context: int) -> float:
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
-    """Return T_extra = 2 pi base^(d_c/d).
-
-    It is the context that tuning at a larger ``base`` supports.
+    """Return T_extra = 2 pi base^(d_c/d), the context that a model supports after it
+    was tuned with a larger ``base``.
     """
     share = critical_dimension(geometry) / geometry.rotary_dim
     return 2 * math.pi * base**share
 
 
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
-    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens.
+    """Return the bases 2 T/pi, T/pi and T/(2 pi) for T trained tokens.
 
-    Models extrapolate when they are tuned with them.
+    Models that are tuned with these small bases extrapolate.
     """
-    # The slowest pair's angle then reaches pi/2, pi or 2 pi within T, so that tuning
-    # has seen this part of every cosine.
+    # The angle of the slowest pair, about T/b, then reaches pi/2, pi or 2 pi within T, so
+    # that tuning has seen this part of every cosine.
     T = geometry.trained_len
     quarter_turn = 2 * T / math.pi
     half_turn = T / math.pi
@@ -89,7 +90,10 @@ def small_bases(geometry: Geometry) -> tuple[float, float, float]:
 
 
 def ntk_aware(geometry: Geometry, context: int) -> float:
-    """Return b' = b (L'/L)^(d/(d-2)), b itself below L (arXiv:2309.00071, eq. 16)."""
+    """Return b' = b (L'/L)^(d/(d-2)), or b itself if L' is below L.
+
+    arXiv:2309.00071, eq. 16.
+    """
     factor = max(1.0, context / geometry.trained_len)
     return ntk_base(geometry, factor)
 
@@ -108,10 +112,11 @@ def one_rotation_base(rotary_dim: int, context: int) -> float:
 
 
 def aliasing_base(context: int) -> float:
-    """Return L'/2pi.
+    """Return L'/2pi, the base above which a pair of frequency 1/b rotates less than once
+    in L' tokens.
 
-    Above it a pair of frequency 1/b rotates less than once in L' tokens. The slowest
-    pair has b^(-(d-2)/d), which is faster: `one_rotation_base` is its bound.
+    The slowest pair has the frequency b^(-(d-2)/d), which is faster than 1/b.
+    `one_rotation_base` is the bound for that pair.
     """
     return context / (2 * math.pi)
 
@@ -119,9 +124,9 @@ def aliasing_base(context: int) -> float:
 def stability_base(context: int, coherence: float, layers: int) -> float:
     """Return L'/arccos(e^(1/N)) with e = ``coherence`` and N = ``layers``.
 
-    The cosine of a pair of frequency 1/b, to the power N, is then e.
+    With this base the cosine of a pair of frequency 1/b at L', to the power N, is e.
     """
     angle = math.acos(coherence ** (1 / layers))
-    if not angle:
+    if angle == 0:
         return math.inf
     return context / angle

@@ -1,9 +1,10 @@
 """S(m, b) = unrotated + sum_i cos(m b^(-a_i)) as a function of u = ln b; its slopes.
 
-Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key
-equal to the query is preferred to a random key, m tokens away, by an amount
-proportional to this sum. Pair i has a_i = 2 i / rotary_dim; a feature pair that does
-not rotate contributes cos 0 = 1.
+m is a distance in tokens, b the base of RoPE, and i a pair of features of a head, with
+a_i = 2 i / rotary_dim. A pair that does not rotate contributes cos 0 = 1, and
+``unrotated`` counts these. Men et al. 2024 (Base of RoPE Bounds Context Length,
+arXiv:2405.14591) show that a key equal to the query is preferred to a random key, both m
+tokens away, by an amount proportional to this sum.
 """
 
 import math
@@ -20,9 +21,9 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 TWO_PI = 2 * math.pi
-# Bound on the error of one cosine after `reduce_angle`: the rounding of an argument in
-# [-pi, pi] to float32 (1.2e-7), the float32 cosine itself, and its share in rounding
-# the sum.
+# A bound on the error of one cosine after `reduce_angle`: the rounding of an argument in
+# [-pi, pi] to float32 (1.2e-7), the error of the float32 cosine itself, and a share of
+# the rounding of the sum.
 SINGLE_ERROR = 1e-6
 
 
@@ -83,6 +84,7 @@ class Similarity:
 
     @cached_property
     def a(self) -> Floats:
+        """The exponents a_i as an array."""
         return np.array(self.exponents, dtype=np.float64)
 
     def inv_freq(self, u: Floats | float) -> Floats:
@@ -96,7 +98,7 @@ class Similarity:
         return self.unrotated + np.cos(angles).sum(-1)
 
     def slope_bound(self, u: float) -> float:
-        """Return sum_i a_i b^(-a_i): |dS/du| <= m * this for every u' >= u."""
+        """Return s = sum_i a_i b^(-a_i), with |dS/du| <= m s for every u' >= u."""
         slopes = self.a * self.inv_freq(u)
         return float(slopes.sum())
 

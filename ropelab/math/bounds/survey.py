@@ -1,5 +1,7 @@
 """The sums S of all positions for one base, and the positions where S may be negative.
 
+S(m, b) is the sum of cos(m theta_i) over the pairs i of a head, theta_i = b^(-a_i).
+
 Positions are written as p + q, with p and q on two grids. Since cos((p + q) theta) =
 cos(p theta) cos(q theta) - sin(p theta) sin(q theta), all sums are one matrix product,
 and there are 2 sqrt(length) cosines per pair to compute.
@@ -16,16 +18,17 @@ from ropelab.math.numerics.chain import blocks
 
 # The number of positions whose sums are in memory together.
 BLOCK = 1 << 22
-# The search for low sums has three steps. The first looks at one position in each run of
-# so many tokens.
+# The search for low sums (`promising`) has three steps. The first step looks at one
+# position in each run of so many tokens.
 RUN = 1024
-# The second step examines so many runs, or all if there are fewer.
+# The second step examines the runs with the lowest sums, at most so many. It looks at one
+# position in each stride of so many tokens.
 RUNS = 32
-# It looks at one position in each stride of so many tokens.
 STRIDE = 32
-# The third step examines so many strides, token by token.
+# The third step examines the strides with the lowest sums token by token, so many.
 PLACES = 24
-# A sum above this does not become negative at any base near the one in question.
+# Positions with a sum above this are left out: their sums do not become negative at any
+# base near this one.
 HIGHEST = 3.0
 
 
@@ -48,17 +51,18 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """Return S at start + step * column, in float32, within ``single_error``: [starts,
-    columns].
+    """Return S at start + step * column: [starts, columns].
 
-    Pairs before ``first_pair``, which are faster, are left out.
+    It is computed in float32, and right within ``similarity.single_error``. The faster
+    pairs before ``first_pair`` are left out.
     """
     inv_freq = similarity.inv_freq(u)[first_pair:]
     steps = step * np.arange(columns, dtype=np.float64)
-    cos, sin, wide = _grids(starts, steps, inv_freq)
+    cos, sin, waves_of_steps = _grids(starts, steps, inv_freq)
 
-    tall = np.concatenate((cos, -sin), axis=1)
-    sums: Singles = tall @ wide
+    # The product over the 2 * pairs columns and rows adds cos p cos q - sin p sin q.
+    waves_of_starts = np.concatenate((cos, -sin), axis=1)
+    sums: Singles = waves_of_starts @ waves_of_steps
     sums += np.float32(similarity.unrotated)
     return sums
 
@@ -71,22 +75,22 @@ def block_tangents(
 ) -> tuple[Singles, Singles]:
     """Return S and (dS/du) / position at start + column, each [starts, columns].
 
-    Both are in float32. S is right within ``single_error``, and the other within that
-    times ``similarity.slope_bound(u)``.
+    Both are computed in float32. S is right within ``single_error``, and (dS/du) /
+    position within ``single_error`` times ``similarity.slope_bound(u)``.
     """
     inv_freq = similarity.inv_freq(u)
     steps = np.arange(columns, dtype=np.float64)
-    cos, sin, wide = _grids(starts, steps, inv_freq)
+    cos, sin, waves_of_steps = _grids(starts, steps, inv_freq)
 
-    tall = np.concatenate((cos, -sin), axis=1)
-    sums: Singles = tall @ wide
+    waves_of_starts = np.concatenate((cos, -sin), axis=1)
+    sums: Singles = waves_of_starts @ waves_of_steps
     sums = sums + np.float32(similarity.unrotated)
 
-    # dS/du is m sum a_i b^(-a_i) sin(m b^(-a_i)). The caller multiplies by the position
-    # m.
+    # dS/du is m sum a_i b^(-a_i) sin(m b^(-a_i)), and sin(p + q) is sin p cos q +
+    # cos p sin q.
     weight = (similarity.a * inv_freq).astype(np.float32)
-    tall = np.concatenate((sin * weight, cos * weight), axis=1)
-    slopes: Singles = tall @ wide
+    waves_of_starts = np.concatenate((sin * weight, cos * weight), axis=1)
+    slopes: Singles = waves_of_starts @ waves_of_steps
     return sums, slopes
 
 
@@ -95,30 +99,34 @@ def _grids(
     steps: Floats,
     inv_freq: Floats,
 ) -> tuple[Singles, Singles, Singles]:
-    """Return cos and sin at the starts, and both together at the steps."""
+    """Return cos and sin at the starts, each [starts, pairs], and both together at the
+    steps: [2 * pairs, steps].
+    """
     at_starts = reduce_angle(np.multiply.outer(starts, inv_freq))
     at_steps = reduce_angle(np.multiply.outer(steps, inv_freq))
     cos = np.cos(at_steps)
     sin = np.sin(at_steps)
-    wide = np.concatenate((cos, sin), axis=1).T
-    return np.cos(at_starts), np.sin(at_starts), wide
+    waves_of_steps = np.concatenate((cos, sin), axis=1).T
+    return np.cos(at_starts), np.sin(at_starts), waves_of_steps
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
-    """Return the smallest position where S < 0 beyond float64's own error, or None."""
+    """Return the smallest position where S is below 0 by more than the error of float64;
+    None if there is none.
+    """
     u = math.log(base)
     rounding = similarity.rounding_error(length)
     certain = -(2 * similarity.single_error + rounding)
 
     for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
-        # The float32 sums tell which positions may be negative, up to the first one that
-        # certainly is. Float64 sums decide among these.
+        # The float32 sums show which positions may have a negative S, up to the first one
+        # that certainly has. Float64 sums decide among these.
         failing = np.flatnonzero(sums < certain)
         if len(failing):
             sums = sums[: failing[0] + 1]
-        near = np.flatnonzero(sums < similarity.single_error)
-        positions = (near + low).astype(np.float64)
+        possible = np.flatnonzero(sums < similarity.single_error)
+        positions = (possible + low).astype(np.float64)
 
         exact_sums = similarity.evaluate(positions, u)
         negative = positions[exact_sums < -rounding]
@@ -143,8 +151,9 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
-    # The positions need not be complete: ``excluded_upto`` makes the proof, and takes
-    # longer if some are missing. At position 0, S is the number of pairs.
+    # The list need not be complete: ``intervals.excluded_upto`` proves with these
+    # positions that bases are excluded, and takes longer if some are missing. Position 0
+    # is left out, since S is the number of pairs there.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
@@ -159,8 +168,8 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     middles = starts + STRIDE // 2
     sums_of_strides = _slow_sums(similarity, u, middles, strides, STRIDE)
     chosen = _lowest(sums_of_strides.ravel(), PLACES)
-    runs, numbers = np.divmod(chosen, strides)
-    places = starts[runs] + STRIDE * numbers
+    runs, strides_in_run = np.divmod(chosen, strides)
+    places = starts[runs] + STRIDE * strides_in_run
 
     # The third step computes every position of the strides with the lowest sums.
     positions = places[:, None] + np.arange(STRIDE)
@@ -184,8 +193,8 @@ def _slow_sums(
     """Return sums over slow pairs: [starts, count].
 
     A slow pair rotates by less than a radian in ``step`` tokens, so that its cosine is
-    about the same at that many neighbours. Where the whole sum is negative, that of the
-    slow pairs must be low.
+    about the same at so many neighbouring positions. If the whole sum is negative, the
+    sum over slow pairs must be low.
     """
     is_fast = similarity.inv_freq(u) > 1 / step
     first_slow = int(is_fast.sum())
@@ -193,7 +202,7 @@ def _slow_sums(
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
-    """Return the places of the lowest sums, in no order."""
+    """Return the indices of the ``count`` lowest sums, in no order."""
     if len(sums) <= count:
         return np.arange(len(sums))
     return np.argpartition(sums, count)[:count]

@@ -1,9 +1,13 @@
-"""Neighbouring positions with equal codes: is there a wall at a base of 1/eps?
+"""Neighbouring positions that are stored alike: is there a limit at a base of 1/eps?
 
-Liu 2026 (arXiv:2602.10959, from summaries) bounds the base by 1/eps of the number
-format, 8.4e6 in float32: beyond it the slowest pair would no longer tell a position
-from the next. Here the first position where that happens is computed, above one below
-which it happens at no base, by proof.
+Liu 2026 (arXiv:2602.10959, read in summaries) bounds the base by 1/eps of the number
+format, 8.4e6 in float32: above it the slowest pair of a head would no longer distinguish
+a position from the next one. Here the first position is computed whose cos and sin are
+stored as those of the next one (`first_equal`). A proof gives a position below which this
+happens at no base (`proved_below`).
+
+A cast plan has the number format to which each stage of the rotation is rounded. A code
+is what a plan stores for a position.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +21,7 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, blocks, span
 from ropelab.math.numerics.formats import round_to, spacing
 
-# The end of the search, 16M tokens. Float32 does not hold every larger position.
+# The end of the search, 16M tokens. Not every larger position is a float32 number.
 UP_TO = 1 << 24
 # The number of positions that are computed together.
 BLOCK = 1 << 16
@@ -33,14 +37,15 @@ def proved_below(plan: CastPlan) -> int:
     """Return a position below which neighbours are proved to differ in every pair, at
     any base; 0 if nothing is proved.
     """
-    # Let t be the smaller precision of angle and table, x = m theta and y = x + theta.
-    # For m + 1 <= 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so that
-    # the stored angles a and b are at least theta - s >= 3 s apart.
+    # Let t be the smaller precision of angle and table in bits, x = m theta the angle of
+    # a position and y = x + theta that of the next one. For m + 1 <= 2^(t-3) the spacing
+    # s at y is at most 2^(1-t) y <= theta / 4, so that the stored angles a of x and b of
+    # y are at least theta - s >= 3 s apart.
     # For angles up to 1 rad, sin b - sin a >= cos(1) 3 s > s. Two numbers that round to
     # the same one are at most a spacing apart, so these two do not.
-    # For larger angles the chord between the two points on the circle is at least 2.7 s
-    # >= 5.4 2^-t. Two points that round to the same one are in one cell, which has a
-    # diagonal of 1.5 2^-t.
+    # For larger angles the chord between the two points on the unit circle is at least
+    # 2.7 s >= 5.4 2^-t. Two points that are stored alike are in one square, whose
+    # diagonal is 1.5 2^-t.
     # The proof needs positions that are stored exactly, frequencies far from underflow,
     # and rounded cos and sin.
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
@@ -51,7 +56,7 @@ def proved_below(plan: CastPlan) -> int:
     return 2**bits
 
 
-# The result is cached, since codes that differ only after the table share it.
+# The result is cached, since plans that differ only after the table have the same one.
 @cache
 @np.errstate(invalid="ignore", over="ignore")
 def first_equal(
@@ -75,10 +80,10 @@ def first_equal(
         angles = chain.angles(positions, slowest)[0]
         here = angles[:-1]
         there = angles[1:]
-        # Most angles are further apart than two spacings. Their cosines and sines round to
-        # different numbers, by the proof above, and are not computed.
-        widest = 2 * spacing(there, plan.table)
-        near = np.flatnonzero(there <= here + widest)
+        # Most angles are more than two spacings apart. The proof above shows that their
+        # cosines or sines are stored differently, so that these are not computed.
+        two_spacings = 2 * spacing(there, plan.table)
+        near = np.flatnonzero(there <= here + two_spacings)
 
         equal = np.ones(near.size, dtype=bool)
         for wave in (np.cos, np.sin):
@@ -87,12 +92,13 @@ def first_equal(
             equal &= stored_here == stored_there
 
         if equal.any():
-            first = equal.argmax()
+            first = equal.argmax()  # of the first True
             return low + int(near[first])
     return None
 
 
 def chain_of(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
+    """Return what computes the stored angles, cos and sin of a head under a plan."""
     inv_freq = inverse_frequencies(rotary_dim, base)
     return Chain(plan, Spectrum(inv_freq, base, rotary_dim))
 

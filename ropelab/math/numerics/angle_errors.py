@@ -1,11 +1,14 @@
 """The worst errors of angles and tables over positions, few of which are visited.
 
-The rounding of m * theta_i has no closed form, but a bound that grows with m (half a
-last place per rounding). So blocks of positions are visited from the far end, the pair
-with the largest bound first, and blocks whose bound is below the worst error so far are
-left out. The result is exact, but an error beyond LOST_RAD, nearly half a turn, ends
-the search. A cos or sin of an angle that is off by e is off by at most the chord 2
-sin(e / 2), and half a last place below 1 by rounding.
+A chain has the stored angle of each pair i at each position m, and the exact angle
+m * theta_i. The rounding error has no closed form, but a bound that grows with m: half a
+unit in the last place per rounding. Stretches of positions are therefore visited from
+the far end, the pair with the largest bound first. Stretches whose bound is below the
+worst error so far are left out. The result is exact, except that an error beyond
+LOST_RAD, nearly half a rotation, ends the search.
+
+The cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2), and
+by half a unit in the last place below 1 more, because the table is rounded.
 """
 
 import math
@@ -23,27 +26,29 @@ from ropelab.runs.arrays import Bool, Float
 PairMask = Bool[np.ndarray, " pairs"]
 PerStretch = Float[np.ndarray, " stretches"]
 
-# Positions that share one bound.
+# The number of positions in a stretch, which share one bound.
 STRETCH = 1 << 14
-# Octaves that end before this are visited as a whole, which is quicker than a search.
+# An octave that ends at this position or before is visited as a whole, which is quicker
+# than a search.
 NEAR = 1024
-# An angle this wrong says nothing about the position any more; worse is not searched
-# for.
+# An angle that is so wrong tells nothing about the position any more. Larger errors are
+# not searched for.
 LOST_RAD = 3.14
-# The table error returned is the largest there is, up to this share of it.
+# The table error that is returned may be too small by this share of it.
 WITHIN = 1e-3
-# Cosines computed at once: few, for the first ones often settle it.
+# The number of cosines that are computed together. They are few, because the first ones
+# often show that the others need no visit.
 NUMBERS = 1 << 13
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The largest wrapped angle error in [start, stop)."""
+    """The largest angle error in [start, stop), reduced to half a rotation."""
 
     start: int
     stop: int
-    error_rad: float  # nan if a stored angle overflowed, first at `position`
-    position: int
+    error_rad: float  # nan if a stored angle overflows
+    position: int  # of the error, or of the first overflow
     pair: int
 
     @property
@@ -53,7 +58,10 @@ class Worst:
 
 @np.errstate(invalid="ignore")
 def wrap_angle(error: Values) -> Values:
-    """Return |error| as an angle on the circle, in [0, pi]; changes its argument."""
+    """Return |error| without whole rotations, in [0, pi].
+
+    The argument itself is overwritten, which saves the memory of a copy.
+    """
     whole_turns = error * (1 / (2 * math.pi))
     np.rint(whole_turns, out=whole_turns)
     whole_turns *= 2 * math.pi
@@ -63,13 +71,13 @@ def wrap_angle(error: Values) -> Values:
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     """Return the worst error in each octave [2^k, 2^(k+1)) of a range of positions."""
-    limit = first_overflow(chain, offset, length)
+    overflow = first_overflow(chain, offset, length)
     near = []
     far = []
     lost = []
     for start, stop in octaves(offset, offset + length):
-        if limit is not None and limit < stop:
-            lost.append(_report_overflow(chain, start, stop, limit))
+        if overflow is not None and overflow < stop:
+            lost.append(_report_overflow(chain, start, stop, overflow))
         elif stop <= NEAR:
             near.append((start, stop))
         else:
@@ -78,9 +86,10 @@ def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
 
 
 def worst(chain: Chain, offset: int, length: int) -> Worst:
-    limit = first_overflow(chain, offset, length)
-    if limit is not None:
-        return _report_overflow(chain, offset, offset + length, limit)
+    """Return the worst error in the positions offset .. offset + length - 1."""
+    overflow = first_overflow(chain, offset, length)
+    if overflow is not None:
+        return _report_overflow(chain, offset, offset + length, overflow)
     return _search_stretches(chain, offset, offset + length)
 
 
@@ -89,31 +98,37 @@ def first_beyond(
     ranges: Iterable[Worst],
     tolerance_rad: float,
 ) -> int | None:
-    """Return the first position with an error beyond the tolerance, or overflow.
+    """Return the first position with an error beyond the tolerance, or with an overflow;
+    None if there is none.
 
-    Some ranges of positions are searched, whose worst errors are known.
+    ``ranges`` have the worst error of each range of positions, so that ranges within the
+    tolerance are left out.
     """
     size = BLOCK // chain.spectrum.pairs
-    for each in ranges:
-        if each.error_rad <= tolerance_rad:
+    for worst_of_range in ranges:
+        if worst_of_range.error_rad <= tolerance_rad:
             continue
 
-        for low, high in blocks(each.start, each.stop, size):
+        for low, high in blocks(worst_of_range.start, worst_of_range.stop, size):
             errors = wrap_angle(chain.angle_errors(span(low, high)))
-            # An error that overflowed is nan, and not within the tolerance either.
-            within = errors.max(0) <= tolerance_rad
-            if not within.all():
-                return low + int(within.argmin())
+            # An error that overflowed is nan, which no comparison finds within the
+            # tolerance.
+            is_within = errors.max(0) <= tolerance_rad
+            if not is_within.all():
+                # The first False is the smallest value.
+                return low + int(is_within.argmin())
     return None
 
 
 def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
+    """Return the first position at which a stored angle overflows; None without one."""
+
     def is_lost(position: int) -> bool:
         return bool(_lost_pairs(chain, position).any())
 
     if not is_lost(offset + length - 1):
         return None
-    # Stored angles grow with the position, so bisection finds it.
+    # Stored angles grow with the position, so that bisection finds the first overflow.
     positions = range(offset, offset + length)
     return positions[bisect_left(positions, True, key=is_lost)]
 
@@ -127,9 +142,10 @@ def _report_overflow(
     chain: Chain,
     start: int,
     stop: int,
-    limit: int,
+    overflow: int,
 ) -> Worst:
-    position = max(limit, start)
+    """Return the result for a range with overflows, which begin at a position."""
+    position = max(overflow, start)
     pair = int(_lost_pairs(chain, position).argmax())
     return Worst(start, stop, math.nan, position, pair)
 
@@ -153,10 +169,10 @@ def _visit(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
 
 def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
     """Visit stretches from the far end, and pairs with the largest bound first."""
-    best = Worst(start, stop, 0.0, start, 0)
+    worst_so_far = Worst(start, stop, error_rad=0.0, position=start, pair=0)
     stretches = list(blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
-    bounds_by_stretch = chain.error_bounds(ends).T
+    bounds_by_stretch = chain.error_bounds(ends).T  # [stretches, pairs]
 
     for stretch, bounds in zip(
         reversed(stretches),
@@ -164,37 +180,42 @@ def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
         strict=True,
     ):
         largest = bounds.max()
-        if largest > best.error_rad:
-            leaders = bounds == largest
-            best = _search_pairs(best, chain, stretch, leaders)
-            rest = (bounds > best.error_rad) & ~leaders
-            best = _search_pairs(best, chain, stretch, rest)
-    return best
+        if largest > worst_so_far.error_rad:
+            has_largest = bounds == largest
+            worst_so_far = _search_pairs(worst_so_far, chain, stretch, has_largest)
+            others = (bounds > worst_so_far.error_rad) & ~has_largest
+            worst_so_far = _search_pairs(worst_so_far, chain, stretch, others)
+    return worst_so_far
 
 
 def _search_pairs(
-    best: Worst,
+    worst_so_far: Worst,
     chain: Chain,
     stretch: tuple[int, int],
     pairs: PairMask,
 ) -> Worst:
-    """Return the worst of `best` and some pairs of a stretch."""
-    numbers = np.flatnonzero(pairs)
-    if not numbers.size:
-        return best
+    """Return the worst error so far, or a larger one of some pairs in a stretch."""
+    numbers_of_pairs = np.flatnonzero(pairs)
+    if not numbers_of_pairs.size:
+        return worst_so_far
 
     start, stop = stretch
-    for low, high in blocks(start, stop, BLOCK // numbers.size):
-        if best.error_rad >= LOST_RAD:
+    for low, high in blocks(start, stop, BLOCK // numbers_of_pairs.size):
+        if worst_so_far.error_rad >= LOST_RAD:
             break
         errors = chain.angle_errors(span(low, high), pairs)
         errors = wrap_angle(errors)
         row, column = _largest_place(errors)
         error = float(errors[row, column])
-        if error > best.error_rad:
-            pair = int(numbers[row])
-            best = Worst(best.start, best.stop, error, low + column, pair)
-    return best
+        if error > worst_so_far.error_rad:
+            worst_so_far = Worst(
+                worst_so_far.start,
+                worst_so_far.stop,
+                error,
+                position=low + column,
+                pair=int(numbers_of_pairs[row]),
+            )
+    return worst_so_far
 
 
 def _largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
@@ -204,20 +225,22 @@ def _largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
 
 @np.errstate(invalid="ignore", over="ignore")
 def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
-    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`.
+    """Return the largest |stored - exact| of any cos or sin in some ranges of positions.
 
-    nan: an angle overflows.
+    It may be too small by the share `WITHIN`, and is nan if an angle overflows.
+    ``ranges`` have the worst angle error of each range.
     """
-    if any(each.overflows for each in ranges):
+    if any(worst_of_range.overflows for worst_of_range in ranges):
         return math.nan
 
     stretches = []
     largest_errors = []
-    for each in ranges:
-        error = each.error_rad
+    for worst_of_range in ranges:
+        error = worst_of_range.error_rad
         if error >= LOST_RAD:
+            # The search ended there, so that the error may be as large as any.
             error = math.pi
-        for stretch in blocks(each.start, each.stop, STRETCH):
+        for stretch in blocks(worst_of_range.start, worst_of_range.stop, STRETCH):
             stretches.append(stretch)
             largest_errors.append(error)
 
@@ -225,11 +248,12 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     bounds = _table_error_bounds(chain, ends, np.array(largest_errors))
 
     exact = Chain(CastPlan(), chain.spectrum)
-    best = 0.0
+    largest = 0.0
+    # The stretches with the largest bounds come first.
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]
         while start < stop:
-            worth_a_visit = best * (1 + WITHIN)
+            worth_a_visit = largest * (1 + WITHIN)
             pairs = np.flatnonzero(bounds[:, number] > worth_a_visit)
             if not pairs.size:
                 break
@@ -241,9 +265,9 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
             exact_cos, exact_sin = exact.table(positions, pairs)
             cos_error = np.abs(stored_cos - exact_cos).max()
             sin_error = np.abs(stored_sin - exact_sin).max()
-            best = max(best, float(cos_error), float(sin_error))
+            largest = max(largest, float(cos_error), float(sin_error))
             start = end
-    return best
+    return largest
 
 
 def _table_error_bounds(
@@ -253,21 +277,23 @@ def _table_error_bounds(
 ) -> Float[np.ndarray, "pairs stretches"]:
     """Bound the error of cos and sin of each pair in stretches of positions.
 
-    ``ends``: the last position of each; ``largest``: the largest angle error there is.
+    ``ends`` has the last position of each stretch, and ``largest`` the largest angle
+    error in it.
     """
     table = chain.plan.table
+    # Numbers from 1/2 to 1 are half an epsilon apart, and are rounded by half of that.
     rounding = 0.0
     if table.precision < 53:
         rounding = table.epsilon / 4
 
-    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1,
-    # and a sine by half a step at a, at most to 0. Without this, pairs that hardly
-    # rotate are all searched.
-    angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))
-    near_cos = angles**2 / 2
-    near_sin = np.minimum(half_step(angles, table), angles)
-    near = np.maximum(near_cos, near_sin)
-    roundings = np.minimum(rounding, near)
+    # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1. A
+    # sine is rounded by at most half a step at a, and by no more than a, to 0. These
+    # smaller bounds save the visit of pairs that hardly rotate.
+    angles = np.abs(np.outer(chain.spectrum.inv_freq, ends))  # [pairs, stretches]
+    rounding_of_cos = angles**2 / 2
+    rounding_of_sin = np.minimum(half_step(angles, table), angles)
+    near_zero = np.maximum(rounding_of_cos, rounding_of_sin)
+    roundings = np.minimum(rounding, near_zero)
 
     # The margin covers what float64 loses in computing a bound.
     largest = largest * (1 + 1e-9)

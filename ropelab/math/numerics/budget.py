@@ -1,9 +1,10 @@
 """The largest rounding errors of rotary code that makes no mistake.
 
-Three kinds of code are known: float32, tables in bfloat16, and frequencies computed by
-a recurrence over the pairs. Each stage rounds once. Beyond that rounding a power may be
-wrong by half a unit in the last place, cos and sin by two units in the last place of 1,
-and a scaling method may round four times more. A larger error has another cause.
+Code that is tested against a configuration may differ from exact numbers by so much, and
+a larger difference is a mistake. Three kinds of code are known: float32, tables in
+bfloat16, and angles computed by a recurrence from pair to pair. Each stage rounds once.
+Beyond that rounding a power may be wrong by half a unit in the last place, cos and sin by
+two units in the last place of 1, and a scaling method may round four times more.
 """
 
 from dataclasses import dataclass, replace
@@ -58,8 +59,8 @@ class Budget:
 
     def angles(self, positions: Positions) -> PerPair:
         """Bound the error of each angle at these positions, in radians."""
-        # The bounds of the chain hold if powers are rounded correctly and the scaling is
-        # exact. What these two lose is added.
+        # A chain bounds the errors of code that rounds powers correctly and scales
+        # frequencies exactly. The errors of these two steps are added.
         chain = Chain(self._plan, self.spectrum)
         bounds = chain.error_bounds(positions).T
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
@@ -78,8 +79,8 @@ class Budget:
     def _frequency_errors(self) -> Float[np.ndarray, " pairs"]:
         """Bound the relative error of each frequency beyond what the chain counts."""
         spectrum = self.spectrum
-        # The recurrence rounds once for each pair before, a power once. The first power
-        # is base^0, which is exact.
+        # The recurrence rounds once for each pair before this one, and a power once. The
+        # first power is base^0, which is exact.
         roundings = np.arange(spectrum.pairs)
         if self.kind != "recurrence":
             roundings = np.minimum(roundings, 1)
@@ -91,13 +92,14 @@ class Budget:
 
     @property
     def exact_pairs(self) -> Bool[np.ndarray, " pairs"]:
-        """True for a pair whose frequency all code has exactly.
+        """True for a pair whose frequency is exact in all code.
 
         That is the first pair, with base^0 = 1, if it is not scaled or is divided by a
         power of two.
         """
-        mantissas, _ = np.frexp(self.spectrum.inv_freq)
         is_first = np.arange(self.spectrum.pairs) == 0
+        # frexp writes a number as m * 2^e with 0.5 <= |m| < 1.
+        mantissas, _ = np.frexp(self.spectrum.inv_freq)
         is_power_of_two = np.abs(mantissas) == 0.5
         return is_first & is_power_of_two
 
@@ -117,17 +119,18 @@ class Budget:
         first: PairVectors,
         second: PairVectors,
     ) -> Float[np.ndarray, " n"]:
-        """Bound the error of any rotated feature of these vectors.
+        """Bound the error of any rotated feature of some vectors, at each position.
 
-        The format holds the vectors exactly.
+        ``first`` and ``second`` have the two features of each pair, as numbers that the
+        table's format holds exactly.
         """
         sizes = np.abs(first) + np.abs(second)
         lengths = self.factor * np.hypot(first, second)
-        lost = self.tables(positions)[:, None] * sizes
+        table_errors = self.tables(positions)[:, None] * sizes  # [n, vectors, pairs]
 
-        # Two products and their sum are rounded, or the sum alone where the products are
-        # fused into it.
+        # Two products and their sum are rounded, or the sum alone if the hardware fuses
+        # products and sum.
         unit = self.table_format.epsilon / 2
         roundings = 2 * unit + unit**2
-        errors = lost + roundings * (lengths + lost)
+        errors = table_errors + roundings * (lengths + table_errors)
         return np.asarray(errors.max(axis=(1, 2)))

@@ -7,8 +7,8 @@
     rotation   x1 cos - x2 sin and x1 sin + x2 cos: every product and every sum
     score      the rotated query and key as they enter the dot product, and the score (not the sum)
 
-Implementations also differ in how `frequencies` and `angles` are computed, which is no
-cast.
+A plan also has two rules: how `frequencies` and how `angles` are computed. Rules are no
+casts, but implementations differ in them, too.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -25,11 +25,13 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 # exact: base^(-2i/d) in float64, then one rounding to the format of inv_freq.
 # float32_pow: 1 / base^(2i/d) with every step rounded to float32, as nearly all code
-# writes it; the power itself is taken as correctly rounded, which math libraries miss
-# by a last place or two.
+#     writes it. The power is rounded correctly here. Math libraries miss that by a unit
+#     or two in the last place.
 Frequencies = Literal["exact", "float32_pow"]
-# product: m * theta_i. recurrence: start at m, multiply by base^(-2/d) from pair to
-# pair, each product rounded to the format of the angle (ggml's `theta *= theta_scale`).
+# product: m * theta_i.
+# recurrence: the angle of the first pair is m, and that of each next pair is the one
+#     before times base^(-2/d), rounded to the format of the angle (ggml's
+#     `theta *= theta_scale`).
 Angles = Literal["product", "recurrence"]
 RULES = {
     "frequencies": get_args(Frequencies),
@@ -70,7 +72,7 @@ class CastPlan:
 
     @property
     def title(self) -> str:
-        """The label, with all stages in one where they have one format.
+        """The label; if all stages have the same format, it is named once.
 
         >>> parse_cast("bf16,frequencies=float32_pow").title
         'all=bfloat16,frequencies=float32_pow'
@@ -78,13 +80,16 @@ class CastPlan:
         formats = {getattr(self, stage) for stage in STAGES}
         if len(formats) > 1 or formats == {EXACT}:
             return self.label
-        (single,) = formats
-        rules = [f"{n}={value}" for n, value in self.inexact() if n in RULES]
-        return ",".join([f"all={single.name}", *rules])
+        (common_format,) = formats
+        parts = [f"all={common_format.name}"]
+        for name, value in self.inexact():
+            if name in RULES:
+                parts.append(f"{name}={value}")
+        return ",".join(parts)
 
     @property
     def phase(self) -> "CastPlan":
-        """The part that decides the angles: equal phases have equal angle errors."""
+        """The part that decides the angles: plans with equal phases have equal angles."""
         return replace(self, table=EXACT, rotation=EXACT, score=EXACT)
 
     @property
@@ -94,7 +99,7 @@ class CastPlan:
 
     @property
     def consistent(self) -> bool:
-        """True where cos and sin are those of some frequency at every position."""
+        """True if cos and sin at every position are those of one stored frequency."""
         return self.position == self.angle == self.table == EXACT
 
     def inexact(self) -> list[tuple[str, FloatFormat | str]]:
@@ -115,10 +120,10 @@ class CastPlan:
 def parse_cast(text: str) -> CastPlan:
     """Read `inv_freq=bfloat16,table=float16`.
 
-    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. It comes first, and
-    other parts win.
+    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. It comes first.
+    The parts that follow replace single stages.
     """
-    # The label of the exact plan.
+    # `label` writes the exact plan as the name of its format.
     if text == EXACT.name:
         return CastPlan()
 
@@ -183,7 +188,7 @@ def preset_named(name: str) -> CastPreset:
     plan = find("casts", name)
     if not isinstance(plan, CastPlan):
         return PRESETS[known("preset", name, PRESETS)]
-    # The label is all that names its results.
+    # Results are named by the label alone, so that it has to give the same plan again.
     if parse_cast(plan.label) != plan:
         raise InputError(
             f"{name}: formats of a cast plan are those of ropelab, as they are"

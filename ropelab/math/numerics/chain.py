@@ -1,4 +1,10 @@
-"""A cast plan applied to frequencies: stored angles and tables, errors, and bounds."""
+"""A cast plan applied to frequencies: stored angles and tables, errors, and bounds.
+
+A cast plan has the number format to which each stage of the rotation is rounded: the
+position m, the frequencies theta_i, the angles m theta_i, and the table of cos and sin.
+A plan can also compute angles by a recurrence over the pairs of a head. A chain gives
+what code with these roundings stores, and how far it is from exact arithmetic.
+"""
 
 import math
 from collections.abc import Iterator
@@ -18,17 +24,19 @@ from ropelab.math.numerics.formats import (
 from ropelab.runs.arrays import Float
 
 _FLOAT32 = FORMATS["float32"]
-# Numbers worked on at once: small enough for the cache.
+# The numbers that are computed together, few enough for the processor's cache.
 BLOCK = 1 << 15
 
+# Whole numbers in float64.
 Positions = Float[np.ndarray, " n"]
 PerPair = Float[np.ndarray, "pairs n"]
+# The pairs that are computed, by their indices.
 Chosen = np.ndarray | slice
 ALL = slice(None)
 
 
 def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut [start, stop) at the powers of two; 0 belongs to the octave of 1."""
+    """Cut [start, stop) at the powers of two; 0 is in one piece with 1."""
     while start < stop:
         next_power = 1 << max(start, 1).bit_length()
         end = min(stop, next_power)
@@ -54,7 +62,8 @@ class Spectrum:
 
     # Radians per token after any scaling method, float64.
     inv_freq: Float[np.ndarray, "pairs"]
-    # Unscaled they are base^(-2i/rotary_dim); None: one frequency, rounded once.
+    # Before scaling the frequencies are base^(-2i/rotary_dim). If both are None, they
+    # are not powers of a base, and are rounded once.
     base: float | None = None
     rotary_dim: int | None = None
 
@@ -72,10 +81,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Chain:
-    """A plan on a spectrum.
-
-    Positions are whole numbers in float64; pairs are indices.
-    """
+    """A cast plan on a spectrum of frequencies."""
 
     plan: CastPlan
     spectrum: Spectrum
@@ -94,26 +100,30 @@ class Chain:
         base = round_to(np.array(exact_base), _FLOAT32)
         exponents = round_to(spectrum.exponents, _FLOAT32)
         powers = round_to(np.power(base, exponents), _FLOAT32)
-        ours = round_to(1 / powers, _FLOAT32)
+        rounded = round_to(1 / powers, _FLOAT32)
 
-        # A scaled frequency inherits the relative error of the unscaled one. Where
-        # there is none, the quotient of two powers would add its own.
+        # A scaling method changes the rounded frequency, so that a scaled frequency has
+        # the relative error of the unscaled one. Where the rounding changes nothing, the
+        # quotient would add an error of float64.
         unscaled = np.power(exact_base, -spectrum.exponents)
-        scaled = spectrum.inv_freq * (ours / unscaled)
-        return np.where(ours == unscaled, spectrum.inv_freq, scaled)
+        scaled = spectrum.inv_freq * (rounded / unscaled)
+        return np.where(rounded == unscaled, spectrum.inv_freq, scaled)
 
     @property
     def recurrent(self) -> bool:
+        """True if angles are computed from pair to pair, not each as a product."""
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
     def positions(self, positions: Positions) -> Positions:
+        """Return the positions as stored."""
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")
     def angles(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
-        """Return the angles as stored, in radians, not reduced to a turn."""
+        """Return the angles as stored, in radians, not reduced to one rotation."""
         stored = self.positions(positions)
         if self.recurrent:
+            # Each pair needs all pairs before it.
             chosen = np.arange(self.spectrum.pairs)[pairs]
             count = int(chosen.max(initial=0)) + 1
             return self._recurrence(stored, count)[chosen]
@@ -132,58 +142,66 @@ class Chain:
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "pairs 1"]:
-        """The scaling method's share of each frequency."""
+        """The factors by which the scaling method changes the frequencies."""
         assert self.spectrum.base is not None
-        periods = np.power(self.spectrum.base, self.spectrum.exponents)
-        factors = (self.spectrum.inv_freq * periods)[:, None]
-        # The two powers cancel but for the noise of float64.
+        inverse_unscaled = np.power(self.spectrum.base, self.spectrum.exponents)
+        factors = (self.spectrum.inv_freq * inverse_unscaled)[:, None]
+        # Without scaling the product is 1 but for the errors of float64.
         is_unscaled = np.abs(factors - 1) < 1e-14
         return np.where(is_unscaled, 1.0, factors)
 
     def _recurrence(self, stored: Positions, count: int) -> PerPair:
-        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method
-        # comes last.
-        _, scale = self._ratio
+        """Return the angles of the first ``count`` pairs at stored positions.
+
+        angle_0 = m and angle_i = angle_(i-1) * ratio, each rounded. The scaling method
+        changes the angles at the end.
+        """
+        _, ratio = self._ratio
         angle = round_to(stored, self.plan.angle)
         angles = [angle]
         for _ in range(count - 1):
-            angle = round_to(angle * scale, self.plan.angle)
+            angle = round_to(angle * ratio, self.plan.angle)
             angles.append(angle)
 
         scaled = np.stack(angles) * self._factors[:count]
         return round_to(scaled, self.plan.angle)
 
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
-        exact, scale = self._ratio
-        scale_error = abs(scale - exact)
-        angle = self.plan.angle
+        """Bound the errors of the angles of `_recurrence`.
 
-        true = positions
-        slip = half_step(positions, self.plan.position, whole=True)
-        slip = slip + half_step(positions + slip, angle, whole=True)
-        trues = [true]
-        slips = [slip]
+        The error of a pair is that of the pair before times the stored ratio, what the
+        error of the ratio adds, and one more rounding.
+        """
+        exact_ratio, stored_ratio = self._ratio
+        ratio_error = abs(stored_ratio - exact_ratio)
+        fmt = self.plan.angle
+
+        angle = positions
+        error = half_step(positions, self.plan.position, whole=True)
+        error = error + half_step(positions + error, fmt, whole=True)
+        angles = [angle]
+        errors = [error]
         for _ in range(self.spectrum.pairs - 1):
-            slip = scale * slip + scale_error * true
-            true = exact * true
-            slip = slip + half_step(true + slip, angle)
-            trues.append(true)
-            slips.append(slip)
+            error = stored_ratio * error + ratio_error * angle
+            angle = exact_ratio * angle
+            error = error + half_step(angle + error, fmt)
+            angles.append(angle)
+            errors.append(error)
 
         factors = self._factors
-        scaled = factors * np.stack(trues)
-        moved = factors * np.stack(slips)
-        last_rounding = half_step(scaled + moved, angle)
+        scaled_angles = factors * np.stack(angles)
+        scaled_errors = factors * np.stack(errors)
+        last_rounding = half_step(scaled_angles + scaled_errors, fmt)
         last_rounding = np.where(factors == 1, 0.0, last_rounding)
-        # The noise is what float64 loses in products of up to 2^9 numbers.
-        noise = 1e-13 * scaled
-        return moved + last_rounding + noise
+        # float64 loses this much in products of up to 2^9 numbers.
+        float64_error = 1e-13 * scaled_angles
+        return scaled_errors + last_rounding + float64_error
 
     @np.errstate(invalid="ignore", over="ignore")
     def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
-        """Return stored angle minus m * theta_i in radians, not wrapped.
+        """Return the stored angle minus m * theta_i in radians.
 
-        Not finite: an overflow.
+        It is not reduced to one rotation, and not finite where an angle overflows.
         """
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
@@ -191,8 +209,8 @@ class Chain:
 
         theta = self.inv_freq[pairs, None]
         stored = self.positions(positions)
-        # Assembled from the error of each stage, so that nothing is lost to
-        # cancellation.
+        # The errors of the stages are added. A difference of two large angles would
+        # lose digits.
         error = (theta - exact) * positions
         if self.plan.position.precision < 53:
             position_error = stored - positions
@@ -217,9 +235,9 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Positions) -> PerPair:
-        """Bound the angle errors of each pair at all positions up to m.
+        """Bound the angle errors of each pair, at each position and all before it.
 
-        Infinite: unknown.
+        A bound is infinite where none is known.
         """
         # The margin covers what float64 loses in computing the bound itself.
         margin = 1 + 1e-9
@@ -227,28 +245,35 @@ class Chain:
             return self._recurrence_bounds(positions) * margin
 
         frequency_errors = np.abs(self.inv_freq - self.spectrum.inv_freq)
-        skew = frequency_errors[:, None] * positions
-        return (skew + self.rounding_bounds(positions)) * margin
+        from_frequencies = frequency_errors[:, None] * positions
+        return (from_frequencies + self.rounding_bounds(positions)) * margin
 
     @np.errstate(invalid="ignore", over="ignore")
     def rounding_bounds(self, positions: Positions) -> PerPair:
-        """Bound the distance from m times the stored frequency in the same way."""
-        # Half a last place for every rounding. The recurrence has no stored frequency.
+        """Bound the distance of stored angles from m times the stored frequency.
+
+        A bound holds at a position and at all before it. It is infinite where none is
+        known.
+        """
+        # Every rounding adds half a unit in the last place. The recurrence has no stored
+        # frequency.
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
 
-        slip = half_step(positions, self.plan.position, whole=True)
-        # Where the frequency is stored as 0, nothing moves.
-        moved = np.where(theta == 0, 0.0, theta * slip)
-        largest = theta * positions + moved
-        return moved + half_step(largest, self.plan.angle)
+        position_errors = half_step(positions, self.plan.position, whole=True)
+        # A frequency that is stored as 0 has no errors, even of infinite positions,
+        # where the product would be nan.
+        errors = np.where(theta == 0, 0.0, theta * position_errors)
+        largest = theta * positions + errors
+        return errors + half_step(largest, self.plan.angle)
 
 
 def half_step(x: Values, fmt: FloatFormat, *, whole: bool = False) -> Values:
-    """Bound the error of rounding anything in [0, x].
+    """Bound the error of rounding any number in [0, x].
 
-    `whole`: numbers up to 2^p have none.
+    ``whole`` says that the numbers are whole. A format of p significant bits holds all
+    whole numbers up to 2^p.
     """
     if fmt.precision == 53:
         return np.zeros_like(x)
@@ -256,4 +281,5 @@ def half_step(x: Values, fmt: FloatFormat, *, whole: bool = False) -> Values:
     half = spacing(x, fmt) / 2
     if whole:
         half = np.where(half <= 0.5, 0.0, half)
+    # Numbers beyond the largest overflow, and have no bound.
     return np.where(x > fmt.largest, math.inf, half)

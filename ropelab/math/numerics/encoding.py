@@ -1,8 +1,9 @@
 """A position encoding before it is stored, and its repetitions in exact arithmetic.
 
-A pair whose period is a fraction p/q of tokens is back at its start after p tokens. A
-power of a rational base is algebraic, so its period is no fraction (else pi were
-algebraic): no repetition.
+A pair of features rotates by theta radians per token, with a period of 2 pi / theta
+tokens. If the period is a fraction p/q, the pair is back at its start after p tokens.
+The frequencies of RoPE, powers of a rational base, are algebraic numbers. Their periods
+are no fractions, or pi would be algebraic, so that they never repeat.
 """
 
 import math
@@ -18,6 +19,7 @@ from ropelab.runs.arrays import Float, Int
 
 Wave = Callable[[np.ndarray], np.ndarray]
 
+# The functions of an angle that a component stores.
 _WAVES: dict[str, tuple[Wave, ...]] = {
     "cos": (np.cos,),
     "sin": (np.sin,),
@@ -25,9 +27,10 @@ _WAVES: dict[str, tuple[Wave, ...]] = {
     "vector": (np.cos, np.sin),
 }
 
-# A period computed as 2 pi / theta, theta as 2 pi / period, is off by less (relative).
+# The largest relative error of a period that is computed as 2 pi / theta, where theta was
+# computed as 2 pi / period.
 NEAR = 2.0**-50
-# A period that is no fraction is read as one with this probability at most.
+# The probability, at most, with which a period that is no fraction is taken for one.
 BY_CHANCE = 1e-6
 
 
@@ -35,9 +38,13 @@ BY_CHANCE = 1e-6
 class PositionEncoding:
     """The numbers that represent a position: those of some pairs of a chain.
 
-    A component is cos or sin; both ('pair' with one pair, 'vector' with many); 'score',
-    the mean of cos over the pairs, the attention score of aligned unit vectors at that
-    distance; or 'angle', the stored angles, which tell as much as an unrounded table.
+    A chain computes the stored angles of a head. A component is one of:
+
+    cos, sin: one of the two.
+    pair, vector: both, of one pair or of many.
+    score: the mean of cos over the pairs. This is the attention score of two equal unit
+        vectors at that distance.
+    angle: the stored angles, which tell as much as an unrounded table of cos and sin.
     """
 
     chain: Chain
@@ -59,6 +66,7 @@ class PositionEncoding:
         if self.component == "angle":
             return angles
 
+        # [pairs, waves, n], of which pairs and waves become one axis.
         waves = [wave(angles) for wave in _WAVES[self.component]]
         by_pair = np.stack(waves, axis=1)
         return by_pair.reshape(-1, len(positions))
@@ -69,7 +77,7 @@ class PositionEncoding:
         pairs: range,
     ) -> Float[np.ndarray, "1 n"]:
         total = np.zeros_like(positions)
-        # Pair after pair, so that no more than one row is held.
+        # The pairs are added one by one, so that only one row of angles is in memory.
         for pair in pairs:
             chosen = slice(pair, pair + 1)
             angles = self.chain.angles(positions, chosen)[0]
@@ -80,7 +88,7 @@ class PositionEncoding:
 
     @property
     def per_pair(self) -> int:
-        """Numbers that a pair contributes; 0: they are one number together."""
+        """The numbers that a pair contributes; 0 if all pairs make one number together."""
         if self.component == "score":
             return 0
         if self.component == "angle":
@@ -89,10 +97,11 @@ class PositionEncoding:
 
     @property
     def single(self) -> bool:
+        """True if the encoding is a single number."""
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
     def packs(self, fmt: FloatFormat) -> bool:
-        """Return True if it has at most 64 bits: one number, or two of 32 bits."""
+        """Return True if 64 bits hold the encoding: one number, or two of 32 bits."""
         if self.single:
             return True
         numbers = len(self.pairs) * self.per_pair
@@ -102,6 +111,8 @@ class PositionEncoding:
         """Return the pairs to compare first: enough bits to separate most positions."""
         if self.component == "score":
             return self.pairs
+        # The leading pairs have 48 bits or more. Cos and sin of a pair tell about two
+        # bits more than one of them.
         count = math.ceil(48 / (fmt.precision + 2))
         return self.pairs[:count]
 
@@ -109,22 +120,22 @@ class PositionEncoding:
 def neighbour_steps(
     encoding: PositionEncoding,
     fmt: FloatFormat,
-    places: Positions,
+    positions: Positions,
 ) -> Positions:
-    """Return the largest change of a number from m to m + 1, before rounding.
+    """Return the largest change of a number from each position to the next.
 
-    In units of the last place of `fmt` at the larger of the two. Below one half,
-    neighbours mostly collide.
+    It is the change before rounding, in units of the last place of `fmt` at the larger
+    of the two numbers. If it is below one half, the two are mostly stored alike.
     """
-    here = encoding.values(places, encoding.pairs)
-    there = encoding.values(places + 1, encoding.pairs)
+    here = encoding.values(positions, encoding.pairs)
+    there = encoding.values(positions + 1, encoding.pairs)
     larger = np.maximum(np.abs(here), np.abs(there))
     steps = np.abs(there - here) / spacing(larger, fmt)
     return np.max(steps, axis=0)
 
 
 def whole_period(theta: float) -> int | None:
-    """Return the whole tokens after which a pair is back at its start; None: never.
+    """Return the whole tokens after which a pair is back at its start; None if never.
 
     >>> [whole_period(2 * math.pi / period) for period in (360, 62.5)], whole_period(1.0)
     ([360, 125], None)
@@ -132,39 +143,40 @@ def whole_period(theta: float) -> int | None:
     if not theta:
         return 1
     period = 2 * math.pi / theta
-    near = NEAR * period
-    # The period is read as the fraction that it equals in float64. Some fraction with a
-    # denominator up to q is that near to any number with a probability of about q^2
-    # times the distance, so only small denominators are tried where periods are long,
-    # and none above 1e9 tokens.
-    denominators = int(math.sqrt(BY_CHANCE / near))
-    if not denominators:
+    tolerance = NEAR * period
+    # The period is read as the fraction that it equals in float64. A number that is no
+    # fraction is within the tolerance of one with a denominator up to q with a
+    # probability of about q^2 times the tolerance. The longer a period, the smaller are
+    # the denominators that are tried; above 1e9 tokens there are none.
+    largest_denominator = int(math.sqrt(BY_CHANCE / tolerance))
+    if largest_denominator == 0:
         return None
-    fraction = Fraction(period).limit_denominator(denominators)
-    if abs(float(fraction) - period) > near:
+    fraction = Fraction(period).limit_denominator(largest_denominator)
+    if abs(float(fraction) - period) > tolerance:
         return None
     return fraction.numerator
 
 
 def returns_after(inv_freq: Iterable[float]) -> int | None:
-    """Return the first position after 0 with all pairs as at position 0; None: never.
+    """Return the first position after 0 with all pairs as at 0; None if there is none.
 
     >>> returns_after([2 * math.pi / 10, 2 * math.pi / 25]), returns_after([1.0])
     (50, None)
     """
-    together = 1
-    for period in map(whole_period, inv_freq):
+    common_period = 1
+    for theta in inv_freq:
+        period = whole_period(theta)
         if period is None:
             return None
-        together = math.lcm(together, period)
-    return together
+        common_period = math.lcm(common_period, period)
+    return common_period
 
 
 def first_repeat(period: int, component: str) -> int:
     """Return the first position that repeats an earlier one, for a whole period."""
-    # Within a period p cos alone has at m the value that it has at p - m, and sin
-    # alone, where p is even, the value at p/2 - m. (For a period p/q too: q and p have
-    # no common factor.)
+    # Within a period p, cos alone has the same value at m and at p - m. Sin alone has
+    # the same value at m and at p/2 - m, if p is even. This also holds for a period of
+    # p/q tokens, since q and p have no common factor.
     if component == "cos":
         return period // 2 + 1
     if component == "sin" and period % 2 == 0:
@@ -180,11 +192,12 @@ def distinct_positions(
 ) -> Int[np.ndarray, " distinct"]:
     """Return one position per distinct value of a pair, from ``offset`` on."""
     count = min(length, period)
-    places = np.arange(offset, offset + count) % period
+    # Of two positions with the same value, as in `first_repeat`, the smaller one stays.
+    positions = np.arange(offset, offset + count) % period
     if component == "cos":
-        mirrored = -places % period
-        places = np.minimum(places, mirrored)
+        mirrored = -positions % period
+        positions = np.minimum(positions, mirrored)
     elif component == "sin" and period % 2 == 0:
-        mirrored = (period // 2 - places) % period
-        places = np.minimum(places, mirrored)
-    return np.unique(places)
+        mirrored = (period // 2 - positions) % period
+        positions = np.minimum(positions, mirrored)
+    return np.unique(positions)

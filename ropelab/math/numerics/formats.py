@@ -1,6 +1,7 @@
 """Floating-point formats, and exact rounding to them.
 
-Their values are float64 values too.
+All values of these formats are float64 values too, so that rounded numbers are kept in
+float64 arrays.
 """
 
 import math
@@ -16,6 +17,8 @@ from ropelab.runs.spelling import read_format
 
 Values = Float[np.ndarray, "..."]
 
+# The bits of a float64 number: 1 for the sign, 11 for the exponent plus its bias, 52 for
+# the fraction.
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
 _BIAS = 1023
@@ -26,12 +29,13 @@ _HALF_OF_FRACTION = 1 << (_FRACTION_BITS - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class FloatFormat:
-    """A binary floating-point format with IEEE layout.
+    """A binary floating-point format: a sign, a biased exponent and a fraction.
 
-    Sign, biased exponent, fraction; with subnormals. Without infinity only the last
-    code of the top exponent is NaN (the 'fn' of arXiv:2209.05433 and the OCP FP8
-    specification). Values beyond the largest become the largest where `saturating`,
-    infinity included; else infinity, or NaN where there is none.
+    It has subnormal numbers, as in IEEE 754. In a format without infinity only the last
+    code of the top exponent is NaN (the 'fn' formats of arXiv:2209.05433 and of the OCP
+    FP8 specification). A value beyond the largest overflows to infinity, or to NaN if
+    the format has no infinity. In a saturating format it becomes the largest value, and
+    so does infinity.
     """
 
     name: str
@@ -42,7 +46,7 @@ class FloatFormat:
 
     @cached_property
     def max_exponent(self) -> int:
-        # e of the largest finite value, written 1.f * 2^e.
+        # This is e of the largest finite value, written as 1.f * 2^e.
         bias: int = 2 ** (self.exponent_bits - 1) - 1
         if self.has_infinity:
             return bias
@@ -50,7 +54,7 @@ class FloatFormat:
 
     @cached_property
     def min_exponent(self) -> int:
-        # e of the smallest normal value 2^e.
+        # This is e of the smallest normal value 2^e.
         return 2 - 2 ** (self.exponent_bits - 1)
 
     @cached_property
@@ -101,37 +105,41 @@ def format_named(name: str) -> FloatFormat:
 
 
 def round_to(x: Values, fmt: FloatFormat) -> Values:
-    """Round float64 values to the nearest value of `fmt`, ties to even, once.
+    """Round float64 values to the nearest value of `fmt` in one step, ties to even.
 
-    It is exact for subnormals, signed zeros, infinities, NaN and overflow, too. The
-    result may share memory with x.
+    Subnormals, signed zeros, infinities, NaN and overflow are rounded correctly, too.
+    The result may share memory with x.
     """
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
 
     if fmt.precision == 53:
         return x
-    if fmt.precision == 24:  # one rounding, by the hardware
+    if fmt.precision == 24:
+        # The hardware rounds to float32 once.
         with np.errstate(over="ignore"):
             return x.astype(np.float32).astype(np.float64)
 
-    # For |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) makes the
-    # float64 adder drop all but p bits, ties to even. The factor is 1.5 and not 1 because
-    # a negative x would take the sum below 2^(e+53-p), where float64 keeps one bit more.
-    # Clamping e from below gives the subnormals. Libraries cast from float64 to a 16-bit
-    # format through float32, and round twice: their casts do not serve here.
+    # For |x| in [2^e, 2^(e+1)), an anchor of 1.5 * 2^(e+53-p) is added and subtracted.
+    # The sum has the last bits of the anchor, so that float64 itself drops all but p bits
+    # of x, ties to even. The factor is 1.5 and not 1, because a negative x would take the
+    # sum below 2^(e+53-p), where float64 keeps one bit more. Subnormals follow from a
+    # lower limit on e. The casts of libraries do not serve here: they go from float64 to
+    # a 16-bit format through float32, and round twice.
     bits = _binade(x, fmt)
     bits += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF_OF_FRACTION
     anchor = bits.view(np.float64)
     rounded = np.add(x, anchor, out=np.empty_like(x))
     rounded -= anchor
 
-    # Minimum and maximum cost less than a mask, which is made only where they say that
-    # something overflows. A NaN is the minimum and the maximum, and fails the comparison:
-    # values with a NaN take the slow path, which leaves the NaN as it is.
+    # Minimum and maximum cost less than a mask of all values, which is only made if
+    # something overflows. If a value is NaN, the minimum and the maximum are NaN, too. No
+    # comparison with NaN is true, so that `is_within` is False. The mask then leaves the
+    # NaN as it is.
     low = rounded.min(initial=0.0)
     high = rounded.max(initial=0.0)
-    if not (low >= -fmt.largest and high <= fmt.largest):
+    is_within = low >= -fmt.largest and high <= fmt.largest
+    if not is_within:
         # Negative values, too, become the positive overflow here: the line below returns
         # their sign.
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
@@ -156,9 +164,9 @@ def spacing(x: Values, fmt: FloatFormat) -> Values:
 
 
 def _binade(x: Values, fmt: FloatFormat) -> Int[np.ndarray, "..."]:
-    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
+    """Return 2^e for |x| in [2^e, 2^(e+1)), as the bits of a float64 in int64.
 
-    e is kept within the exponents of `fmt`.
+    e is limited to the exponents of `fmt`, and one more for values that overflow.
     """
     bits = np.empty(x.shape, np.int64)
     np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, out=bits)

@@ -1,4 +1,8 @@
-"""Precision errors from issue trackers: their printed numbers, measured again."""
+"""Precision errors that issue trackers report: the printed numbers, measured again.
+
+incidents.toml has a record for each report: the cast plan (the number format of each
+stage of the rotation), the positions, and every number that the report prints.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +24,7 @@ from ropelab.runs.files import table_beside
 
 
 def agrees(printed: str, ours: float) -> bool:
-    """Return True if ours rounds to a printed number, within half of its last digit.
+    """Return True if our number rounds to the printed one, within half its last digit.
 
     >>> agrees("1045", 1044.6), agrees("1045.0", 1044.6)
     (True, False)
@@ -29,7 +33,7 @@ def agrees(printed: str, ours: float) -> bool:
     exponent = int(digits.as_tuple().exponent)
     unit = Decimal(1).scaleb(exponent)
     difference = abs(Decimal(ours) - digits)
-    # A thousandth more than half allows for a float64 that is just off the half.
+    # A thousandth more than one half is allowed: the error of a float64 on the half.
     return difference <= unit / 2 * Decimal("1.001")
 
 
@@ -39,11 +43,13 @@ INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 @dataclass(frozen=True)
 class ReportedRange:
-    """The rotations of a range of positions that a report is about, rounded and exact."""
+    """The rotations of the positions that a report is about."""
 
+    # Rounded as in the reported code.
     chain: Chain
+    # The same without roundings.
     exact: Chain
-    # The first position of the range, and the number of positions.
+    # The first position, and the number of positions.
     offset: int
     length: int
 
@@ -52,7 +58,7 @@ class ReportedRange:
         return span(self.offset, self.offset + self.length)
 
     def take_census(self) -> Census:
-        """Count the codes of the range by all pairs together."""
+        """Count the positions that all pairs together keep distinct."""
         pairs = range(self.chain.spectrum.pairs)
         encoding = PositionEncoding(self.chain, "vector", pairs)
         (census,) = take_census(
@@ -135,7 +141,7 @@ MEASURES: dict[str, Callable[..., float]] = {
 
 
 def incidents() -> pd.DataFrame:
-    """Return a row per printed number, ours beside it (0.04 s)."""
+    """Return a row for each printed number, with our number beside it (0.04 s)."""
     rows: list[dict[str, Any]] = []
     for incident in INCIDENTS:
         rows.extend(_measure_incident(**incident))

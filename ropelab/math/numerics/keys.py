@@ -1,20 +1,26 @@
-"""The formats of stored keys: numbers, what shares a scale, and where RoPE acts.
+"""The formats in which a KV cache stores keys, and the errors that they cause.
 
-    fp8_e4m3, fp8_e5m2   x / scale rounded to float8, the largest |x| at the format's largest value;
-                         one scale per tensor, head or block (32 neighbouring features of a key)
-    int8, int4, int3     2^b equal steps from the smallest to the largest; one range per token (and
-                         head), channel (a feature over all tokens) or group (a feature over 32)
-    q8_0, q4_0           llama.cpp's blocks of 32 features, in float32 with a float16 scale
+A format has a number type, a set of numbers that share one scale, and a place before or
+after RoPE:
 
-`q4_0` rounds keys as they enter the dot product, `q4_0(before)` before they are
-rotated, and with `hadamard` they are multiplied by a normalised Hadamard matrix while
-they are stored. `moved=8x256` is a K-shift: 8 times keys are read, rotated back by 256
-positions and stored again. The scales of tensors, heads and channels are those of all
-keys at hand, as if they were calibrated on them.
+    fp8_e4m3, fp8_e5m2   x / scale is rounded to float8. The scale takes the largest |x| to
+                         the largest value of float8. There is one scale per tensor, head
+                         or block (32 neighbouring features of a key).
+    int8, int4, int3     x is rounded to 2^b equal steps from the smallest to the largest
+                         value. There is one range per token (and head), channel (a
+                         feature over all tokens) or group (a feature over 32 tokens).
+    q8_0, q4_0           These are llama.cpp's blocks of 32 features, computed in float32
+                         with a float16 scale.
 
-`key_errors` are the effects on random keys, standard normal but for the offsets that
-keys of real models have in a few features of slow pairs (arXiv:2503.01832): here in the
-first feature of the slowest eighth of the pairs, the same in every key.
+`q4_0` rounds keys after they are rotated by RoPE, `q4_0(before)` before they are. With
+`hadamard` keys are multiplied by a normalised Hadamard matrix while they are stored.
+`moved=8x256` is llama.cpp's K-shift: keys are read, rotated back by 256 positions and
+stored again, 8 times. The scales of tensors, heads and channels are those of all keys at
+hand, as if they were calibrated on these.
+
+`key_errors` measures the effect on random keys. They are standard normal, with an offset
+as keys of real models have it in a few features of slow pairs (arXiv:2503.01832): here
+in the first feature of the slowest eighth of the pairs, the same in every key.
 """
 
 import re
@@ -31,10 +37,11 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import read_format, split_list
 from ropelab.runs.stats import mean_interval
 
+# Features in a block, and tokens in a group.
 BLOCK = 32
-# Random keys, at drawn positions.
+# The number of random keys in `key_errors`.
 COUNT = 512
-# The sets of keys that may share a scale, by number; the usual one is first.
+# The sets that may share a scale, for each number type. The first one is the default.
 SHARED: dict[str, tuple[str, ...]] = {
     "fp8_e4m3": ("tensor", "head", "block"),
     "fp8_e5m2": ("tensor", "head", "block"),
@@ -44,20 +51,20 @@ SHARED: dict[str, tuple[str, ...]] = {
     "q8_0": ("block",),
     "q4_0": ("block",),
 }
-# The formats of numbers of 8 bits.
+# The float8 formats. Values beyond the largest become the largest, as in KV caches.
 SATURATING = {
     "fp8_e4m3": FORMATS["float8_e4m3fn_saturating"],
     "fp8_e5m2": FORMATS["float8_e5m2_saturating"],
 }
-# The axes of [head, tokens, features] in such a set; blocks are features on an axis of
-# their own.
+# The axes of keys [heads, tokens, features] along which numbers share a scale. Blocks
+# and groups are not here: `_round_blocks` gives them an axis of their own.
 AXES = {
     "tensor": (-3, -2, -1),
     "head": (-2, -1),
     "channel": (-2,),
     "token": (-1,),
 }
-# Times and tokens of K-shifts.
+# A K-shift: how many times, and by how many tokens.
 MOVED = re.compile(r"moved=([1-9]\d{0,3})x([1-9]\d{0,5})")
 
 Keys = Float[np.ndarray, "*batch heads tokens width"]
@@ -65,18 +72,21 @@ Keys = Float[np.ndarray, "*batch heads tokens width"]
 
 @dataclass(frozen=True)
 class KeyFormat:
+    # The number type, a key of SHARED.
     number: str
+    # The set of numbers that share a scale.
     shared: str
-    # Rounded before RoPE; rotated by a Hadamard matrix.
+    # True if keys are rounded before RoPE rotates them.
     before: bool = False
+    # True if keys are multiplied by a Hadamard matrix while they are stored.
     rotated: bool = False
-    # Times that keys were moved back, each time by `step` positions.
+    # The number of K-shifts, and the positions by which each moves keys back.
     moves: int = 0
     step: int = 0
 
     @property
     def label(self) -> str:
-        """The format as `parse_keys` reads it, without what is usual."""
+        """The format as `parse_keys` reads it, without the defaults."""
         words = []
         if self.shared != SHARED[self.number][0]:
             words.append(self.shared)
@@ -91,32 +101,36 @@ class KeyFormat:
         return f"{self.number}({', '.join(words)})"
 
     def check(self, width: int) -> None:
-        """Raise InputError for heads of so many features that do not fit."""
+        """Raise InputError if heads of `width` features cannot be cut into blocks."""
         if self.shared == "block" and width % BLOCK:
             raise InputError(
                 f"{self.label} has blocks of {BLOCK} features, heads have {width}"
             )
 
     def store(self, keys: Keys) -> Keys:
-        """Return float64 keys as they are read back.
+        """Return float64 keys as they are read back after they were stored.
 
-        InputError: heads of this width do not fit.
+        InputError: heads of this width cannot be cut into blocks.
         """
         width = keys.shape[-1]
         self.check(width)
         if not self.rotated:
             return self._round_blocks(keys)
 
-        # The largest power of two that divides the width.
+        # The size of the matrix is the largest power of two that divides the width.
         size = width & -width
         matrix = hadamard_matrix(size)
+        # [..., tokens, width / size, size]
         rotated = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
         stored = self._round_blocks(rotated.reshape(keys.shape))
+        # The inverse of an orthogonal matrix is its transpose.
         back = stored.reshape(rotated.shape) @ matrix.T
         return np.asarray(back.reshape(keys.shape))
 
     def _round_blocks(self, keys: Keys) -> Keys:
+        """Round keys, with each set of numbers that shares a scale along known axes."""
         if self.shared == "block":
+            # [..., tokens, blocks, features of a block]
             blocks = keys.reshape(*keys.shape[:-1], -1, BLOCK)
             rounded = self._round_with_scale(blocks, (-1,))
             return rounded.reshape(keys.shape)
@@ -124,10 +138,12 @@ class KeyFormat:
         if self.shared == "group":
             tokens = keys.shape[-2]
             width = keys.shape[-1]
-            # The last token again fills the last group: the range stays what it is.
+            # Copies of the last token fill the last group, whose smallest and largest
+            # values stay as they are.
             missing = -tokens % BLOCK
             last = np.repeat(keys[..., -1:, :], missing, axis=-2)
             filled = np.concatenate((keys, last), axis=-2)
+            # [..., groups, tokens of a group, width]
             groups = filled.reshape(*keys.shape[:-2], -1, BLOCK, width)
             rounded = self._round_with_scale(groups, (-2,))
             return rounded.reshape(filled.shape)[..., :tokens, :]
@@ -139,18 +155,20 @@ class KeyFormat:
         x: Float[np.ndarray, "..."],
         axes: tuple[int, ...],
     ) -> np.ndarray:
-        """Round with one scale along some axes."""
+        """Round numbers that share a scale along some axes."""
         if self.number.startswith("fp8"):
             fmt = SATURATING[self.number]
             largest = np.abs(x).max(axes, keepdims=True)
+            # A set of zeros has no scale of its own, and any scale keeps its zeros.
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
 
         if self.number.startswith("int"):
-            bits = int(self.number[3:])
+            bits = int(self.number.removeprefix("int"))
             low = x.min(axes, keepdims=True)
             high = x.max(axes, keepdims=True)
             step = (high - low) / (2**bits - 1)
+            # Equal numbers have a step of 0, which cannot be divided by.
             step = np.where(high == low, 1.0, step)
             steps = np.rint((x - low) / step)
             return np.asarray(low + steps * step)
@@ -160,7 +178,10 @@ class KeyFormat:
 
 
 def hadamard_matrix(size: int) -> Float[np.ndarray, "size size"]:
-    """Return the normalised Hadamard matrix of a power of two (Sylvester's)."""
+    """Return Sylvester's Hadamard matrix for a power of two, divided by sqrt(size).
+
+    H(1) = 1, and H(2 n) = [[H(n), H(n)], [H(n), -H(n)]].
+    """
     smallest = np.array([[1, 1], [1, -1]])
     matrix = np.ones((1, 1))
     while len(matrix) < size:
@@ -172,29 +193,30 @@ def _round_as_ggml(
     x: Float[np.ndarray, "... 32"],
     number: str,
 ) -> Float[np.ndarray, "... 32"]:
-    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref do.
-
-    They are in ggml-quants.c.
+    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c
+    do.
     """
-    # The number of the largest size, with its sign.
+    # The number farthest from 0 in each block, with its sign: [..., 1].
     place = np.abs(x).argmax(-1)[..., None]
     extreme = np.take_along_axis(x, place, -1)
     if number == "q8_0":
         scale = np.abs(extreme) / np.float32(127)
     else:
+        # The codes -8 to 7 have no 8, so that the extreme number gets the code -8.
         scale = extreme / np.float32(-8)
-    # A block of zeros stays one.
+    # A block of zeros has scale 0 and stays zero.
     inverse = np.zeros_like(scale)
     np.divide(1, scale, out=inverse, where=scale != 0)
     product = x * inverse
 
     if number == "q8_0":
-        # roundf rounds halves away from zero.
+        # C's roundf rounds halves away from zero, and NumPy's rint to even numbers.
         size = np.abs(product)
         whole = np.floor(size)
         half = np.floor(2 * (size - whole))
         code = np.sign(product) * (whole + half)
     else:
+        # The code is truncated as an unsigned number from 0 to 15, then shifted by 8.
         code = np.trunc(product + np.float32(8.5))
         code = np.minimum(code, 15) - 8
 
@@ -203,7 +225,10 @@ def _round_as_ggml(
 
 
 def is_format_of_keys(text: str) -> bool:
-    """Return True for words that `parse_keys` reads, or finds a mistake in."""
+    """Return True for a text that begins with a number type of keys.
+
+    `parse_keys` then reads it, or finds a mistake in its brackets.
+    """
     number, _, _ = text.partition("(")
     return number.strip() in SHARED
 
@@ -214,20 +239,20 @@ def parse_keys(text: str) -> KeyFormat:
     >>> parse_keys("int4(before,channel)").label, parse_keys("int8(token)").label
     ('int4(channel, before)', 'int8')
     """
-    number, bracket, inside = text.partition("(")
+    number, opening, rest = text.partition("(")
     number = known("format of keys", number.strip(), SHARED)
-    inside, closed, more = inside.partition(")")
-    if bool(bracket) != bool(closed) or more.strip():
+    inside, closing, behind = rest.partition(")")
+    if bool(opening) != bool(closing) or behind.strip():
         raise InputError(f"{text}: its brackets do not match")
 
     words = split_list(inside)
     shared = [word for word in words if word in SHARED[number]]
     allowed = (*SHARED[number], "before", "hadamard", "moved=8x256")
-    moved = []
+    shifts = []
     for word in words:
-        times_and_step = MOVED.fullmatch(word)
-        if times_and_step:
-            moved.append(times_and_step)
+        shift = MOVED.fullmatch(word)
+        if shift:
+            shifts.append(shift)
         else:
             known(f"word in {text}", word, allowed)
 
@@ -240,14 +265,14 @@ def parse_keys(text: str) -> KeyFormat:
         raise InputError(f"{text}: {repeated[0]} is given twice")
     before = "before" in words
     # Keys that are stored before RoPE are not rotated back by a shift.
-    if len(moved) > 1 or (moved and before):
+    if len(shifts) > 1 or (shifts and before):
         raise InputError(f"{text}: one moved=TIMESxTOKENS at most, and only after RoPE")
 
     moves = 0
     step = 0
-    if moved:
-        moves = int(moved[0][1])
-        step = int(moved[0][2])
+    for shift in shifts:
+        moves = int(shift[1])
+        step = int(shift[2])
     return KeyFormat(
         number,
         shared=shared[0] if shared else SHARED[number][0],
@@ -259,7 +284,10 @@ def parse_keys(text: str) -> KeyFormat:
 
 
 class Rounding(NamedTuple):
-    """A rounding during an evaluation: of stages of the rotation, or of stored keys."""
+    """A rounding during an evaluation: of stages of the rotation, or of stored keys.
+
+    A cast plan (`CastPlan`) has the number format of each stage of the rotation.
+    """
 
     name: str  # as typed
     cast: CastPlan = CastPlan()
@@ -272,7 +300,7 @@ class Rounding(NamedTuple):
 
     @property
     def key(self) -> dict[str, object]:
-        """Everything that its effect depends on, json-able."""
+        """Everything that the effect of the rounding depends on, as JSON can hold it."""
         key: dict[str, object] = {"cast": self.cast.label}
         if self.keys:
             key["keys"] = self.keys.label
@@ -303,11 +331,11 @@ def parse_rounding(text: str) -> Rounding:
 
 
 class KeyErrors(NamedTuple):
-    """Root mean square errors of stored keys, with the interval of that of a score."""
+    """Root mean square errors that stored keys cause."""
 
-    # Over the deviation of the features.
+    # The error of a feature of each pair, where features have deviation 1.
     by_pair: Float[np.ndarray, " pairs"]
-    # Scores of features without an offset have deviation 1.
+    # The error of a score and its confidence interval. Scores have deviation 1.
     score: float
     score_low: float
     score_high: float
@@ -320,54 +348,59 @@ def key_errors(
     seed: int,
     offset: float = 0.0,
 ) -> KeyErrors:
-    """Return the errors of keys at `length` positions.
+    """Return the errors of random keys at drawn positions below `length`.
 
-    `offset` is in deviations of a feature.
+    `offset` is added to the first feature of the slowest pairs, in deviations.
     """
     random = np.random.default_rng(seed)
     pairs = spectrum.pairs
-    key, query = random.standard_normal((2, COUNT, 2, pairs))
-    slowest = max(1, pairs // 8)
-    key[:, 0, -slowest:] += offset
+    # [keys, first and second feature of a pair, pairs]
+    keys, queries = random.standard_normal((2, COUNT, 2, pairs))
+    slow_pairs = max(1, pairs // 8)
+    keys[:, 0, -slow_pairs:] += offset
     positions = np.floor(random.random(COUNT) * length)
     chain = Chain(CastPlan(), spectrum)
 
     def rotate(
-        x: Float[np.ndarray, "n 2 pairs"],
-        by: Float[np.ndarray, " n"],
+        vectors: Float[np.ndarray, "n 2 pairs"],
+        by_positions: Float[np.ndarray, " n"],
     ) -> np.ndarray:
-        cos, sin = chain.table(by)
-        one = x[:, 0]
-        two = x[:, 1]
-        rotated_one = one * cos.T - two * sin.T
-        rotated_two = one * sin.T + two * cos.T
-        return np.stack((rotated_one, rotated_two), axis=1)
+        cos, sin = chain.table(by_positions)  # [pairs, n]
+        first = vectors[:, 0]
+        second = vectors[:, 1]
+        rotated_first = first * cos.T - second * sin.T
+        rotated_second = first * sin.T + second * cos.T
+        return np.stack((rotated_first, rotated_second), axis=1)
 
-    def store(x: Float[np.ndarray, "n 2 pairs"]) -> Float[np.ndarray, "n 2 pairs"]:
-        heads = x.reshape(1, COUNT, 2 * pairs)
-        return fmt.store(heads).reshape(x.shape)
+    def store(
+        vectors: Float[np.ndarray, "n 2 pairs"],
+    ) -> Float[np.ndarray, "n 2 pairs"]:
+        one_head = vectors.reshape(1, COUNT, 2 * pairs)
+        return fmt.store(one_head).reshape(vectors.shape)
 
-    exact = rotate(key, positions)
+    exact = rotate(keys, positions)
     if fmt.before:
-        read = rotate(store(key), positions)
+        read_back = rotate(store(keys), positions)
     else:
+        # Keys are stored further on, from where the K-shifts bring them back.
         first_positions = positions + fmt.moves * fmt.step
-        read = store(rotate(key, first_positions))
-        back = np.full(COUNT, -float(fmt.step))
+        read_back = store(rotate(keys, first_positions))
+        one_step_back = np.full(COUNT, -float(fmt.step))
         for _ in range(fmt.moves):
-            read = store(rotate(read, back))
-    error = read - exact
+            read_back = store(rotate(read_back, one_step_back))
+    errors = read_back - exact
 
-    # Queries of random directions: their own rotation changes nothing.
-    products = (query * error).sum((1, 2))
-    score = products / np.sqrt(2 * pairs)
-    squared = mean_interval(score**2)
+    # Queries have random directions, so that their own rotation would change nothing.
+    products = (queries * errors).sum((1, 2))
+    score_errors = products / np.sqrt(2 * pairs)
+    mean_square = mean_interval(score_errors**2)
 
-    squares = (error**2).mean((0, 1))
+    squares = (errors**2).mean((0, 1))
     by_pair = np.sqrt(squares)
     return KeyErrors(
         by_pair,
-        score=float(np.sqrt(squared.value)),
-        score_low=float(np.sqrt(max(0.0, squared.low))),
-        score_high=float(np.sqrt(squared.high)),
+        score=float(np.sqrt(mean_square.value)),
+        # The interval of a mean square may reach below 0.
+        score_low=float(np.sqrt(max(0.0, mean_square.low))),
+        score_high=float(np.sqrt(mean_square.high)),
     )

@@ -17,23 +17,24 @@ from ropelab.math.numerics.chain import BLOCK, blocks, span
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Float
 
-# Formats with more significant bits have too many breakpoints to list.
+# The most significant bits of a format whose breakpoints are few enough to list.
 LISTED = 16
-# Positions in which a period that loses neighbours is sought, the factor from one
-# period to the next, and the longest period that is tried, as a multiple of the first.
+# A period at which neighbours are equal is sought among periods that grow by FACTOR, up
+# to UP_TO times the first one. Each is tried at this number of positions.
 SEARCHED = 1 << 17
 FACTOR = 1 + 2.0**-10
 UP_TO = 4.0
-# Covers what float64 loses in an angle.
+# The factor on a gap that covers the error of float64 in an angle.
 MARGIN = 1 + 1e-9
 
 
 @cache
 def widest_gap(fmt: FloatFormat) -> float:
-    """Return an angle in radians: any wider step changes the stored cos or sin.
+    """Return the angle, in radians, above which every step changes the stored cos or sin.
 
-    For formats of up to 16 significant bits it is the widest gap between breakpoints,
-    so it is sharp; for others the diagonal of the largest cell of rounding.
+    For formats of up to 16 significant bits it is the widest gap between breakpoints, the
+    least such angle. For other formats it is larger: the arc over the diagonal of the
+    largest square whose points are stored alike.
     """
     # Numbers from 1/2 to 1 are half an epsilon apart, smaller ones less.
     side = fmt.epsilon / 2
@@ -43,8 +44,8 @@ def widest_gap(fmt: FloatFormat) -> float:
 
     midway = _midpoints_below_one(fmt)
     angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
-    # An eighth of the circle has all gaps but those across its ends, which reflections
-    # continue.
+    # Reflections of one eighth of the circle give all others. The two neighbours of the
+    # eighth are added for the gaps across its ends, at 0 and at 45 degrees.
     eighth = angles[angles <= math.pi / 4]
     breakpoints = np.concatenate((-eighth, eighth, math.pi / 2 - eighth))
     gaps = np.diff(np.unique(breakpoints))
@@ -52,10 +53,13 @@ def widest_gap(fmt: FloatFormat) -> float:
 
 
 def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
-    """Return the midpoints of neighbouring values of a format between 0 and 1."""
+    """Return the midpoints of neighbouring values of a format between 0 and 1.
+
+    A subnormal value is f * 2^e with the least exponent e, a normal one (1 + f) * 2^e.
+    """
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * fmt.epsilon + fmt.epsilon / 2
-    exponents = np.arange(fmt.min_exponent, 0)[:, None]
+    exponents = np.arange(fmt.min_exponent, 0)[:, None]  # [exponents, 1]
 
     subnormal = np.ldexp(fractions, fmt.min_exponent)
     normal = np.ldexp(1 + fractions, exponents)
@@ -63,10 +67,11 @@ def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
 
 
 def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
-    """Return a period in tokens up to which one frequency keeps all its neighbours.
+    """Return the period, in tokens, up to which one frequency keeps neighbours apart.
 
-    Proved for every period from 2 tokens up to it, wherever the positions are; infinite
-    where it is proved for every period at these positions.
+    This is proved for every period from 2 tokens up to the returned one, wherever the
+    positions are. The result is infinite if it is proved for every period at the
+    positions offset .. offset + length - 1.
     """
     if _is_proved(fmt, offset, length):
         return math.inf
@@ -76,7 +81,8 @@ def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
 def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
     """Return a period just above `longest_kept_period` at which neighbours are equal.
 
-    Found by counting, so there may be a shorter one in between. None: not found.
+    It is found by counting at some periods and positions, so that there may be a shorter
+    one. None if none of those periods has equal neighbours.
     """
     period = longest_kept_period(fmt, offset, length)
     last = UP_TO * period
@@ -108,12 +114,13 @@ def count_equal_neighbours(
     """
     step = abs(math.remainder(theta, 2 * math.pi))
     counts = dict.fromkeys(formats, 0)
-    doubtful = []
+    # Formats in which no proof shows that there are none.
+    unproved = []
     for fmt in counts:
         is_proved = theta <= math.pi and _is_proved(fmt, offset, length)
         if step <= widest_gap(fmt) and not is_proved:
-            doubtful.append(fmt)
-    if not doubtful:
+            unproved.append(fmt)
+    if not unproved:
         return [0] * len(formats)
 
     last = offset + length - 1
@@ -121,8 +128,8 @@ def count_equal_neighbours(
         angles = theta * span(low, high + 1)
         cos = np.cos(angles)
         sin = np.sin(angles)
-        both = np.stack((cos, sin))
-        for fmt in doubtful:
+        both = np.stack((cos, sin))  # [2, positions]
+        for fmt in unproved:
             stored = round_to(both, fmt)
             here = stored[:, :-1]
             there = stored[:, 1:]
@@ -138,15 +145,16 @@ def first_resolved_distance(
     offset: int,
     length: int,
 ) -> int | None:
-    """Return the distance from which on no two places have an equal cos (or sin).
+    """Return the distance in tokens from which on no two positions store an equal wave.
 
-    In tokens. None where the positions span more than the half turn in which it only
-    rises or only falls.
+    The wave is the cos or the sin of one frequency (``component``). None if the
+    positions span more than the half rotation in which it only rises or only falls:
+    then far positions are equal, too.
     """
     wave: np.ufunc
     if component == "sin":
         wave = np.sin
-        # A sine rises or falls for half a turn from a quarter turn on.
+        # A sine changes its direction a quarter of a rotation after a cosine.
         quarter = math.pi / 2
     else:
         wave = np.cos
@@ -159,6 +167,8 @@ def first_resolved_distance(
     if theta == 0 or half_turns(offset) != half_turns(last):
         return None
 
+    # Equal values are in one run of positions. A run may go on from block to block, so
+    # that its begin and its value are passed on.
     longest = 0
     begin = offset
     value = math.nan
@@ -167,16 +177,18 @@ def first_resolved_distance(
         stored = round_to(wave(angles), fmt)
         is_change = np.diff(stored, prepend=value) != 0
         changes = low + np.flatnonzero(is_change)
-        begins = np.concatenate(([begin], changes))
-        ends = np.concatenate((changes, [high]))
-        lengths = ends - begins
-        longest = max(longest, int(lengths.max()))
-        begin = int(begins[-1])
+        begins_of_runs = np.concatenate(([begin], changes))
+        ends_of_runs = np.concatenate((changes, [high]))
+        lengths_of_runs = ends_of_runs - begins_of_runs
+        longest = max(longest, int(lengths_of_runs.max()))
+        begin = int(begins_of_runs[-1])
         value = float(stored[-1])
     return longest
 
 
 def _is_proved(fmt: FloatFormat, offset: int, length: int) -> bool:
-    """Return True if pairs of every period keep all neighbours at these positions."""
+    """Return True if a proof shows that pairs of every period, at these positions, store
+    a position and the next one differently.
+    """
     # The proof compares positions m and m + 1 for m below the bound.
     return offset + length - 1 <= proved_below(CastPlan(table=fmt))

@@ -1,10 +1,10 @@
-"""Sines of large angles in float32: what the reduction to one period loses.
+"""Sines of large angles in float32: the error of the reduction to one period.
 
-A library takes whole periods off an angle before it evaluates a polynomial. With 2 pi
-as one float32 number every period is off by 1.7e-7 rad; as a sum of two or three
-numbers (Cody and Waite) the first of which has few bits, products stay exact as long as
-the number of periods is small. Angles that are exact in float32 (those of pair 0, which
-turns by one radian per token) show the loss by itself.
+A library subtracts whole periods from an angle before it evaluates a polynomial. With
+2 pi as one float32 number every period is off by 1.7e-7 rad. Cody and Waite write 2 pi
+as a sum of two or three numbers (terms). The first terms have few bits, so that their
+products with a small number of periods are exact. Angles that are exact in float32, as
+those of pair 0, which rotates by one radian per token, show this error alone.
 """
 
 import math
@@ -14,11 +14,13 @@ import numpy as np
 
 from ropelab.runs.arrays import Float
 
-# Short enough that its product with up to 2^16 periods is exact in float32.
+# The first term of 2 pi. It has so few bits that its product with up to 2^16 periods is
+# exact in float32.
 SHORT_PERIOD = 6.28125
-# Eight times the second number of Cephes' sinf, which has 11 bits.
+# The second term, which has 11 bits: eight times the second number of Cephes' sinf.
 SECOND = 1.93500518798828125e-3
-# Pi as three numbers of which the first two have few bits, exact in float64 products.
+# Pi as three terms for products in float64. The first two have few bits. The last one
+# includes the difference of pi from its float64 number.
 HIGH = 3.1415863037109375
 MIDDLE = float(np.float32(math.pi - HIGH))
 LOW = math.pi - HIGH - MIDDLE + 1.2246467991473532e-16
@@ -29,7 +31,7 @@ Angles = Float[np.ndarray, "..."]
 
 @dataclass(frozen=True)
 class Reduction:
-    """A period as a sum of float32 numbers, which are taken off one after the other.
+    """A period as a sum of float32 terms, which are subtracted one after the other.
 
     ``fused``: product and difference are rounded once (fma), not one after the other.
     """
@@ -78,9 +80,9 @@ def halve_period(reduction: Reduction) -> Reduction:
 
 
 def reduce_angles(angles: Angles, reduction: Reduction) -> tuple[Angles, Angles]:
-    """Return what is left of float32 angles and how many periods were taken off.
+    """Return the rests of float32 angles, and how many periods were subtracted.
 
-    Both are computed as float32 code does it, and returned in float64.
+    Both are computed as in float32 code, and returned in float64.
     """
     stored = np.asarray(angles, dtype=np.float32)
     inverse = np.float32(1 / reduction.period)
@@ -111,11 +113,11 @@ def reduced_tables(angles: Angles, reduction: Reduction) -> tuple[Angles, Angles
 
 
 def reduction_errors(angles: Angles, reduction: Reduction) -> Angles:
-    """Return what a reduction loses of float32 angles, in radians."""
+    """Return the error of the reduction of float32 angles, in radians."""
     stored = np.asarray(angles, dtype=np.float32).astype(np.float64)
     left, periods = reduce_angles(stored, reduction)
     halves = periods * _half_turns(reduction)
-    # Pi is the float64 number and what that leaves over.
+    # Multiples of pi are subtracted term by term, the largest first.
     exact = (stored - halves * HIGH) - halves * MIDDLE - halves * LOW
     return left - exact
 

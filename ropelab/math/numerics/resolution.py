@@ -1,45 +1,42 @@
 """The positions that stay distinct: colliding neighbours and distinct encodings.
 
-Two positions collide when all the stored numbers of their encodings are equal. Distinct
-encodings are counted in one of three ways.
+An encoding is what represents a position: cosines, sines or angles of some pairs. Two
+positions collide when all stored numbers of their encodings are equal. A census counts
+the positions that collide with the next one, and the distinct encodings.
 
-A proof (`proves_distinct`): two positions D apart with one encoding have D * theta_i
-near whole turns in every pair. If some pair excludes each D, none collide, whatever the
-offset.
-
-Steps (`count_angles`): a stored angle grows with the position in steps, at the
-midpoints between two values of the format, which are found by division: coarse formats
-have few.
-
-Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64
-bits; where they are equal, so are more pairs, until they part; the rest is compared
-number by number.
+The census hashes the leading pairs of every position, a few pairs that separate most
+positions (hashes.py). A proof, or the steps of stored angles, often save this work
+(distinct.py).
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
+from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding
-from ropelab.math.numerics.formats import FloatFormat, round_to
-from ropelab.runs.arrays import Bool, Float, Int
+from ropelab.math.numerics.formats import FloatFormat
+from ropelab.math.numerics.hashes import (
+    Bits,
+    Integers,
+    count_equal_hashes,
+    equals_next,
+    mark_run_starts,
+    mix_bits,
+    pack_two,
+    read_bits,
+)
+from ropelab.runs.arrays import Float
 
-# Hashes held at once, 8 bytes each; a longer range is streamed several times, a share
-# each.
+# The number of hashes in memory at once, 8 bytes each. More positions are gone through
+# several times, and each time the hashes of one share of them are kept.
 HELD = 1 << 24
-# Bits of precision up to which a format has few enough values to list them.
-COARSE = 11
-# Candidates are visited where they are fewer than all positions of all pairs over this.
-WORTH = 2
 
+# Called with the share of the work that was done since the last call.
 Advance = Callable[[float], object]
-Keys = Int[np.ndarray, "features n"]
-Integers = Int[np.ndarray, "n"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Census:
     positions: int
     distinct: int
     adjacent_collisions: int  # positions m that collide with m+1, both in the range
-    first_collision: int | None  # the smallest such m
+    first_collision: int | None  # the smallest such m; None if no position collides
     by_octave: tuple[tuple[int, int, int], ...]  # (start, stop, collisions)
 
 
@@ -58,14 +55,20 @@ def take_census(
     formats: Sequence[FloatFormat],
     offset: int,
     length: int,
-    advance: Advance = lambda steps: None,
+    advance: Advance = lambda share: None,
     held: int = HELD,
     neighbours: bool = True,
 ) -> list[Census]:
     """Count collisions and distinct encodings for every format.
 
-    Collisions are counted if `neighbours` (slower), else 0. At most about `held` hashes
-    are held at once per format. `advance` gets shares that add up to 1.
+    Args:
+        encoding: the numbers that represent a position.
+        formats: the formats in which they are stored.
+        offset: the first position.
+        length: the number of positions.
+        advance: is called with shares of the work that add up to 1.
+        held: the number of hashes in memory at once, for each format.
+        neighbours: False leaves collisions at 0, which is quicker.
     """
     stop = offset + length
     edges = [start for start, _ in octaves(offset, stop)]
@@ -76,23 +79,24 @@ def take_census(
         proved = proves_distinct(encoding, fmt, offset, length)
         counters.append(_Counter(encoding, fmt, edges, proved))
 
-    doubtful = [counter for counter in counters if not counter.proved]
-    if not doubtful:
+    unproved = [counter for counter in counters if not counter.proved]
+    if not unproved:
         advance(1)
         return [counter.census() for counter in counters]
 
-    all_leading = [encoding.leading(counter.fmt) for counter in doubtful]
+    # Coarse formats need more leading pairs. Those of the coarsest serve all formats.
+    all_leading = [encoding.leading(counter.fmt) for counter in unproved]
     leading = max(all_leading, key=len)
-    features = max(len(leading) * encoding.per_pair, 2)
-    size = BLOCK // features
+    numbers = max(len(leading) * encoding.per_pair, 2)
+    size = BLOCK // numbers
 
-    # Distinct angles follow from their collisions, as those of a single number mostly
-    # do.
-    hashed = encoding.component != "angle"
-    neighbours = neighbours or encoding.single or not hashed
+    # The distinct angles follow from the collisions of neighbours (see `census`). The
+    # same holds for a single number that only rises or only falls.
+    is_hashed = encoding.component != "angle"
+    neighbours = neighbours or encoding.single or not is_hashed
     shares = 1
-    if hashed:
-        shares = -(-length // held)
+    if is_hashed:
+        shares = -(-length // held)  # rounded up
 
     for share in range(shares):
         for low, high in blocks(offset, stop, size):
@@ -100,15 +104,15 @@ def take_census(
             # with its neighbour.
             positions = span(low, min(high + 1, stop))
             values = encoding.values(positions, leading)
-            for counter in doubtful:
-                keys = counter.keys_of(values)
+            for counter in unproved:
+                bits = counter.read_leading_bits(values)
                 if share == 0 and neighbours:
-                    counter.compare(positions, keys, values[0])
-                if hashed:
-                    own = slice(high - low)
-                    counter.hold(positions[own], keys[:, own], share, shares)
+                    counter.compare_neighbours(positions, bits, values[0])
+                if is_hashed:
+                    block = slice(high - low)
+                    counter.keep_hashes(positions[block], bits[:, block], share, shares)
             advance((high - low) / length / shares)
-        for counter in doubtful:
+        for counter in unproved:
             counter.close_share()
 
     advance(0)
@@ -121,12 +125,12 @@ def count_distinct(
     offset: int,
     length: int,
 ) -> dict[FloatFormat, int]:
-    """Count the positions with distinct stored cos and sin, per format of the table."""
+    """Count the positions with distinct stored cos and sin, for each format of them."""
     counts = {}
     pairs = range(chain.spectrum.pairs)
     if EXACT in tables:
-        # An exact table distinguishes what the angles do: no two of these are the same
-        # direction.
+        # Exact cosines and sines differ where the angles do: no two stored angles are
+        # the same direction.
         count = count_angles(chain, offset, length)
         if count is None:
             angles = PositionEncoding(chain, "angle", pairs)
@@ -142,35 +146,178 @@ def count_distinct(
     return counts
 
 
+def distinct_among(
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    positions: Positions,
+) -> int:
+    """Count the distinct stored encodings of a few positions, by sorting them."""
+    bits = read_bits(encoding.values(positions, encoding.pairs), fmt)
+    order = np.lexsort(bits)
+    differs = ~equals_next(bits[:, order])
+    return 1 + int(differs.sum())
+
+
 @dataclass(eq=False)
 class _Counter:
-    """The running counts of one format."""
+    """The running counts of one format.
+
+    For each block of positions it compares neighbours and keeps hashes. `close_share`
+    counts the distinct ones among the hashes of a share of the positions.
+    """
 
     encoding: PositionEncoding
     fmt: FloatFormat
     edges: Sequence[int]  # of the octaves that the range touches
-    proved: bool  # no two positions collide, so nothing need be counted
+    proved: bool  # no two positions collide, so that nothing need be counted
     first_collision: int | None = None
-    hashed: int = 0  # distinct encodings in the finished shares
+    distinct_hashed: int = 0  # distinct encodings in the finished shares
     rising: bool = True  # no number was below the one before it
-    falling: bool = True
+    falling: bool = True  # no number was above the one before it
     hashes: list[Integers] = field(default_factory=list)
     positions: list[Positions] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # The collisions in each octave.
         self.collisions = np.zeros(len(self.edges) - 1, dtype=np.int64)
 
+    def read_leading_bits(self, values: Float[np.ndarray, "numbers n"]) -> Bits:
+        """Return the bits of the stored numbers of the leading pairs."""
+        pairs = self.encoding.leading(self.fmt)
+        # A score is one number for all pairs together, so that `per_pair` is 0.
+        count = max(len(pairs) * self.encoding.per_pair, 1)
+        return read_bits(values[:count], self.fmt)
+
+    def compare_neighbours(
+        self,
+        positions: Positions,
+        bits: Bits,
+        first_number: Positions,
+    ) -> None:
+        """Count the positions that collide with the next one.
+
+        ``bits`` are those of the leading pairs. ``first_number`` has the first number of
+        each position before it is rounded.
+        """
+        encoding = self.encoding
+        if encoding.single and (self.rising or self.falling):
+            here = first_number[:-1]
+            there = first_number[1:]
+            self.rising &= bool((there >= here).all())
+            self.falling &= bool((there <= here).all())
+
+        equal = equals_next(bits)
+        if not equal.any():
+            return
+
+        # Two positions that are stored as one number have one encoding, too. The bits
+        # are compared, since a position that overflows to nan equals itself only there.
+        stored = encoding.chain.positions(positions).view(np.int64)
+        is_moved = stored[1:] != stored[:-1]
+        doubtful = np.flatnonzero(equal & is_moved)
+        still_equal = self._compare_further_pairs(positions, doubtful)
+        equal[doubtful] = False
+        equal[still_equal] = True
+
+        colliding = positions[:-1][equal]
+        if colliding.size and self.first_collision is None:
+            self.first_collision = int(colliding[0])
+        counts_before_edges = np.searchsorted(colliding, self.edges)
+        self.collisions += np.diff(counts_before_edges)
+
+    def _compare_further_pairs(
+        self, positions: Positions, doubtful: Integers
+    ) -> Integers:
+        """Return which of the doubtful positions equal the next one in all pairs.
+
+        ``doubtful`` has indices of ``positions`` whose leading pairs are equal.
+        """
+        encoding = self.encoding
+        compared = len(encoding.leading(self.fmt))
+        further_pairs = encoding.pairs[compared:]
+        while further_pairs and doubtful.size:
+            # Each position is computed once, even if it is doubtful and also the
+            # neighbour of a doubtful one. Marks are five times as quick as np.union1d.
+            is_needed = np.zeros(positions.size, dtype=bool)
+            is_needed[doubtful] = True
+            is_needed[doubtful + 1] = True
+            needed = np.flatnonzero(is_needed)
+
+            count = max(BLOCK // needed.size, 1)
+            pairs = further_pairs[:count]
+            further_pairs = further_pairs[count:]
+            values = encoding.values(positions[needed], pairs)
+            is_equal = equals_next(read_bits(values, self.fmt))
+
+            # The column of each doubtful position among those needed.
+            columns = is_needed.cumsum()[doubtful] - 1
+            doubtful = doubtful[is_equal[columns]]
+        return doubtful
+
+    def keep_hashes(
+        self,
+        positions: Positions,
+        bits: Bits,
+        share: int,
+        shares: int,
+    ) -> None:
+        """Keep the hashes of the positions that are in a share.
+
+        The positions are kept too, unless a hash holds all bits of an encoding.
+        """
+        is_lossless = self.encoding.packs(self.fmt)
+        if is_lossless and len(bits) == 2:
+            bits = pack_two(bits)
+        hashes = mix_bits(bits)
+
+        # Positions that certainly equal the one before are left out: those of the same
+        # hash if hashes lose nothing, else those that are stored as the same number.
+        identity = hashes
+        if not is_lossless:
+            identity = self.encoding.chain.positions(positions).view(np.int64)
+        is_kept = mark_run_starts(identity)
+        if shares > 1:
+            # Equal hashes are in one share. The lowest bits of a hash are mixed least.
+            is_kept &= (hashes >> 17) % shares == share
+
+        self.hashes.append(hashes[is_kept])
+        if not is_lossless:
+            self.positions.append(positions[is_kept])
+
+    def close_share(self) -> None:
+        """Count the distinct encodings among those kept, and drop them."""
+        if not self.hashes:
+            return
+
+        hashes = np.concatenate(self.hashes)
+        self.hashes.clear()
+        if self.encoding.packs(self.fmt):
+            hashes.sort()
+            if hashes.size:
+                self.distinct_hashed += int(mark_run_starts(hashes).sum())
+            return
+
+        positions = np.concatenate(self.positions)
+        self.positions.clear()
+        self.distinct_hashed += count_equal_hashes(
+            self.encoding, self.fmt, hashes, positions
+        )
+
     def census(self) -> Census:
-        length = self.edges[-1] - self.edges[0]
+        """Return the counts of the whole range."""
+        first = self.edges[0]
+        stop = self.edges[-1]
+        length = stop - first
         collisions = self.collisions.tolist()
-        # Rounding keeps order, so of a monotone number only neighbours can be equal;
-        # stored angles only ever grow with the position.
-        monotone = self.encoding.single and (self.rising or self.falling)
-        distinct = self.hashed
+        # Rounding keeps order, so that of a number that only rises or only falls equal
+        # values are neighbours. Stored angles only ever grow with the position.
+        is_monotone = self.encoding.single and (self.rising or self.falling)
         if self.proved:
             distinct = length
-        elif monotone or self.encoding.component == "angle":
+        elif is_monotone or self.encoding.component == "angle":
             distinct = length - sum(collisions)
+        else:
+            distinct = self.distinct_hashed
 
         starts = self.edges[:-1]
         stops = self.edges[1:]
@@ -182,319 +329,3 @@ class _Counter:
             first_collision=self.first_collision,
             by_octave=tuple(by_octave),
         )
-
-    def keys_of(self, values: Float[np.ndarray, "features n"]) -> Keys:
-        """Return the stored numbers of the leading pairs."""
-        pairs = self.encoding.leading(self.fmt)
-        # A score is one number for all pairs.
-        count = max(len(pairs) * self.encoding.per_pair, 1)
-        return keys_of(values[:count], self.fmt)
-
-    def compare(self, positions: Positions, keys: Keys, number: Positions) -> None:
-        """Count the positions that collide with the next; `number`: before rounding."""
-        encoding = self.encoding
-        if encoding.single and (self.rising or self.falling):
-            here = number[:-1]
-            there = number[1:]
-            self.rising &= bool((there >= here).all())
-            self.falling &= bool((there <= here).all())
-
-        equal = _equals_next(keys)
-        if not equal.any():
-            return
-
-        # Where even the stored positions are equal (bits, for nan), everything after
-        # them is.
-        stored = encoding.chain.positions(positions).view(np.int64)
-        moves = stored[1:] != stored[:-1]
-        doubtful = np.flatnonzero(equal & moves)
-
-        compared = len(encoding.leading(self.fmt))
-        rest = encoding.pairs[compared:]
-        while rest and doubtful.size:
-            # Each position is computed once, even if it is in two doubtful pairs of
-            # neighbours. Marking positions is five times as quick as np.union1d.
-            marked = np.zeros(positions.size, dtype=bool)
-            marked[doubtful] = True
-            marked[doubtful + 1] = True
-            needed = np.flatnonzero(marked)
-
-            size = max(BLOCK // needed.size, 1)
-            pairs = rest[:size]
-            rest = rest[size:]
-            values = encoding.values(positions[needed], pairs)
-            equals_next = _equals_next(keys_of(values, self.fmt))
-
-            # The column of each doubtful position among those needed.
-            columns = marked.cumsum()[doubtful] - 1
-            same = equals_next[columns]
-            equal[doubtful[~same]] = False
-            doubtful = doubtful[same]
-
-        colliding = positions[:-1][equal]
-        if colliding.size and self.first_collision is None:
-            self.first_collision = int(colliding[0])
-        counts_before_edges = np.searchsorted(colliding, self.edges)
-        self.collisions += np.diff(counts_before_edges)
-
-    def hold(
-        self,
-        positions: Positions,
-        keys: Keys,
-        share: int,
-        shares: int,
-    ) -> None:
-        """Keep the hashes of a share of the positions, and the positions if needed."""
-        packs = self.encoding.packs(self.fmt)
-        if packs and len(keys) == 2:
-            keys = _pack_two(keys)
-        hashes = mix_bits(keys)
-
-        # Leave out those that certainly equal the one before: by hashes that lose
-        # nothing, else by stored positions.
-        decides = hashes
-        if not packs:
-            decides = self.encoding.chain.positions(positions).view(np.int64)
-        wanted = _starts_of_runs(decides)
-        if shares > 1:
-            wanted &= (hashes >> 17) % shares == share
-
-        self.hashes.append(hashes[wanted])
-        if not packs:
-            self.positions.append(positions[wanted])
-
-    def close_share(self) -> None:
-        """Count the distinct encodings among those held, and drop them."""
-        if not self.hashes:
-            return
-
-        hashes = np.concatenate(self.hashes)
-        self.hashes.clear()
-        if self.encoding.packs(self.fmt):
-            hashes.sort()
-            if hashes.size:
-                self.hashed += int(_starts_of_runs(hashes).sum())
-            return
-
-        positions = np.concatenate(self.positions)
-        self.positions.clear()
-        self.hashed += count_equal_hashes(self.encoding, self.fmt, hashes, positions)
-
-
-def _pack_two(keys: Keys) -> Keys:
-    """Return two rows of numbers that float32 holds as one row of 64 bits."""
-    singles = keys.view(np.float64).astype(np.float32)
-    first, second = singles.view(np.uint32).astype(np.int64)
-    return ((first << 32) | second)[None]
-
-
-def _equals_next(keys: Keys) -> Bool[np.ndarray, " n-1"]:
-    """Return True at every column that equals the next one."""
-    here = keys[:, :-1]
-    there = keys[:, 1:]
-    return np.asarray((here == there).all(0))
-
-
-def _starts_of_runs(values: Integers) -> Bool[np.ndarray, " n"]:
-    """Return True at every value that differs from the one before it."""
-    differs = values[1:] != values[:-1]
-    return np.append(True, differs)
-
-
-def proves_distinct(
-    encoding: PositionEncoding,
-    fmt: FloatFormat,
-    offset: int,
-    length: int,
-) -> bool:
-    """Return True if all positions provably differ when stored.
-
-    They are offset .. offset + length - 1. False proves nothing; it is returned where
-    cos and sin are not both stored.
-    """
-    if encoding.component not in ("pair", "vector"):
-        return False
-
-    chain = encoding.chain
-    last = offset + length - 1
-    pairs = slice(encoding.pairs.start, encoding.pairs.stop)
-    theta = chain.inv_freq[pairs]
-    bounds = chain.rounding_bounds(np.array([last], dtype=np.float64))
-    errors = bounds[pairs, 0]
-
-    # Numbers up to 1 that round to the same value are at most one spacing below 1
-    # apart, so a cell is a square of that side, and its diagonal the longest chord.
-    cell = math.sqrt(2) * fmt.epsilon / 2
-    half_chord = min(cell / 2, 1.0)
-    diagonal = 2 * math.asin(half_chord)
-    # The uncertainty of float64 itself in D * theta, in cos and in sin.
-    own = last * theta * 2.0**-50 + 2.0**-50
-    # The largest distance of D * theta from whole turns if two encodings are equal.
-    near = (diagonal + 2 * errors + own).tolist()
-
-    for start, stop in blocks(1, length):
-        distances = span(start, stop)
-        for frequency, bound in zip(theta, near, strict=True):
-            angles = wrap_angle(distances * frequency)
-            distances = distances[angles <= bound]
-            if not distances.size:
-                break
-        if distances.size:
-            return False
-    return True
-
-
-def count_angles(chain: Chain, offset: int, length: int) -> int | None:
-    """Count the different rows of stored angles; None where visiting all is quicker."""
-    fmt = chain.plan.angle
-    last = offset + length - 1
-    inv_freq = chain.inv_freq
-    if chain.recurrent or chain.plan.position.precision < 53:
-        return None
-    if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
-        return None
-
-    midway = midway_values(fmt)
-    rotating = np.flatnonzero(inv_freq)
-    # Where the step after a position is: those after the first are found by division.
-    first_and_last = (max(offset - 1, 1), last + 1)
-    angles = np.outer(inv_freq[rotating], first_and_last)
-    ends = np.searchsorted(midway, angles)
-    candidates = 3 * int(np.diff(ends).sum())
-    if WORTH * candidates > length * rotating.size:
-        return None
-
-    changes = [np.empty(0)]
-    for pair, (low, high) in zip(rotating.tolist(), ends.tolist(), strict=True):
-        # The quotient may be off by a rounding, so the positions beside it are tried
-        # too.
-        near = np.floor(midway[low:high] / inv_freq[pair])
-        beside = np.concatenate(([offset], near - 1, near, near + 1))
-        places = np.unique(beside)
-        places = places[(places >= offset) & (places < last)]
-
-        # Compared by their bits, for nan equals nan there.
-        chosen = slice(pair, pair + 1)
-        here = chain.angles(places, chosen)[0]
-        there = chain.angles(places + 1, chosen)[0]
-        changed = here.view(np.int64) != there.view(np.int64)
-        changes.append(places[changed])
-    return 1 + np.unique(np.concatenate(changes)).size
-
-
-def midway_values(fmt: FloatFormat) -> Positions:
-    """Return the midpoints of neighbouring values of a coarse format from 0 on."""
-    step = 2.0 ** (1 - fmt.precision)
-    count = 2 ** (fmt.precision - 1)
-    fractions = np.arange(count) * step + step / 2
-    exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)
-
-    subnormal = np.ldexp(fractions, fmt.min_exponent)
-    normal = np.ldexp(1 + fractions, exponents[:, None])
-    return np.concatenate((subnormal, normal.ravel()))
-
-
-def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
-    """Return stored numbers as integers that are equal exactly when the numbers are."""
-    # + 0.0 makes -0 and 0 one number.
-    stored = round_to(values, fmt) + 0.0
-    return stored.view(np.int64)
-
-
-def distinct_among(
-    encoding: PositionEncoding,
-    fmt: FloatFormat,
-    positions: Positions,
-) -> int:
-    """Count the distinct stored encodings of a few positions, by sorting them."""
-    keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
-    order = np.lexsort(keys)
-    differs = ~_equals_next(keys[:, order])
-    return 1 + int(differs.sum())
-
-
-def mix_bits(keys: Keys, seed: Integers | None = None) -> Integers:
-    """Return a 64-bit hash of every column; a single number is hashed without loss."""
-    if seed is None:
-        state = np.zeros_like(keys[0])
-    else:
-        state = seed.copy()
-
-    # Every step is invertible: multiplication by an odd number, and xor with the upper
-    # half, which must be shifted without its sign: with it x and ~x would become one.
-    # The odd numbers are those of Fibonacci hashing (2^64 over the golden ratio) and
-    # splitmix64, as signed ones.
-    for row in keys:
-        state ^= row
-        state *= -0x61C8864680B583EB
-        upper_half = state.view(np.uint64) >> np.uint64(32)
-        state ^= upper_half.view(np.int64)
-    state *= -0x40A7B892E31B1A47
-    return state
-
-
-def count_equal_hashes(
-    encoding: PositionEncoding,
-    fmt: FloatFormat,
-    hashes: Integers,
-    positions: Positions,
-) -> int:
-    """Count distinct encodings; the leading pairs of `positions` hash to `hashes`."""
-    lead = encoding.leading(fmt)
-    rest = encoding.pairs[len(lead) :]
-    distinct = 0
-
-    while True:
-        distinct += hashes.size
-        hashes, positions = _find_repeated(hashes, positions)
-        distinct -= hashes.size
-        if not (rest and hashes.size):
-            break
-
-        pairs = rest[: len(lead)]
-        rest = rest[len(lead) :]
-        parts = []
-        for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
-            values = encoding.values(positions[low:high], pairs)
-            mixed = mix_bits(keys_of(values, fmt), hashes[low:high])
-            parts.append(mixed)
-        hashes = np.concatenate(parts)
-
-    if not hashes.size:
-        return distinct
-    first = _starts_of_runs(hashes)
-    distinct += int(first.sum())
-
-    # Each position is compared with the first position of the same hash. Two positions
-    # have equal hashes but other values with a chance of 2^-64. Such positions are counted
-    # by comparing all of them.
-    numbers_of_runs = first.cumsum() - 1
-    leaders = positions[np.flatnonzero(first)[numbers_of_runs]]
-    strangers = []
-    pairs = encoding.pairs
-    for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
-        own = encoding.values(positions[low:high], pairs)
-        of_leaders = encoding.values(leaders[low:high], pairs)
-        keys = keys_of(own, fmt)
-        keys_of_leaders = keys_of(of_leaders, fmt)
-        differs = (keys != keys_of_leaders).any(0)
-        strangers.append(keys[:, differs])
-
-    different = np.concatenate(strangers, axis=1)
-    if not different.size:
-        return distinct
-    return distinct + np.unique(different, axis=1).shape[1]
-
-
-def _find_repeated(
-    hashes: Integers,
-    positions: Positions,
-) -> tuple[Integers, Positions]:
-    """Return those whose hash occurs more than once, sorted by hash."""
-    order = np.argsort(hashes)
-    hashes = hashes[order]
-    equal = hashes[1:] == hashes[:-1]
-    repeated = np.zeros(hashes.size, dtype=bool)
-    repeated[1:] |= equal
-    repeated[:-1] |= equal
-    return hashes[repeated], positions[order[repeated]]

@@ -1,14 +1,18 @@
 """Attention scores: their errors under a cast plan, and their change over one token.
 
+A cast plan has the number format to which each stage of the rotation is rounded. A chain
+is a cast plan on the frequencies of a head; it computes stored angles, cos and sin.
+
 Queries and keys are standard normal, rounded to bfloat16, as real activations are;
 `aligned` draws use one vector for both. A score at distance D is sum_i (a_i cos(D
 theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot and b_i the cross product of
-the features in pair i. One token on a score changes by
+the features in pair i. From distance D to D + 1 a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
-which is computed so, without cancellation. For vectors of length sqrt(d) it is at most
-sqrt(d) max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
+which is computed in this form, since a difference of two scores would lose digits. For
+vectors of length sqrt(d) the change is at most sqrt(d) max_i 2 |sin(theta_i / 2)|. The
+two vectors that reach this are in one pair, at right angles.
 """
 
 import math
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 Alignment = Literal["random", "aligned"]
 Vectors = Literal["aligned at 0", "aligned", "random", "largest"]
+# The first and the second features of all pairs, each [draws, pairs, 1].
 Features = tuple[np.ndarray, np.ndarray]
 Rotated = Float[np.ndarray, "draws pairs n"]
 Scores = Float[np.ndarray, "draws distances"]
@@ -35,7 +40,10 @@ Distances = Float[np.ndarray, " distances"]
 
 
 def sample_positions(offset: int, length: int, samples: int) -> Positions:
-    """Return evenly spaced whole positions with the first and the last; all, if few."""
+    """Return evenly spaced whole positions, the first and the last among them.
+
+    All are returned if there are at most ``samples``.
+    """
     if length <= samples:
         return span(offset, offset + length)
     places = np.linspace(0, length - 1, samples)
@@ -43,10 +51,14 @@ def sample_positions(offset: int, length: int, samples: int) -> Positions:
 
 
 def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
-    """Return a key before every query, at a distance log-uniform up to the largest."""
+    """Return the position of a key before every query.
+
+    The logarithms of the distances are uniform, from 0 to that of the first position.
+    """
     random = np.random.default_rng(seed)
     share = random.random(queries.shape)
     farthest = np.maximum(queries - offset, 1)
+    # farthest^share = exp(share * ln(farthest))
     distance = np.round(farthest**share)
     return np.maximum(queries - distance, offset)
 
@@ -59,13 +71,15 @@ class Draws(NamedTuple):
 
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
-    """Return `count` random queries and keys."""
+    """Return `count` random queries and keys; aligned ones are equal."""
     random = np.random.default_rng(seed)
     features = random.standard_normal((4, count, pairs, 1))
-    a, b, c, d = round_to(features, FORMATS["bfloat16"])
+    rounded = round_to(features, FORMATS["bfloat16"])
+    query_first, query_second, key_first, key_second = rounded
+    query = (query_first, query_second)
     if alignment == "aligned":
-        return Draws(query=(a, b), key=(a, b))
-    return Draws(query=(a, b), key=(c, d))
+        return Draws(query, key=query)
+    return Draws(query, key=(key_first, key_second))
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -80,7 +94,7 @@ def scores(
     # rotated vectors and the score, divided by sqrt(d), to its `score`.
     q1, q2 = _rotate(chain, draws.query, query_positions)
     k1, k2 = _rotate(chain, draws.key, key_positions)
-    product = (q1 * k1 + q2 * k2).sum(1)
+    product = (q1 * k1 + q2 * k2).sum(1)  # over the pairs: [draws, n]
 
     head_dim = 2 * chain.spectrum.pairs
     score = product / math.sqrt(head_dim)
@@ -92,19 +106,20 @@ def _rotate(
     features: Features,
     positions: Positions,
 ) -> tuple[Rotated, Rotated]:
-    cos, sin = chain.table(positions)
+    """Rotate features to positions, rounded as code in the formats of the plan does."""
+    cos, sin = chain.table(positions)  # [pairs, n]
     first, second = features
-    inner = chain.plan.rotation
-    outer = chain.plan.score
+    rotation_format = chain.plan.rotation
+    score_format = chain.plan.score
 
-    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return round_to(a * b, inner)
+    def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return round_to(a * b, rotation_format)
 
-    rotated_first = product(first, cos) - product(second, sin)
-    rotated_second = product(first, sin) + product(second, cos)
-    rotated_first = round_to(rotated_first, inner)
-    rotated_second = round_to(rotated_second, inner)
-    return round_to(rotated_first, outer), round_to(rotated_second, outer)
+    rotated_first = multiply(first, cos) - multiply(second, sin)
+    rotated_second = multiply(first, sin) + multiply(second, cos)
+    rotated_first = round_to(rotated_first, rotation_format)
+    rotated_second = round_to(rotated_second, rotation_format)
+    return round_to(rotated_first, score_format), round_to(rotated_second, score_format)
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -117,16 +132,17 @@ def shift_errors(
 ) -> Float[np.ndarray, "shifts draws deltas"]:
     """Return score(m + shift, n + shift) - score(m, n).
 
-    The key is at n = start, the query at m = start + delta. Exactly 0 but for rounding.
+    The key is at n = start, the query at m = start + delta. Without rounding the result
+    is exactly 0.
     """
-    # The first row is not shifted.
-    places = start + np.concatenate(([0.0], shifts))
-    keys = np.repeat(places[:, None], deltas.size, axis=1)
+    # The first of the shifts is 0: these scores are subtracted from the others.
+    key_positions = start + np.concatenate(([0.0], shifts))
+    keys = np.repeat(key_positions[:, None], deltas.size, axis=1)  # [shifts, deltas]
     queries = keys + deltas
 
     rows = scores(chain, draws, queries.ravel(), keys.ravel())
-    count = rows.shape[0]
-    table = rows.reshape(count, *keys.shape)
+    draw_count = rows.shape[0]
+    table = rows.reshape(draw_count, *keys.shape)  # [draws, shifts, deltas]
     by_shift = table.swapaxes(0, 1)
     unshifted = by_shift[:1]
     return by_shift[1:] - unshifted
@@ -147,7 +163,7 @@ def score_steps(
 
 @np.errstate(invalid="ignore", over="ignore")
 def rms_error(rounded: Scores, exact: Scores) -> float:
-    """Return the RMS error; nan: overflow."""
+    """Return the root mean square error; nan if a score overflows."""
     squares = (rounded - exact) ** 2
     return float(np.sqrt(np.mean(squares)))
 
@@ -161,15 +177,20 @@ def score_margins(
 ) -> "pd.DataFrame":
     """Return how scores change from each distance (tokens) to the next.
 
-    There is a row per kind of vectors and format. Vectors are `aligned` (the query is
-    the key); `aligned at 0` (so, from distance 0 to 1); `random`; `largest`: the two
-    vectors of length sqrt(d) whose score changes most. ``score_step``: nats, the root
-    mean square over standard normal vectors and the distances, exactly; ``rounding``:
-    half the format's spacing at the root mean square score, for `largest` at sqrt(d);
-    ``weight_change``: exp(score_step) - 1, the relative weight of neighbours.
-    ``unchanged_fraction``: of the stored scores of `count` draws.
+    There is a row for each kind of vectors in each format. The kinds are `aligned` (the
+    query is the key), `aligned at 0` (the same, from distance 0 to 1), `random`, and
+    `largest` (the two vectors of length sqrt(d) whose score changes most).
+
+    score_step: the root mean square change over standard normal vectors and over the
+        distances, in nats. It is exact.
+    rounding: half of the format's spacing at the root mean square score, or at sqrt(d)
+        for `largest`.
+    unchanged_fraction: the share of `count` drawn scores that are stored as the same
+        number at both distances.
+    weight_change: exp(score_step) - 1, by how much softmax weighs the two differently.
     """
-    import pandas as pd  # not needed for scores themselves
+    # The scores themselves need no pandas, which is slow to import.
+    import pandas as pd
 
     at_zero = np.zeros(1)
     margins = [
@@ -186,11 +207,11 @@ def score_margins(
             scale = np.array(margin.scale)
             rounding = float(spacing(scale, fmt)) / 2
             ratio = margin.step / rounding
-            equal = round_to(margin.scores, fmt) == round_to(after, fmt)
-            stays = float(equal.mean())
+            is_equal = round_to(margin.scores, fmt) == round_to(after, fmt)
+            unchanged = float(is_equal.mean())
 
             status = "above the rounding" if ratio > 1 else "below the rounding"
-            if stays == 1:
+            if unchanged == 1:
                 status = "every score stays equal"
             row = {
                 "vectors": margin.vectors,
@@ -198,7 +219,7 @@ def score_margins(
                 "score_step": margin.step,
                 "rounding": rounding,
                 "step_to_rounding": ratio,
-                "unchanged_fraction": stays,
+                "unchanged_fraction": unchanged,
                 "weight_change": math.expm1(margin.step),
                 "status": status,
             }
@@ -207,11 +228,13 @@ def score_margins(
 
 
 class _Margin(NamedTuple):
-    """Scores of one kind of vectors, their steps, and the typical size of both."""
+    """Scores of one kind of vectors, and their changes over one token."""
 
     vectors: Vectors
+    # The root mean square of the changes, and that of the scores.
     step: float
     scale: float
+    # Scores of drawn vectors, and the change of each.
     scores: Scores
     steps: Scores
 
@@ -235,7 +258,8 @@ def _drawn_margin(
 
 
 def _largest_margin(inv_freq: Frequencies) -> _Margin:
-    # The two vectors whose score changes most have scores of -step/2 and step/2.
+    # The two vectors whose score changes most are at right angles between the two
+    # distances, so that their score goes from -step/2 to step/2.
     step = largest_step(inv_freq)
     steps = np.full((1, 1), step)
     width = math.sqrt(2 * len(inv_freq))
@@ -250,12 +274,12 @@ def score_and_step(
     """Return exact scores at some distances, and their changes one token further."""
     q1, q2 = draws.query
     k1, k2 = draws.key
-    dot = q1 * k1 + q2 * k2
+    dot = q1 * k1 + q2 * k2  # [draws, pairs, 1]
     cross = q1 * k2 - q2 * k1
     theta = inv_freq[:, None]
     width = math.sqrt(2 * len(inv_freq))
 
-    angle = theta * distances
+    angle = theta * distances  # [pairs, distances]
     products = dot * np.cos(angle) + cross * np.sin(angle)
     score = products.sum(1) / width
 
@@ -282,24 +306,25 @@ def aligned_step_and_score(
 ) -> tuple[float, float]:
     """Return the root mean squares of a change over one token, and of the score.
 
-    The key is the query. Exact, for standard normal vectors: the squared length of a
-    pair has mean 2 and variance 4, so that the mean square of a sum of them, weighted
-    by w, is 4 sum(w^2) + 4 sum(w)^2.
+    The key is the query, and the numbers are exact for standard normal vectors. The
+    score is the sum of the squared lengths of the pairs, weighted by w_i = cos(D
+    theta_i). A squared length has mean 2 and variance 4, so that the mean square of the
+    sum is 4 sum(w^2) + 4 sum(w)^2.
     """
     theta = inv_freq[:, None]
     angles = theta * distances
     middle = angles + theta / 2
-    moved = 2 * np.sin(theta / 2) * np.sin(middle)
+    # cos(D theta) - cos((D + 1) theta), the weights of the change
+    step_weights = 2 * np.sin(theta / 2) * np.sin(middle)
     features = 2 * len(inv_freq)
 
-    sizes = []
-    for weights in (moved, np.cos(angles)):
+    def root_mean_square(weights: Float[np.ndarray, "pairs distances"]) -> float:
         of_each = 4 * (weights**2).sum(0)
         of_sums = 4 * weights.sum(0) ** 2
         mean_square = float((of_each + of_sums).mean())
-        sizes.append(math.sqrt(mean_square / features))
-    step, score = sizes
-    return step, score
+        return math.sqrt(mean_square / features)
+
+    return root_mean_square(step_weights), root_mean_square(np.cos(angles))
 
 
 def largest_step(inv_freq: Frequencies) -> float:

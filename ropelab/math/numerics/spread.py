@@ -1,11 +1,15 @@
-"""The spread of a score: its deviation over the places of two tokens at one distance.
+"""The spread of a score: how much it changes when two tokens move together.
+
+With RoPE the score of a query and a key depends on their distance alone. Where angles or
+tables are rounded, it also depends on the place of the two. The spread is the standard
+deviation of the score over the places, at one distance.
 
 An implementation stores z_i(m) = cos + i sin of pair i at position m. The score of a
 query at m and a key at m - D is the sum over pairs of Re(a_i z_i(m) conj z_i(m - D)),
 divided by sqrt(d), where a_i is the product of the key's features and the conjugate of
-the query's. Of standard normal features its variance is the mean over pairs of
-|z_i(m) conj z_i(m - D)|^2, which is 1 without rounding, and the part of it that comes
-from the place m is
+the query's. For standard normal features the variance of the score is the mean over
+pairs of |z_i(m) conj z_i(m - D)|^2, which is 1 without rounding. The part of it that
+comes from the place m is
 
     spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
 
@@ -60,10 +64,11 @@ Variances = Float[np.ndarray, " distances"]
 
 
 class Spreads:
-    """The spreads of a chain's scores over positions ``offset`` and after.
+    """The spreads of scores over the positions from ``offset`` on, ``length`` of them.
 
-    Distances are uniform from 1 to three quarters of ``length``. Values are nan where a
-    stored angle or score overflows.
+    ``chain`` computes stored angles and tables: a plan of roundings on the frequencies
+    of a head. Distances are uniform from 1 to three quarters of ``length``. Values are
+    nan where a stored angle or score overflows.
     """
 
     def __init__(
@@ -78,7 +83,9 @@ class Spreads:
         self.length = length
         self.seed = seed
         self.farthest = max(1, int(length * FARTHEST))
+        # The same roundings, without those after the table.
         self.stored = Chain(chain.plan.storage, chain.spectrum)
+        # The result of `_every_distance`; None until it is computed.
         self._variances: Variances | None = None
 
     @property
@@ -93,10 +100,11 @@ class Spreads:
         return not np.isfinite(angles).all()
 
     def overall(self) -> Interval:
-        """Return the root mean square over distances, with an interval if it is drawn.
+        """Return the root mean square of the spreads over distances.
 
-        If all positions are stored as one, no place changes a score. The result is then
-        the error of the scores instead.
+        It has an interval where distances are drawn. If all positions are stored as
+        one number, no place changes a score. The result is then the error of the
+        scores instead.
         """
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
@@ -171,6 +179,7 @@ class Spreads:
         of_queries = self._table(keys + distance)
         of_keys = self._table(keys)
         rotations = of_queries * of_keys.conj()
+        # The mean over places, one for each pair.
         deviations = rotations - rotations.mean(1, keepdims=True)
         squares = deviations.real**2 + deviations.imag**2
 
@@ -324,11 +333,15 @@ class Spreads:
 
 
 def _exactly(value: float) -> Interval:
+    """Return a value that is not estimated as an interval without width."""
     return Interval(value, value, value, 0)
 
 
 def _take_roots(variance: Interval) -> Interval:
-    """Return the deviation of a variance, whose estimate can fall below 0."""
+    """Return the deviation for a variance.
+
+    The lower end of an estimated variance can fall below 0, and counts as 0.
+    """
     return Interval(
         math.sqrt(max(0.0, variance.value)),
         math.sqrt(max(0.0, variance.low)),
@@ -342,6 +355,7 @@ def _fast_size(least: int) -> int:
 
     It is 5, 6, 7 or 8 times a power of two.
     """
+    # `least` is at most 2^bits, which is 8 times this power of two.
     bits = (least - 1).bit_length()
     power = 1 << max(0, bits - 3)
     sizes = (5 * power, 6 * power, 7 * power, 8 * power)
@@ -355,9 +369,11 @@ def _window_sums(values: np.ndarray, farthest: int) -> np.ndarray:
     conjugated because a score multiplies with the conjugate of the key's rotation.
     """
     count = len(values)
-    sums = np.concatenate(([0], np.cumsum(values)))
-    of_queries = sums[-1] - sums[1 : farthest + 1]
-    of_keys = sums[count - farthest : count][::-1]
+    # sums_before[k] is the sum of the first k values. Queries have the values from D on,
+    # keys the first count - D values.
+    sums_before = np.concatenate(([0], np.cumsum(values)))
+    of_queries = sums_before[-1] - sums_before[1 : farthest + 1]
+    of_keys = sums_before[count - farthest : count][::-1]
     return np.asarray(of_queries + of_keys.conj())
 
 

@@ -1,6 +1,6 @@
-"""Scaling methods: frequencies from a geometry and a length.
+"""Scaling methods: they change the frequencies of RoPE for contexts longer than trained.
 
-`ropelab.math.methods` has them by name.
+`ropelab.math.methods` finds a method by its name.
 """
 
 from ropelab.math.scaling.pairs import LongRope, Proportional, Without

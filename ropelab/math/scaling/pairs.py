@@ -1,6 +1,10 @@
-"""Methods on single pairs: drop, taper, round or divide them, or choose frequencies."""
-# The classes One, Spaced and Without test the use of many frequencies. They are not
-# meant for a longer context.
+"""Methods on single pairs: drop, taper, round or divide them, or choose frequencies.
+
+A method is a class of its parameters. Its `plan` takes the geometry of a model (rotary
+width d, base and trained length L) and the length of a text, and returns the frequency
+theta'_i of each pair i instead of the trained theta_i = base^(-2i/d). One, Spaced and
+Without are no methods for longer contexts: they test the use of many frequencies.
+"""
 
 import math
 from typing import ClassVar
@@ -25,7 +29,7 @@ from ropelab.runs.errors import InputError, known
 BANDS = ("fast", "middle", "slow")
 NO_PAPER = "an experiment of this package"
 _PLAIN = Unscaled()
-# A rotation by half a turn or more per token looks like one in the other direction.
+# A pair that rotates by half a turn or more per token seems to rotate backwards.
 PERIOD = Range("a number of tokens above 2", lambda x: math.isfinite(x) and x > 2)
 
 
@@ -39,8 +43,8 @@ class PRope(Scaling):
     ranges: ClassVar = {"p": Range("between 0 and 1", lambda x: 0 <= x <= 1)}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the
-        # whole width.
+        # A smaller rotary_dim would also rotate fewer pairs, but change the frequencies
+        # of those that rotate.
         count = int(self.p * geometry.rotary_dim // 2)
         inv_freq = geometry.inv_freq.copy()
         inv_freq[count:] = 0.0
@@ -70,9 +74,9 @@ class Clipped(Scaling):
     """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper
     ("CoPE").
 
-    ``n`` = 0: every pair that makes less than one rotation in the trained length. The
-    first of the n keeps its frequency, so n = 1 changes nothing, as in the authors'
-    code.
+    ``n`` = 0 stands for the pairs that make less than one rotation in the trained
+    length. The first of the n pairs keeps its frequency, so that n = 1 changes nothing,
+    as in the authors' code.
     """
 
     n: int = 0
@@ -98,14 +102,14 @@ class Resonance(Scaling):
     ``inner``.
 
     A pair that rotates once per n tokens repeats its angles exactly, so that positions
-    beyond the trained length bring no new ones.
+    beyond the trained length have no new angles.
     """
 
     inner: Scaling = _PLAIN
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
-        # A dropped pair has an infinite wavelength and stays at frequency 0.
+        # A pair that does not rotate has an infinite wavelength, and keeps frequency 0.
         rounded = np.round(wavelengths(plan.inv_freq))
         inv_freq = 2 * math.pi / rounded
         return RopePlan(inv_freq, plan.attention_factor, plan.stretch)
@@ -118,10 +122,10 @@ class LongRope(Scaling):
     """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up
     to it.
 
-    The factors are found by a search; an empty ``short_factor`` is all ones. cos and
-    sin are multiplied, at every length, by ``attention_factor`` when given, else by
-    sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over the
-    trained length.
+    A text beyond the trained length L has the long factors at all of its positions. The
+    factors are found by a search. An empty ``short_factor`` stands for ones. At every
+    length cos and sin are multiplied by ``attention_factor`` if it is given, else by
+    sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over L.
     """
 
     long_factor: tuple[float, ...] = ()
@@ -193,9 +197,9 @@ class Spaced(Scaling):
     """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many
     pairs.
 
-    Their spacing is geometric or, if ``uniform``, in equal steps of frequency, so all
-    periods but one are short. They take the first ``pairs`` pairs (0: all), the others
-    have 0.
+    The frequencies are in geometric steps or, if ``uniform``, in equal steps. In equal
+    steps all periods but one are short. They take the first ``pairs`` pairs, and the
+    others do not rotate. ``pairs`` = 0 stands for all pairs.
     """
 
     n: int
@@ -211,11 +215,10 @@ class Spaced(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        long = self.longest
-        short = self.shortest
-        if long <= short:
+        if self.longest <= self.shortest:
             raise InputError(
-                f"spaced: longest {long:g} is not above shortest {short:g}"
+                f"spaced: longest {self.longest:g} is not above shortest"
+                f" {self.shortest:g}"
             )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
@@ -235,11 +238,11 @@ class Spaced(Scaling):
         else:
             frequencies = np.geomspace(fastest, slowest, n)
 
-        # Neighbouring pairs share a frequency, so that the fastest pair still comes
-        # first.
-        number_of_pair = np.arange(count) * n // count
+        # Pairs that share a frequency are neighbours, so that the fastest pair still
+        # comes first.
+        frequency_of_pair = np.arange(count) * n // count
         inv_freq = np.zeros(geometry.pairs)
-        inv_freq[:count] = frequencies[number_of_pair]
+        inv_freq[:count] = frequencies[frequency_of_pair]
         return RopePlan(inv_freq)
 
 
@@ -247,9 +250,9 @@ class Spaced(Scaling):
 class Without(Scaling):
     """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after
     ``inner``.
-    """
 
-    # Pairs that do not rotate keep their part of every score, whatever the distance.
+    Pairs that do not rotate still add to every score, the same at all distances.
+    """
 
     band: str
     inner: Scaling = _PLAIN
@@ -268,9 +271,9 @@ class Without(Scaling):
 
 
 def count_rotating(method: str, pairs: int, geometry: Geometry) -> int:
-    """Return how many pairs rotate, all where ``pairs`` is 0.
+    """Return how many pairs rotate: ``pairs``, or all if it is 0.
 
-    InputError: there are fewer.
+    InputError: the geometry has fewer pairs.
     """
     if not 0 <= pairs <= geometry.pairs:
         raise InputError(

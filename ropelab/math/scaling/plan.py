@@ -1,10 +1,13 @@
-"""The base of all scaling methods (Scaling) and their result (RopePlan).
+"""The base class of scaling methods (Scaling), and their result (RopePlan).
 
-Three factors act on the logits. ``attention_factor`` multiplies cos and sin, for
-queries and keys alike, so it is squared in a logit of rotated features.
-``softmax_factor`` multiplies whole scores, unrotated features included, beside the
-plan. ``logit_multiplier`` is their joint effect on a logit of rotated features:
-attention_factor^2 times softmax_factor.
+A scaling method changes the frequencies of RoPE, so that a model reads texts beyond its
+trained length. It is a class whose fields are the parameters that users type
+(`Typed`), and its `plan` makes a RopePlan.
+
+Three factors act on attention logits. ``attention_factor`` multiplies cos and sin of
+queries and of keys, so that it is squared in a logit of rotated features.
+``softmax_factor`` is not in the plan. It multiplies whole scores, those of unrotated
+features included. ``logit_multiplier`` is attention_factor^2.
 """
 
 import math
@@ -22,8 +25,8 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.own import is_own, keep_surroundings, reference_of
 from ropelab.runs.spelling import split_list
 
-# The square of an attention factor multiplies every logit. It has to be finite in
-# float64, too.
+# The square of an attention factor multiplies every logit, and has to be finite in
+# float64.
 LARGEST_ATTENTION_FACTOR = 1e100
 LARGEST_FLOAT = sys.float_info.max
 # Weights are quotients of float64 numbers. Differences below this are due to rounding.
@@ -41,8 +44,7 @@ class RopePlan:
     inv_freq: Float[np.ndarray, " pairs"]
     # The factor on cos and sin.
     attention_factor: float = 1.0
-    # The divisor of the frequency of a fully interpolated pair; 1 if none is
-    # interpolated.
+    # The number by which the frequency of the slowest pairs is divided; 1 if no pair is.
     stretch: float = 1.0
 
     @property
@@ -70,10 +72,10 @@ Ranges = Mapping[str, Range]
 class Typed:
     """A method as users type it: its fields are its parameters.
 
-    They are checked when it is built (InputError). Each of ``default_factors``,
-    multiples of test length over trained length, is a factor where none is given;
-    empty: its own default, as for methods that follow the length. A class from outside
-    this package is named by its module.
+    The parameters are checked when a method is built (InputError). If users give no
+    factor, each of ``default_factors`` times the test length over the trained length is
+    one. Methods that follow the length of the text have no default factors. A class from
+    outside this package is named by its module.
     """
 
     # The name that users type.
@@ -94,8 +96,8 @@ class Typed:
 
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
-            # `kind.ranges` would be inherited, and a base class may have another range
-            # of the same name.
+            # Each class has the ranges of its own parameters. `kind.ranges` would find
+            # those of a base class where a class has none, and check them twice.
             ranges: Ranges = kind.__dict__.get("ranges", {})
             for name, allowed in ranges.items():
                 self._check_range(name, allowed)
@@ -109,7 +111,7 @@ class Typed:
 
     @property
     def label(self) -> str:
-        """The method as typed, without what is default."""
+        """The method as typed, without parameters that have their defaults."""
         return as_typed(self)
 
 
@@ -145,9 +147,10 @@ class Scaling(Typed):
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
-        """Return the first and last pair index of the blend, perhaps fractional.
+        """Return the first and the last index of the pairs whose frequencies are blended
+        between kept and divided; None for a method that does not blend.
 
-        None: it does not blend.
+        The indices may be fractions.
         """
         return None
 
@@ -158,39 +161,41 @@ class Scaling(Typed):
 
 
 def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
-    """Return a `plan` that raises InputError where its numbers mean nothing, as nan."""
+    """Return a `plan` that raises InputError if its numbers mean nothing, such as nan."""
 
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
+        # A class that the user wrote is own code. It may change its parameters, or
+        # surroundings such as the state of random numbers.
         if not is_own(type(self)):
             return _check_plan(self, geometry, plan(self, geometry, length))
 
         label = self.label
         with keep_surroundings():
-            made = plan(self, geometry, length)
+            result = plan(self, geometry, length)
         if self.label != label:
             raise InputError(
                 f"{label}: plan() must leave its parameters, and made them {self.label}"
             )
 
-        return _check_plan(self, geometry, made)
+        return _check_plan(self, geometry, result)
 
     return plan_and_check
 
 
-def _check_plan(scaling: Scaling, geometry: Geometry, made: object) -> RopePlan:
-    """Return a plan with its frequencies in float64; InputError where it is none."""
-    # A plan() of one's own may lack its `return`, or return frequencies alone.
-    if not isinstance(made, RopePlan):
+def _check_plan(scaling: Scaling, geometry: Geometry, result: object) -> RopePlan:
+    """Return a plan with its frequencies in float64; InputError for another result."""
+    # The plan() of a user may lack its `return`, or return frequencies alone.
+    if not isinstance(result, RopePlan):
         raise InputError(
             f"{scaling.label}: plan() must return a RopePlan, not a"
-            f" {type(made).__name__}"
+            f" {type(result).__name__}"
         )
 
-    # Each is read once: the attributes of a class of one's own may change.
-    attention_factor = made.attention_factor
-    stretch = made.stretch
-    frequencies = _read_frequencies(made.inv_freq, geometry.pairs)
+    # Each attribute is read once: those of a class of the user may change in between.
+    attention_factor = result.attention_factor
+    stretch = result.stretch
+    frequencies = _read_frequencies(result.inv_freq, geometry.pairs)
     if (
         frequencies is None
         or not _is_positive(attention_factor, LARGEST_ATTENTION_FACTOR)
@@ -201,7 +206,7 @@ def _check_plan(scaling: Scaling, geometry: Geometry, made: object) -> RopePlan:
             " pairs, at least 0, and positive factors"
         )
     return replace(
-        made,
+        result,
         inv_freq=frequencies,
         attention_factor=attention_factor,
         stretch=stretch,
@@ -214,7 +219,8 @@ def _read_frequencies(
     """Return a copy of frequencies in float64; None if they are not as many finite
     numbers of at least 0.
     """
-    # An array with a mask would lose it: a masked pair is no frequency.
+    # `asarray` would drop the mask of a masked array, whose masked pairs have no
+    # frequency.
     if isinstance(numbers, np.ma.MaskedArray):
         return None
     try:
@@ -257,9 +263,8 @@ class Stretching(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)
-        # The frequencies are exactly the unscaled ones here, which some formulas give
-        # only up to rounding. An attention factor that a user gave is applied all the
-        # same.
+        # At stretch 1 some formulas give the unscaled frequencies only up to rounding.
+        # Here they are exact. An attention factor that a user gave is still applied.
         if stretch == 1:
             attention_factor = getattr(self, "attention_factor", None) or 1.0
             return RopePlan(geometry.inv_freq, attention_factor)
@@ -277,16 +282,18 @@ class Stretching(Scaling):
 def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     """Name the effect on each pair, in the same way for every method.
 
-    ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``:
-    between the two. ``dropped``: no longer rotates. ``moved``: outside that range, as
-    when wavelengths are rounded.
+    kept: the frequency is unchanged.
+    interpolated: it is divided by the full stretch of the plan.
+    ramp: it is between these two.
+    dropped: it is 0, so that the pair no longer rotates.
+    moved: it is outside that range, as after the rounding of wavelengths.
     """
     interpolated = 1 / plan.stretch
 
     def role(ratio: float) -> str:
         if ratio == 0:
             return "dropped"
-        # This is asked before "interpolated": at a stretch of 1 both are true.
+        # At a stretch of 1 a pair is kept and interpolated, and counts as kept.
         if abs(ratio - 1) < ROUNDING:
             return "kept"
         if abs(ratio / interpolated - 1) < ROUNDING:
@@ -302,7 +309,7 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
 def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
     """Return w with theta' = w theta + (1 - w) theta/stretch.
 
-    nan where nothing is stretched: every w solves the equation.
+    The weights are nan at a stretch of 1, where every w solves the equation.
     """
     if plan.stretch == 1:
         return np.full_like(plan.inv_freq, math.nan)
@@ -310,6 +317,7 @@ def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pair
     ratio = plan.inv_freq / geometry.inv_freq
     interpolated = 1 / plan.stretch
     weight = (ratio - interpolated) / (1 - interpolated)
+    # The weights 0 and 1 are common, and are returned without their rounding error.
     whole = np.round(weight)
     is_whole = np.abs(weight - whole) < ROUNDING
     return np.where(is_whole, whole, weight)
@@ -356,5 +364,6 @@ def parameter_text(value: object) -> str:
             )
         return value
 
-    # A method is a parameter of others, under its label.
+    # A method that is a parameter of another method is written as its label. Other values
+    # are whole numbers, true, false and none.
     return getattr(value, "label", str(value).lower())

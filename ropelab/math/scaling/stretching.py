@@ -1,9 +1,14 @@
-"""Methods that stretch all pairs by one rule, or slow ones and blend towards fast ones.
+"""Methods that divide the frequencies of all pairs by one rule, or those of slow pairs
+alone, with a ramp between kept and divided pairs.
 
-Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the
-paper (``yarn_paper``), linear in the pair index in every runtime (``yarn``). Their ends
-agree up to rounding to whole pairs; single frequencies between these differ by up to
-3x.
+A pair i of a head rotates by theta_i = base^(-2i/d) radians per token, with a wavelength
+lambda_i = 2 pi / theta_i. d is the rotary width, L the trained length, and theta'_i the
+frequency after the method.
+
+Two different ramps have the name of YaRN. That of the paper (``yarn_paper``) is linear in
+the rotations r_i = L/lambda_i, that of every runtime (``yarn``) in the pair index. Their
+ends agree up to rounding to whole pairs. Single frequencies between the ends differ by up
+to a factor of 3.
 """
 
 import math
@@ -49,8 +54,8 @@ class NtkAware(Stretching):
     ``factor``.
     """
 
-    # The method works up to about half of its factor only, so twice the factor is a
-    # default, too.
+    # The method works up to about half of its factor only, so that twice the ratio of
+    # lengths is tried by default, too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
@@ -64,16 +69,17 @@ class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained
     length.
 
-    The identity up to L; beyond it, as in the runtimes, also factor 1 stretches, by
-    length / L.
+    The length is that of the text. Texts up to L change nothing. In longer texts factor 1
+    stretches, too, by length / L, as in the runtimes.
     """
 
     factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        # At lengths below L the formula would give less than 1, then negative numbers, and
-        # the base would be complex. Written in this way the stretch is exactly 1 at L.
+        # Below L the formula would give less than 1, even negative numbers with a complex
+        # base, so that the length is at least L. In this form the stretch is exactly 1
+        # at L.
         longest = max(length, geometry.trained_len)
         growth = longest / geometry.trained_len - 1
         return 1 + self.factor * growth
@@ -92,7 +98,7 @@ class AdjustedBase(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
-        # The stretch of a plan is that of the slowest pair, which changes most.
+        # The last pair is the slowest one, whose frequency changes most.
         stretch = geometry.inv_freq[-1] / inv_freq[-1]
         return RopePlan(inv_freq, stretch=float(stretch))
 
@@ -140,11 +146,15 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _RotationsRamp(Stretching):
-    """theta' = (1 - g) theta/factor + g theta; g = (r - slow)/(fast - slow) in 0..1."""
+    """theta' = (1 - g) theta/factor + g theta; g = (r - slow)/(fast - slow) in 0..1.
 
-    # The parameters that hold slow and fast, in rotations within the trained length.
+    r is the rotations of a pair in the trained length. Pairs of at most `slow` rotations
+    are divided, those of at least `fast` are kept.
+    """
+
+    # The names of the parameters that are slow and fast.
     ends: ClassVar[tuple[str, str]]
-    # True if the two may be equal; the ramp is then a step.
+    # True if slow and fast may be equal. The ramp is then a step.
     step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -160,7 +170,7 @@ class _RotationsRamp(Stretching):
         slow, fast = self.rotations_of_ends
         width = fast - slow
         if width == 0:
-            # Equal ends are a step: a tiny width avoids the division by 0.
+            # The ramp is a step. A tiny width avoids the division by 0.
             width = 1e-200
         r = rotations(geometry.inv_freq, geometry.trained_len)
         kept = np.clip((r - slow) / width, 0, 1)
@@ -203,6 +213,8 @@ class YarnPaper(NtkByParts):
 class Llama3(_RotationsRamp):
     """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between:
     blended.
+
+    These are the frequencies of pairs, by their wavelength lambda.
     """
 
     low_freq_factor: float = 1.0
@@ -216,7 +228,11 @@ class Llama3(_RotationsRamp):
 
 @dataclass(frozen=True, kw_only=True)
 class _CodedRamp(Scaling):
-    """The ramp of jquesnelle/yarn (LlamaYaRNScaledRotaryEmbedding) and the runtimes."""
+    """The ramp of jquesnelle/yarn (LlamaYaRNScaledRotaryEmbedding) and of the runtimes.
+
+    It is linear in the pair index, from the pair that rotates ``beta_fast`` times in L to
+    the one that rotates ``beta_slow`` times. ``truncate`` widens it to whole pairs.
+    """
 
     beta_fast: float = 32.0
     beta_slow: float = 1.0
@@ -230,8 +246,8 @@ class _CodedRamp(Scaling):
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         low = pair_with_rotations(geometry, self.beta_fast)
         high = pair_with_rotations(geometry, self.beta_slow)
-        # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp
-        # counts pairs.
+        # The last pair is d/2 - 1. The runtimes limit the end to d - 1, the last feature,
+        # and this does the same.
         low = max(low, 0)
         high = min(high, geometry.rotary_dim - 1)
         if not self.truncate:
@@ -239,7 +255,9 @@ class _CodedRamp(Scaling):
         return math.floor(low), math.ceil(high)
 
     def ramp(self, geometry: Geometry) -> PerPair:
-        """Return 0 for pairs up to the ramp, 1 for those behind it."""
+        """Return 0 for the pairs before the ramp, 1 for those behind it, and numbers
+        between in the ramp.
+        """
         low, high = self.ramp_range(geometry)
         width = high - low
         if high == low:
@@ -259,8 +277,9 @@ class _CodedRamp(Scaling):
 class Yarn(_CodedRamp, Stretching):
     """YaRN as in the runtimes: the ramp is linear in the pair index.
 
-    The attention factor is ``attention_factor`` when given; else, where both are given
-    and not 0, (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1); else 0.1 ln f + 1.
+    The attention factor, which multiplies cos and sin, is ``attention_factor`` if that is
+    given. Else it is (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1) if both
+    parameters are given and not 0, with f = factor. Else it is 0.1 ln f + 1.
     """
 
     attention_factor: float | None = None
@@ -283,9 +302,12 @@ class Yarn(_CodedRamp, Stretching):
 
     @property
     def softmax_factor(self) -> float | None:
-        """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code has it, else None."""
-        # DeepSeek's model code multiplies whole scores by the square of the denominator
-        # in `attention`.
+        """(0.1 mscale_all_dim ln f + 1)^2; None without ``mscale_all_dim``.
+
+        DeepSeek's model code multiplies whole scores by this number, the square of the
+        denominator in `attention`.
+        """
+        # 0 counts as not given.
         if not self.mscale_all_dim:
             return None
         return magnitude(self.factor, self.mscale_all_dim) ** 2
@@ -296,8 +318,9 @@ class MrRope(_CodedRamp, Stretching):
     """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n of YaRN's
     ramp.
 
-    MrRoPE-Pro: every pair of the ramp divides all slower ones by a power of ``factor``
-    that grows from pair to pair; ``uniform`` (-Uni): by factor^(1/n). cos and sin times
+    This is MrRoPE-Pro: every pair of the ramp divides its own frequency and all slower
+    ones by a power of ``factor`` that grows from pair to pair. MrRoPE-Uni (``uniform``)
+    divides by factor^(1/n) in every pair. cos and sin are multiplied by
     0.1 ln(factor) + 1.
     """
 
@@ -307,8 +330,9 @@ class MrRope(_CodedRamp, Stretching):
         power = self.ramp(geometry)
         if not self.uniform:
             low, high = self.ramp_range(geometry)
-            width = high - low
-            power = power * (width * power + 1) / (width + 1)
+            # The ramp is m / n in pair m, and becomes m (m + 1) / (n (n + 1)).
+            n = high - low
+            power = power * (n * power + 1) / (n + 1)
         inv_freq = geometry.inv_freq / stretch**power
         return RopePlan(inv_freq, magnitude(stretch), stretch)
 
@@ -334,6 +358,7 @@ def _check_order(
     *,
     step: bool,
 ) -> None:
+    """Raise InputError unless 0 < low < high; with ``step`` they may be equal."""
     low = getattr(method, low_name)
     high = getattr(method, high_name)
     is_step = step and low == high

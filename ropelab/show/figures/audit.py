@@ -1,5 +1,7 @@
-"""Figures of an audit: frequencies of each pair by runtime, and wavelengths against the
-lengths.
+"""Figures of an audit: how each runtime rotates the pairs of a model's heads.
+
+An audit reads one configuration as each runtime does. A layer type is a kind of layers
+that rotates alike, such as full attention.
 """
 
 from collections.abc import Iterable
@@ -22,12 +24,10 @@ class RuntimeGroup(NamedTuple):
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the frequencies of one layer type beside the reference, and its
-    wavelengths.
-    """
+    """Draw, for one layer type, frequencies over the reference and wavelengths."""
     runtimes = tables["runtimes"]
     layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
-    # Full attention if there is such a layer type, else the first that was read.
+    # Full attention is drawn if there is such a layer type, else the first that was read.
     layer = layers[0]
     if "full_attention" in layers:
         layer = "full_attention"
@@ -45,9 +45,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _group_by_frequencies(pairs: pd.DataFrame) -> list[RuntimeGroup]:
     """Group the runtimes whose frequencies are the same to nine digits."""
     groups: dict[tuple[str, ...], RuntimeGroup] = {}
-    for runtime, own in shapes.split_by(pairs, "runtime"):
-        digits = tuple(f"{value:.9g}" for value in own["inv_freq"])
-        group = groups.setdefault(digits, RuntimeGroup([], own))
+    for runtime, rows in shapes.split_by(pairs, "runtime"):
+        digits = tuple(f"{value:.9g}" for value in rows["inv_freq"])
+        group = groups.setdefault(digits, RuntimeGroup([], rows))
         group.runtimes.append(runtime)
     return list(groups.values())
 

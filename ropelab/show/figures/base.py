@@ -1,5 +1,8 @@
-"""Figures of the base experiment: base against context, and the bases that theories
-advise.
+"""Figures of the base experiment: which bases a context needs, and what theories advise.
+
+A base is admissible for a context if the sum of cosines of a head is at least 0 at every
+position. The recommended base is the one from which on all bases are admissible. A window
+is an interval of admissible bases.
 """
 
 from typing import Literal
@@ -19,8 +22,8 @@ CURVES = read_looks(FIGURES["base"]["curves"])
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw bounds over contexts if there are several, theories, and windows where all
-    are known.
+    """Draw bounds over contexts if there are several, then theories, then windows if a
+    run knows all of them.
     """
     bound = tables["bound"]
     figures = {}
@@ -38,8 +41,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_bound(tables: Tables) -> Figure:
-    """Draw the recommended and the smallest bases, and those that a paper prints: filled
-    where they fail inside their context.
+    """Draw the recommended and the smallest admissible bases, and those that a paper
+    prints.
+
+    The mark of a printed base is filled if the sum is negative inside its context.
     """
     bound = tables["bound"]
     published = tables["published"]
@@ -124,6 +129,7 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
 
 
 def _draw_theories(tables: Tables) -> Figure:
+    """Draw the base that each theory advises for the longest context."""
     bound = tables["bound"]
     context = bound["context_tokens"].max()
     table = _select_theories(tables["theories"], context)
@@ -136,7 +142,8 @@ def _draw_theories(tables: Tables) -> Figure:
             bases = table["base"][chosen]
             shapes.draw_line(ax, bases, rows[chosen], look, label, markersize=7)
 
-    # Numbers beside the points stand on paper, so that no line crosses them.
+    # Numbers beside the points have a white box behind them, so that no line crosses
+    # them.
     paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     for row, theory in enumerate(shapes.iterate_rows(table)):
         text = f"{theory.base:.3g}"
@@ -158,7 +165,7 @@ def _draw_theories(tables: Tables) -> Figure:
         f"Theories of the base for {tokens} tokens differ {_write_times(spread)}-fold\n"
         f"({head}; dashed: from here on the sum of cosines stays ≥ 0)",
     )
-    # Room on the right for the numbers beside the points.
+    # The axis goes on to the right, where the numbers beside the points need room.
     ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
     shapes.set_base_axis(ax.xaxis, ax.get_xlim())
     ax.grid(axis="y", visible=False)
@@ -178,17 +185,19 @@ def _select_theories(table: pd.DataFrame, context: int) -> pd.DataFrame:
 
 
 def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
+    """Draw the intervals of admissible bases, a row per context."""
     figure, ax = shapes.make_axes((8, 1.2 + 0.4 * max(len(bound), 3)))
     smallest = bound["smallest_admissible_base"]
-    # No base is certified from above where this is missing.
+    # A context without a stable base has no base from which on all are admissible.
     stable = bound["stable_base"].dropna()
     first = smallest.min() / 1.5
     last = 1.3 * max(stable, default=8 * smallest.max())
 
     for row, context in enumerate(bound["context_tokens"]):
-        own = windows[windows["context_tokens"] == context]
-        low = own["low"].to_numpy()
-        high = own["high"].fillna(last * 10).to_numpy()
+        windows_of_context = windows[windows["context_tokens"] == context]
+        low = windows_of_context["low"].to_numpy()
+        # The last window has no end, and is drawn beyond the edge.
+        high = windows_of_context["high"].fillna(last * 10).to_numpy()
         spans = list(zip(low.tolist(), (high - low).tolist(), strict=True))
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
         # A window narrower than a pixel is still seen by its edge.
@@ -196,9 +205,10 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
 
     contexts = bound["context_tokens"]
     ax.set_yticks(range(len(bound)), [shapes.format_tokens(c) for c in contexts])
-    windows_of = windows["context_tokens"]
+    is_drawn = windows["context_tokens"].isin(contexts)
+    contexts_of_windows = windows.loc[is_drawn, "context_tokens"]
     title = "Admissible bases (filled) by context"
-    if windows_of[windows_of.isin(contexts)].duplicated().any():
+    if contexts_of_windows.duplicated().any():
         title = "Admissible bases (filled) are not one interval"
     ax.set(xscale="log", xlim=(first, last), title=title)
     ax.set(xlabel="base", ylabel="context, tokens")

@@ -1,5 +1,7 @@
-"""Figure of trained bases: retrieval and text loss by distance beside the
-predictions.
+"""Models trained with several bases: retrieval by distance and text loss by position.
+
+A bound predicts for each base the distance from which on a model fails to find tokens:
+the first position where the sum of cosines is negative.
 """
 
 from collections.abc import Sequence
@@ -14,69 +16,90 @@ from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import Look, pick_look
 
+# The table of text loss, and those of retrieval.
 TEXT = "text_nll"
 TASKS = ("copy_accuracy", "associative_recall_accuracy")
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw retrieval beside text loss; a further task has a figure of its own."""
+    """Draw the first task beside text loss, and a figure for each further task."""
     tasks = [name for name in TASKS if name in tables]
-    text = [name for name in (TEXT,) if name in tables]
-    figures = {"retrieval_and_text": _draw_panels(tables, tasks[:1] + text)}
+    beside = tasks[:1]
+    if TEXT in tables:
+        beside = [*beside, TEXT]
+    figures = {"retrieval_and_text": _draw_panels(tables, beside)}
     for name in tasks[1:]:
         figures[name.removesuffix("_accuracy")] = _draw_panels(tables, [name])
     return figures
 
 
 def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
-    """Draw a panel per table, with the distances from which on the bound predicts
-    failure as vertical lines.
-    """
-    width = 4.5 * len(names) if len(names) > 1 else 6.5
-    figure, axes = shapes.make_panels(1, len(names), (width, 4.5))
+    """Draw a panel for each table of these names."""
+    width = 6.5
+    if len(names) > 1:
+        width = 4.5 * len(names)
+    figure, panels = shapes.make_panels(1, len(names), (width, 4.5))
     predictions = tables["predictions"]
-    for ax, name in zip(axes[0], names, strict=True):
-        bases = sorted(tables[name]["base"].unique())
-        for base, rows in tables[name].groupby("base", sort=False):
-            look = pick_look(bases.index(base))
-            if name == TEXT:
-                _draw_loss(ax, rows, look, f"base {base:g}")
-            else:
-                _draw_accuracy(ax, rows, look, f"base {base:g}")
-                _mark_predicted(ax, predictions, base, look)
-
-        shapes.set_token_axis(ax)
+    for ax, name in zip(panels[0], names, strict=True):
         if name == TEXT:
-            ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
+            _draw_text_panel(ax, tables[name])
         else:
             task = name.removesuffix("_accuracy").replace("_", " ")
-            ax.set(xlabel="distance, tokens", ylabel=f"share found ({task})")
-            # Room for the words of the vertical lines, above the data.
-            ax.set_ylim(-0.03, 1.22)
-            ax.set_yticks(np.linspace(0, 1, 6))
+            _draw_task_panel(ax, tables[name], task, predictions)
 
-    shapes.put_legend_below(figure, axes[0][:1], 5)
+    # The bases have the same looks in all panels, so that one legend serves them.
+    first_panel = panels[0][:1]
+    shapes.put_legend_below(figure, first_panel, 5)
     shapes.set_headline(figure, _write_title(predictions))
     return figure
 
 
+def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw text loss by position, a line per base."""
+    bases = sorted(table["base"].unique())
+    for base, rows in table.groupby("base", sort=False):
+        look = pick_look(bases.index(base))
+        _draw_loss(ax, rows, look, f"base {base:g}")
+    shapes.set_token_axis(ax)
+    ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
+
+
+def _draw_task_panel(
+    ax: Axes, table: pd.DataFrame, task: str, predictions: pd.DataFrame
+) -> None:
+    """Draw the share found by distance, a line per base, and the predicted distances."""
+    bases = sorted(table["base"].unique())
+    for base, rows in table.groupby("base", sort=False):
+        look = pick_look(bases.index(base))
+        _draw_accuracy(ax, rows, look, f"base {base:g}")
+        _mark_predicted(ax, predictions, base, look)
+    shapes.set_token_axis(ax)
+    ax.set(xlabel="distance, tokens", ylabel=f"share found ({task})")
+    # The words of the vertical lines stand above the data, between 1 and the upper limit.
+    ax.set_ylim(-0.03, 1.22)
+    ax.set_yticks(np.linspace(0, 1, 6))
+
+
 def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) -> None:
     """Mark the distance from which on the bound predicts failure with a base."""
+    # Nothing is predicted for a run without tasks of retrieval.
     if predictions.empty:
         return
     rows = predictions[predictions["base"] == base]
     for position in rows["first_failing_position_tokens"].dropna().unique():
         ax.axvline(position, color=look.color, linestyle=shapes.DASHED, linewidth=1.2)
         words = f"bound,\nbase {base:g}"
-        place = {"xycoords": shapes.ABOVE, "va": "top", "color": look.color}
-        shapes.write_note(ax, words, (position, 1), (3, -2), **place)
+        style = {"xycoords": shapes.ABOVE, "va": "top", "color": look.color}
+        upper_end = (position, 1)
+        shapes.write_note(ax, words, upper_end, offset=(3, -2), **style)
 
 
 def _draw_loss(ax: Axes, rows: pd.DataFrame, look: Look, label: str) -> None:
     x = "bucket_end_tokens"
     value = "nll_nats_per_byte"
     means = shapes.average_over_seeds(rows, x, value)
-    # A single model's interval over documents is wider than all lines of text together.
+    # A band is drawn for several models only. The interval of a single one, over
+    # documents, is wider than the lines of all bases together.
     band = None
     if rows["seed"].nunique() > 1:
         band = (means["low"], means["high"])
@@ -90,18 +113,22 @@ def _draw_accuracy(ax: Axes, rows: pd.DataFrame, look: Look, label: str) -> None
     shapes.draw_line(ax, means[x], means["accuracy"], look, label, band)
 
 
-def _write_title(table: pd.DataFrame) -> str:
+def _write_title(predictions: pd.DataFrame) -> str:
     """Say whether models find things beyond the distance that the bound predicts."""
-    judged = table[table["agrees"].notna() & table["bound_times_measured"].notna()]
-    if table.empty:
+    if predictions.empty:
         return "Text loss by position under several bases"
+    # A prediction is not judged if it, or the measured failure, is beyond the texts.
+    is_judged = predictions["agrees"].notna()
+    is_measured = predictions["bound_times_measured"].notna()
+    judged = predictions[is_judged & is_measured]
     if judged.empty:
         return "Retrieval and text loss under several bases"
 
+    # The predicted distance over the one at which models fail.
     times = judged["bound_times_measured"]
     if (times < 1).all():
         return "Models find tokens from farther back than the bound predicts"
     if (times > 1).all():
         return "Models find tokens from less far back than the bound predicts"
-    shortest, longest = times.min(), times.max()
-    return f"The bound predicts {shortest:.1f} to {longest:.1f} times the measured distance"
+    range_of_times = f"{times.min():.1f} to {times.max():.1f}"
+    return f"The bound predicts {range_of_times} times the measured distance"

@@ -1,7 +1,8 @@
 """Figures of the claims: the ledger by verdict, and series that explain single claims.
 
-Those of the sinusoidal code: its waves, their sum, its fall with distance, its
-rotation.
+The ledger is a list of published statements about position encodings, each with a
+verdict. The sinusoidal code is the encoding of the first Transformer: a sine and a cosine
+of the position for each frequency.
 """
 
 from collections.abc import Callable
@@ -29,18 +30,22 @@ from ropelab.show.looks import (
 )
 
 WORDS = FIGURES["claims"]
+# The looks and labels of the curves of `draw_decay`, and of the two ways to space the
+# frequencies of the sinusoidal code.
 CURVES = read_looks(WORDS["curves"])
 SPACINGS = read_looks(WORDS["spacings"])
+# The height of a row of the ledger, in inches.
 ROW_INCHES = 0.165
 # Rows that the title and the names of the verdicts take above the ids.
 HEAD_ROWS = 4
-# Sums of 64 features that differ by less are the same; their rounding in float64 is
-# 1e-14.
+# Sums of 64 features that differ by less than this are equal. Their rounding error in
+# float64 is 1e-14.
 SAME = 1e-6
-# Scores of unit vectors from float64 rotations: equal ones differ by rounding, about
-# 1e-16.
+# Scores of unit vectors that differ by less than this are equal. Their rounding error in
+# float64 is 1e-16.
 SAME_SCORE = 1e-9
-# The four bars of the resolution: the scheme of the frequencies, and what is stored.
+# The four groups of bars of `draw_resolution`: one frequency or many, and what of them is
+# stored.
 CODES = (
     ("one", "cos"),
     ("one", "cos and sin"),
@@ -52,7 +57,7 @@ BAR_WIDTH = 0.24
 BAR_DISTANCE = 0.26
 
 Draw = Callable[[pd.DataFrame], Figure]
-# The function that draws each table that explains a claim, by the table's name.
+# The functions that draw the tables that explain claims, by the name of the table.
 EXPLANATIONS: dict[str, Draw] = {}
 
 
@@ -69,9 +74,7 @@ def explanation(table: str) -> Callable[[Draw], Draw]:
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the ledger if there is more than one claim, then a figure for each series
-    there is.
-    """
+    """Draw the ledger if it has several claims, and every table that explains a claim."""
     figures = {}
     if len(tables["claims"]) > 1:
         figures["ledger"] = draw_ledger(tables["claims"])
@@ -86,14 +89,15 @@ def draw_ledger(claims: pd.DataFrame) -> Figure:
     evidence.
     """
     groups = {kind: claims[claims["evidence"] == kind] for kind in WORDS["verdicts"]}
-    rows = [_count_rows(group) for group in groups.values()]
-    figure = shapes.make_figure((9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
-    heights = [count + HEAD_ROWS for count in rows]
+    row_counts = [_count_rows(group) for group in groups.values()]
+    figure = shapes.make_figure((9.2, 1.4 + ROW_INCHES * (sum(row_counts) + 6)))
+    heights = [count + HEAD_ROWS for count in row_counts]
+    # The two kinds are arithmetic and trained models, one above the other.
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)
 
-    panels = zip(parts[:, 0], groups.items(), rows, strict=True)
-    for part, (kind, group), count in panels:
-        _draw_verdicts(part, kind, group, count)
+    panels = zip(parts[:, 0], groups.items(), row_counts, strict=True)
+    for part, (kind, group), row_count in panels:
+        _draw_verdicts(part, kind, group, row_count)
     return figure
 
 
@@ -107,8 +111,9 @@ def _count_rows(claims: pd.DataFrame) -> int:
 def _draw_verdicts(part: SubFigure, kind: str, claims: pd.DataFrame, rows: int) -> None:
     """Draw a column for each verdict on claims of one kind of evidence."""
     verdicts = WORDS["verdicts"][kind]
-    # The third verdict is the negative one.
-    negative = list(verdicts)[2]
+    # The verdicts are in the order of the columns: the statement holds, holds with a
+    # condition, does not hold, or cannot be decided.
+    _, _, negative, _ = verdicts
     negatives = int((claims["verdict"] == negative).sum())
     shapes.set_headline(part, WORDS["titles"][kind].format(len(claims), negatives))
 
@@ -135,7 +140,7 @@ def draw_permutation(scores: pd.DataFrame) -> Figure:
         matrix = cells.pivot(index="row", columns="column", values="score")
         matrix = matrix.set_axis(quoted).set_axis(quoted, axis=1)
 
-        # Shades stop short of the darkest blue: the texts are black in every cell.
+        # The shades do not reach the darkest blue, on which black texts could not be read.
         shades = matrix / (1.7 * matrix.to_numpy().max())
         texts = shapes.format_shares(matrix)
         shapes.draw_heat_map(ax, shades, texts, colors="Blues", dark_until=-1, size=12)
@@ -149,8 +154,9 @@ def draw_permutation(scores: pd.DataFrame) -> Figure:
 
 @explanation("rotation")
 def draw_rotation(vectors: pd.DataFrame) -> Figure:
-    """Draw query and key as arrows, at two pairs of positions with the same
-    distance.
+    """Draw a query and a key as arrows, at two places with the same distance.
+
+    There is a panel for each place.
     """
     figure, axes = shapes.make_panels(1, 2, (8, 4.2))
     scores = []
@@ -195,8 +201,9 @@ def _draw_query_and_key(ax: Axes, pair: pd.DataFrame) -> None:
 
 @explanation("resolution")
 def draw_resolution(table: pd.DataFrame) -> Figure:
-    """Draw the share of neighbours with the same code, by scheme, channel and
-    format.
+    """Draw the share of neighbouring positions that are stored alike.
+
+    There is a group of bars for each of CODES, and a bar for each number format.
     """
     shares = table["adjacent_collisions"] / table["neighbours"]
     names = table[["scheme", "component", "format"]]
@@ -204,6 +211,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
 
     figure, ax = shapes.make_axes((8, 4.2))
     for number, fmt in enumerate(table["format"].drop_duplicates()):
+        # Of three formats the second is in the middle of its group.
         places = np.arange(len(CODES)) + (number - 1) * BAR_DISTANCE
         values = [shares[scheme, component, fmt] for scheme, component in CODES]
         ax.bar(
@@ -244,15 +252,17 @@ def _percent(share: float) -> str:
 
 @explanation("decay")
 def draw_decay(curves: pd.DataFrame) -> Figure:
-    """Draw scores by distance: every point thin, means over quarter octaves thick."""
+    """Draw scores by distance.
+
+    Thin lines have every point. Far points cover each other on a logarithmic axis, so
+    that thick lines have the means over quarter octaves.
+    """
     figure, ax = shapes.make_axes()
     for name, (look, label) in CURVES.items():
         points = curves.loc[curves["curve"] == name, ["distance_tokens", "relative"]]
         x = points["distance_tokens"]
         ax.plot(x, points["relative"], color=look.color, linewidth=0.6, alpha=0.4)
 
-        # Means over quarter octaves: the far points cover each other on a logarithmic
-        # axis.
         quarter_octaves = (4 * np.log2(x)).round()
         means = points.groupby(quarter_octaves).mean()
         shapes.draw_line(
@@ -278,7 +288,7 @@ def draw_decay(curves: pd.DataFrame) -> Figure:
 
 @explanation("worked_example")
 def draw_worked_example(cells: pd.DataFrame) -> Figure:
-    """Draw the printed table, with the cells marked that are not rounded right."""
+    """Draw a table that a text prints, and mark the cells that are rounded wrongly."""
     printed = _spread_cells(cells, "printed")
     exact = _spread_cells(cells, "rotated")
     is_right = _spread_cells(cells, "rounded_right").astype(bool)
@@ -286,6 +296,7 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     texts = shapes.format_shares(printed, ".4f")
     corrections = texts + "\nis " + shapes.format_shares(exact, ".4f")
     texts = texts.where(is_right, corrections)
+    # Right cells are white, and wrong ones so pale that black texts are read.
     shades = (~is_right).astype(float) / 1.6
     figure, ax = shapes.make_axes((8, 3.4))
     shapes.draw_heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)
@@ -301,7 +312,9 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
 
 
 def _spread_cells(cells: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column of the cells as a table: a row per position, features beside."""
+    """Return a column of the cells as a table: a row per position, a column per
+    feature.
+    """
     table = cells.pivot(index="position", columns="feature", values=column)
     positions = [f"position {position}" for position in table.index]
     features = [f"feature {int(str(index)) + 1}" for index in table.columns]
@@ -319,7 +332,8 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     left.grid(False)
     figure.colorbar(image, ax=left, ticks=[-1, 0, 1], fraction=0.05)
 
-    # Sines of the faster half, evenly taken: the slow half are straight lines.
+    # Four features from the faster half, since slow waves look like straight lines. Even
+    # features are sines.
     features = np.linspace(0, len(grid) // 2, 4).astype(int) // 2 * 2
     colors = (BLUE, ORANGE, GREEN, BLACK)
     for feature, color, dash in zip(features, colors, LINES, strict=True):
@@ -336,8 +350,10 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
 
 @explanation("sinusoid_shift")
 def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
-    """Draw one pair (sin, cos) as arrows, and the same rotated by the printed
-    matrix.
+    """Draw one pair (sin, cos) as arrows: at two positions, and rotated by a matrix.
+
+    The rows are the pair at the first position, at a later position, and the first one
+    rotated by the matrix that a text prints for this step.
     """
     figure, ax = shapes.make_axes((6.8, 3.7))
     shapes.draw_unit_circle(
@@ -356,7 +372,7 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
         place = (1.1 * row.x, 1.1 * row.y + 0.03)
         ax.text(*place, row.vector, ha=side, va="center", color=look.color)
 
-    later, rotated = vectors[["x", "y"]].to_numpy()[1:]
+    _, later, rotated = vectors[["x", "y"]].to_numpy()
     if np.abs(later - rotated).max() < SAME:
         title = "A standard rotation takes the code where it belongs"
     else:
@@ -367,7 +383,10 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
 
 @explanation("sinusoid_sum")
 def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
-    """Draw F(t), the sum of all waves, and F one period of the slowest wave later."""
+    """Draw F(t), the sum of all waves, and F one period of the slowest wave later.
+
+    There is a panel for each spacing of the frequencies.
+    """
     figure, axes = shapes.make_panels(1, 2, (9.2, 3.6), sharey=True)
     repeats = {}
     spacings = shapes.split_by(curves, "spacing")
@@ -402,7 +421,7 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
 
 @explanation("sinusoid_distance")
 def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
-    """Draw the product of two codes against the distance of their positions."""
+    """Draw the product of the codes of two positions against their distance."""
     figure, ax = shapes.make_axes()
     highest_far_off = {}
     for spacing, rows in shapes.split_by(curves, "spacing"):

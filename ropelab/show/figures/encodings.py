@@ -1,4 +1,9 @@
-"""Every encoding: cost beside quality, loss by position, copying by distance."""
+"""Position encodings compared: cost and quality, loss by position, copying by distance.
+
+A model was trained with each encoding, and was tested on longer texts. A design is an
+encoding with settings in parentheses, a method a change of RoPE when tested, written
+`rope + yarn`.
+"""
 
 import math
 
@@ -25,9 +30,9 @@ from ropelab.show.looks import (
 TEXT = "text loss"
 COPY = "copy accuracy"
 NLL = "nll_nats_per_byte"
-# The table that compares designs with methods that need no training.
+# The table that compares designs with methods, which need no training.
 AGAINST_METHODS = "against_methods"
-# Rows of the heat map that are read at a glance.
+# The most rows of the first heat map of copying, so that it is read at a glance.
 MOST_ROWS = 8
 # The looks of lengths, the trained one first and the longest last.
 LENGTHS = (Look(GREY, "o"), Look(SKY, "s"), Look(BLUE, "D"))
@@ -38,7 +43,7 @@ BETTER = {TEXT: "a lower loss than", COPY: "more copied than"}
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw cost and quality, then a figure for each of the two tasks that was run."""
+    """Draw cost and quality, then figures for each of the two tasks that was run."""
     cost = tables["cost"]
     figures = {"cost_and_quality": _draw_cost_and_quality(cost, tables["quality"])}
     if "text_nll" in tables:
@@ -53,9 +58,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the best encodings by distance, and all of them if they are more.
+    """Draw the copying of the best encodings, and of all if there are more.
 
-    RoPE under methods is left out of the first: it is drawn beside the designs.
+    The first figure leaves out RoPE with methods, which `draw_against_methods` shows.
     """
     is_method = cost["encoding"].str.contains(" + ", regex=False)
     trained = cost[~is_method]
@@ -66,6 +71,7 @@ def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
+    """Draw a row per encoding: the quality on each task, the work, the parameters."""
     measured = set(quality["metric"])
     metrics = [metric for metric in AXES if metric in measured]
     longest = quality["times_trained_len"].max()
@@ -75,15 +81,16 @@ def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
 
     size = (10, max(3.2, 1.7 + 0.27 * len(order)))
     figure, axes = shapes.make_panels(1, len(metrics) + 2, size, sharey=True)
-    *quality_axes, work_axes, parameter_axes = axes[0]
+    panels = axes[0]
+    *quality_axes, work_axes, parameter_axes = panels
     for ax, metric in zip(quality_axes, metrics, strict=True):
         _draw_dumbbells(ax, quality[quality["metric"] == metric], order, longest)
         ax.set(**AXES[metric])
     _draw_work(work_axes, costs)
     _draw_parameters(parameter_axes, costs["parameters"])
-    shapes.name_rows(axes[0, 0], costs["label"].tolist())
-    # A legend above each panel would be wider than the panel in print.
-    shapes.put_legend_below(figure, list(axes[0]), 4)
+    shapes.name_rows(panels[0], costs["label"].tolist())
+    # In print a legend above each panel would be wider than the panel.
+    shapes.put_legend_below(figure, list(panels), 4)
     shapes.set_headline(
         figure,
         f"The quality of each encoding at {longest}x its trained length, and its cost",
@@ -122,7 +129,7 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
 
 def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
     ax.barh(range(len(counts)), counts, color=GREY, height=0.6)
-    # Linear up to ten: the axis has room for no parameters.
+    # A logarithmic axis has no place for 0, so that it is linear up to ten.
     ax.set_xscale("symlog", linthresh=10)
     ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
     ticks = [0, 10, 1000, 100_000]
@@ -134,9 +141,7 @@ def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
 def _draw_dumbbells(
     ax: Axes, rows: pd.DataFrame, order: list[str], longest: int
 ) -> None:
-    """Draw the value at the trained length and at the longest context, and a line
-    between.
-    """
+    """Draw the value at the trained length, that at the longest, and a line between."""
     first = _select_length(rows, 1, order)
     last = _select_length(rows, longest, order)
     places = np.arange(len(order))
@@ -174,23 +179,24 @@ def _select_length(rows: pd.DataFrame, times: int, order: list[str]) -> pd.DataF
 def _mark_undefined(ax: Axes, first: pd.Series, row: int) -> None:
     """Write a dash for a value that is undefined at the longest context.
 
-    It stands beside the first value, on the side that has more room. The heat map of
-    copying writes the same dash.
+    The dash is beside the value at the trained length, ``first``, on the side that has
+    more room. The heat map of copying has the same dash.
     """
     low, high = first[["ci_low", "ci_high"]].fillna(first["value"])
     middle = (low + high) / 2
     left, right = ax.get_xlim()
     middle_of_axis = (left + right) / 2
+    style = {"va": "center", "color": GREY}
     if middle > middle_of_axis:
-        place, offset, side = (low, row), (-7, 0), "right"
+        shapes.write_note(ax, "–", (low, row), (-7, 0), ha="right", **style)
     else:
-        place, offset, side = (high, row), (7, 0), "left"
-    shapes.write_note(ax, "–", place, offset, ha=side, va="center", color=GREY)
+        shapes.write_note(ax, "–", (high, row), (7, 0), ha="left", **style)
 
 
 def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
-    """Draw loss by position, a panel per family; the other encodings are grey behind
-    it.
+    """Draw loss by position, a panel per family of encodings.
+
+    Encodings of other families are grey lines behind it.
     """
     table = tables["text_nll"]
     finished = table[table["status"] == "ok"]
@@ -226,8 +232,8 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     else:
         result = _name_better(tables["comparisons"], TEXT, cost)
     shapes.set_headline(figure, f"Near {shapes.format_tokens(end)} tokens {result}")
-    # The axis is cut a few heights above the median: a line that runs away leaves the
-    # picture, where it would flatten all others.
+    # The axis ends a few heights above the median. Lines of very large losses leave the
+    # panel, in which they would flatten all others.
     low = finished[NLL].min()
     middle = finished[NLL].median()
     height = middle - low
@@ -246,9 +252,8 @@ def _draw_family(
         if encoding.family != family:
             ax.plot(x, rows["mean"], color="#cccccc", linewidth=0.8, zorder=1)
             continue
-        # A named encoding has the same look in all figures. A design, which is written
-        # with its settings in parentheses, and a method on top of RoPE have none of
-        # their own: they take one by their place in this figure.
+        # A named encoding has the same look in all figures. A design or a method has no
+        # look of its own, and takes one by its number in this figure.
         is_composed = "(" in name or " + " in name
         if is_composed:
             look = pick_look(number)
@@ -259,7 +264,11 @@ def _draw_family(
 
 
 def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> str:
-    """Say which encodings comparisons show to be better at the longest text."""
+    """Say which encodings are shown to be better than the baseline at the longest text.
+
+    ``comparisons`` has a row for each encoding_a against the baseline, encoding_b. Its
+    verdict is the name of the better one, if one is shown to be better.
+    """
     rows = comparisons[comparisons["metric"] == metric]
     if rows.empty:
         return "nothing is compared"
@@ -278,7 +287,10 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
 def _draw_copy_heatmap(
     tables: Tables, cost: pd.DataFrame, most: int | None = None
 ) -> Figure:
-    """Draw a row per encoding, `most` of them, in percent by context and distance."""
+    """Draw a row per encoding, a column per context and distance, in percent.
+
+    ``most`` limits the rows; None draws all.
+    """
     table = tables["copy_accuracy"]
     trained = int(table["train_len_tokens"].iloc[0])
     longest = table["context_tokens"].max()
@@ -292,7 +304,7 @@ def _draw_copy_heatmap(
     figure, ax = shapes.make_axes((8, max(2.8, 1.6 + 0.34 * len(shares))))
     texts = shapes.format_shares(100 * shares, ".0f", missing="–")
     shapes.draw_heat_map(ax, shares, texts, size=9)
-    # A line parts the two contexts, which are named above it.
+    # A line separates the two contexts, which are named above it.
     edge = int((contexts <= trained).sum()) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
     above = {"xycoords": shapes.ABOVE, "color": shapes.FAINT}
@@ -309,11 +321,16 @@ def _draw_copy_heatmap(
 def _select_rows(
     shares: pd.DataFrame, comparisons: pd.DataFrame, cost: pd.DataFrame, most: int
 ) -> pd.DataFrame:
-    """Return the first rows, in their order; the baseline is always among them."""
-    labels = cost.set_index("encoding")["label"]
-    baselines = comparisons["encoding_b"].unique()[:1]
+    """Return the first rows; the baseline takes the place of the last if it is not among
+    them.
+    """
     chosen = list(shares.index[:most])
-    baseline = labels.get(baselines[0]) if len(baselines) else None
+    # A run with a single encoding compares nothing, and has no baseline.
+    if comparisons.empty:
+        return shares.loc[chosen]
+
+    labels = cost.set_index("encoding")["label"]
+    baseline = labels.get(comparisons["encoding_b"].iloc[0])
     if baseline in shares.index and baseline not in chosen:
         chosen[-1] = baseline
     return shares.loc[chosen]
@@ -324,7 +341,7 @@ def _write_title_of_copies(
 ) -> str:
     """Say how many encodings are shown to copy more than the baseline.
 
-    Copying is compared from half of a context back.
+    Encodings are compared by what they copy from half of a context back.
     """
     rows = comparisons[comparisons["metric"] == COPY]
     where = f"from {longest // 2} back in {longest} tokens"
@@ -342,9 +359,10 @@ def _write_title_of_copies(
 
 
 def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Figure:
-    """Draw designs above changes of RoPE when tested, the best of each first, by length.
+    """Draw designs above methods, the best of each first, with a dot for each length.
 
-    The title compares the best of both at the longest text, as `against_methods` does.
+    The title compares the best of both at the longest text, as the table
+    `against_methods` does.
     """
     compared = tables[AGAINST_METHODS]
     quality = tables["quality"].query("metric == @metric")
@@ -353,20 +371,22 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     means = measured.set_index("encoding")["value"]
     is_loss = metric == TEXT
 
-    rows: list[str] = []
-    counts = []
-    for column in ("encoding_a", "encoding_b"):
+    def order_names(column: str) -> list[str]:
         names = compared[column].unique()
         ordered = means.reindex(names).sort_values(ascending=is_loss)
-        rows += [str(name) for name in ordered.index]
-        counts.append(len(names))
+        return [str(name) for name in ordered.index]
+
+    designs = order_names("encoding_a")
+    methods = order_names("encoding_b")
+    rows = [*designs, *methods]
 
     figure, ax = shapes.make_axes((8.5, 1.8 + 0.36 * len(rows)))
     for number, times in enumerate(lengths):
         at = quality[quality["times_trained_len"] == times].set_index("encoding")
         at = at.reindex(rows)
-        # Counted from the longest: its look is the last one, whatever comes before.
+        # The longest length has the last look. More lengths than looks share the first.
         look = LENGTHS[max(0, len(LENGTHS) - len(lengths) + number)]
+        # The dots of a row are 0.2 apart, around its middle.
         places = np.arange(len(rows)) + 0.2 * (number - (len(lengths) - 1) / 2)
         interval = (at["ci_low"], at["ci_high"])
         label = f"at {times}x the trained length"
@@ -375,7 +395,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
             ax, at["value"], places, look, label, interval, hollow=not is_last
         )
 
-    edge = counts[0] - 0.5
+    edge = len(designs) - 0.5
     ax.axhline(edge, color=BLACK, linewidth=1)
     beside = {
         "xycoords": ("axes fraction", "data"),
@@ -390,7 +410,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     ax.set_xlabel(unit)
     if not is_loss:
         ax.set_xlim(-0.03, 1.03)
-    best = (rows[0], rows[counts[0]])
+    best = (designs[0], methods[0])
     title = _write_title_against(compared, means, metric, lengths[-1], best)
     # Names of designs are long: a title above the panel alone would break into lines.
     shapes.set_headline(figure, title)
@@ -428,15 +448,15 @@ def _write_title_against(
 
 
 def _average_copies(table: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per encoding, by its label, the best first, and a column per context
-    and distance.
+    """Return the shares copied: a row per encoding, the best first, by its label, and a
+    column per context and distance.
     """
     place = ["context_tokens", "distance_tokens"]
     # An encoding that is undefined at a place keeps its empty cell there.
     shares = table.pivot_table(
         index="encoding", columns=place, values="accuracy", dropna=False
     )
-    # The pivot has every distance in every context; those that were measured are kept.
+    # The pivot has every distance in every context. Those that were measured are kept.
     measured = pd.MultiIndex.from_frame(table[place].drop_duplicates()).sort_values()
     shares = shares.reindex(cost["encoding"])
     shares = shares[measured]

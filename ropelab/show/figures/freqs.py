@@ -1,5 +1,7 @@
-"""Figures of the freqs experiment: wavelengths before and after, and the angles at the
-target.
+"""Figures of the freqs experiment: what a scaling method changes in each pair of a head.
+
+A pair of features rotates with a wavelength in tokens. A role is what the method does to
+a pair: kept, divided by the whole factor (interpolated), or between (ramp).
 """
 
 import math
@@ -47,7 +49,8 @@ def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
 
 
 def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
-    """Draw a band behind each stretch of pairs with the same role."""
+    """Draw a band behind each run of neighbouring pairs with the same role."""
+    # The number of a pair's run grows at each pair whose role is not that of the last.
     is_start = pairs["role"] != pairs["role"].shift()
     stretches = pairs.groupby(is_start.cumsum())
     named = set()
@@ -55,7 +58,7 @@ def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
         role = stretch["role"].iloc[0]
         if role not in SHADES:
             continue
-        # The legend names a role once.
+        # A role with several bands has one entry in the legend.
         label = None if role in named else role
         named.add(role)
         first = stretch["pair"].iloc[0]
@@ -66,6 +69,10 @@ def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
 
 
 def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
+    """Draw the angle of each pair at the end of the text, before and after scaling.
+
+    Angles that training did not reach are marked.
+    """
     figure, ax = shapes.make_axes()
     trained = pairs["trained_phase_rad"]
     shapes.draw_line(ax, pairs["pair"], trained, Look(BLACK, ""), "trained, at its end")

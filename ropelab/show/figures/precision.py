@@ -1,5 +1,9 @@
-"""Figures of the precision experiment: collisions, errors by stage and position,
-drift.
+"""Figures of the precision experiment: what roundings of RoPE do to positions and scores.
+
+A cast is a plan of roundings: a number format for each stage of the rotation (position,
+frequency, angle, cos and sin, ...). A code is what is stored for a position, such as the
+cos and sin of one pair of a head. The spread of a score is how much it varies with the
+place of two tokens at one distance.
 """
 
 import math
@@ -22,22 +26,25 @@ PANELS = FIGURES["precision"]["panels"]
 STAGES = FIGURES["precision"]["stages"]
 PLURALS = FIGURES["precision"]["plurals"]
 ROUNDED = FIGURES["precision"]["rounded"]
-# Pale, so that words on them are read, and apart in print without colour.
+# The colours of roundings that are safe, change angles only, or are unsafe. They are so
+# pale that words on them are read, and differ in print without colour.
 SAFE = "#e3f2ec"
 OTHER = "#d5d5d5"
 UNSAFE = "#f8d3bd"
+# The hatches of bars.
 HATCHES = ("", "//", "..")
-# Codes that are drawn where a run has none of PANELS.
+# The most codes that are drawn if a run has none of PANELS.
 MOST_PANELS = 4
-# Radians; the line that is drawn for orientation, whatever tolerance a run was given.
+# An error of an angle in radians that is marked for orientation, whatever tolerance the
+# run had.
 TOLERANCE = 0.01
-# Changes of a score below this are those of float64 itself.
+# Changes of a score below this are rounding errors of float64.
 UNSEEN = 1e-12
-# float64 itself leaves spreads of about this size.
+# Spreads below this are rounding errors of float64.
 NO_SPREAD = 1e-9
-# Stages that a title names; more are counted.
+# The most stages that a title names. More are counted.
 MOST_NAMED = 3
-# The upper end of the axis of spreads; the largest ones are near 1.
+# The upper end of the axis of spreads, whose largest values are near 1.
 HIGHEST_SPREAD = 3.0
 
 
@@ -83,7 +90,9 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
     figure, ax = shapes.make_axes((max(6.0, 2 * len(encodings) + 1.5), 4.2))
     width = 0.8 / len(formats)
     for number, fmt in enumerate(formats):
-        places = np.arange(len(encodings)) + (number - (len(formats) - 1) / 2) * width
+        # The bars of an encoding are side by side, around its place.
+        bars_from_middle = number - (len(formats) - 1) / 2
+        places = np.arange(len(encodings)) + bars_from_middle * width
         values = [shares[name, fmt] for name in encodings]
         ax.bar(
             places,
@@ -110,9 +119,10 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
 
 def _write_title_of_resolution(rows: pd.DataFrame) -> str:
     worst = rows.groupby(["scheme", "component"])["equal_neighbours"].max()
-    one = worst.get(("single", "pair"))
-    many = worst.get(("rope", "vector"))
-    if one is not None and many is not None and one > 0 == many:
+    # A run may lack one of the two codes.
+    one_frequency = worst.get(("single", "pair"), math.nan)
+    many_frequencies = worst.get(("rope", "vector"), math.nan)
+    if one_frequency > 0 and many_frequencies == 0:
         return "One slow frequency loses neighbours; many frequencies keep them all"
     return "Which neighbours look equal when they are stored?"
 
@@ -122,7 +132,7 @@ def _percent(share: float) -> str:
         return f"{share:.0%}"
     if 0.0005 <= share <= 0.9995:
         return f"{share:.1%}"
-    # One decimal would read as none, or as all.
+    # With one decimal the share would read as 0 or 100 %.
     return f"{100 * share:.3g}%"
 
 
@@ -173,10 +183,10 @@ def _choose_format(rows: pd.DataFrame) -> str:
 
 
 def _average_octaves(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average the spreads of each line over the distances from d to 2 d.
+    """Average the spreads of each line over the distances of each octave, d to 2 d.
 
-    Rounded positions cancel at multiples of large powers of two. A line through single
-    distances would jump up and down between them.
+    The errors of rounded positions cancel at multiples of large powers of two, so that a
+    line through single distances would jump up and down.
     """
     octaves = np.floor(np.log2(rows["distance_tokens"]))
     squares = rows.assign(square=rows["score_spread"] ** 2)
@@ -188,8 +198,8 @@ def _average_octaves(rows: pd.DataFrame) -> pd.DataFrame:
 def _write_title_of_stages(spreads: pd.Series, chosen: str) -> str:
     """Name the stages that must not be rounded to a format.
 
-    `spreads` has the largest spread of each stage. What overflows has none, and is the
-    worst.
+    `spreads` has the largest spread of each stage. If scores overflow it is nan, which is
+    the worst.
     """
     is_unsafe = spreads.isna() | (spreads >= NOTICED)
     unsafe = spreads.index[is_unsafe]
@@ -207,8 +217,9 @@ def _write_title_of_casts(spreads: pd.Series) -> str:
 
 
 def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
-    """Draw the share of neighbours with the same code over positions, a panel per
-    code.
+    """Draw the share of neighbouring positions that are stored alike, over positions.
+
+    There is a panel for each code, and a line for each format.
     """
     panels = _choose_panels(table)
     size = (2 + 2.2 * len(panels), 4.2)
@@ -240,8 +251,9 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 
 
 def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """Return scheme, component and title of the codes that compare best, else of the
-    first.
+    """Return the scheme, component and title of each code that is drawn.
+
+    They are those of PANELS, or the first codes of the run if it has none of these.
     """
     names = table[["scheme", "component"]].drop_duplicates()
     codes = [(str(row.scheme), str(row.component)) for row in names.itertuples()]
@@ -249,6 +261,7 @@ def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     for scheme, component, title in PANELS:
         if (scheme, component) in codes:
             panels.append((scheme, component, title))
+
     if not panels:
         for scheme, component in codes[:MOST_PANELS]:
             panels.append((scheme, component, f"{scheme}:\n{component}"))
@@ -258,8 +271,8 @@ def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
 def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     """Draw which roundings are safe: a row per stage, a column per format.
 
-    There are no numbers: which of two safe roundings is the smaller is decided by the
-    vectors that were drawn.
+    Cells have words instead of numbers. Which of two safe roundings has the smaller
+    spread depends on the random vectors, and says nothing.
     """
     spread = _spread_stages(stages, "score_spread")
     angle = _spread_stages(stages, "max_angle_error_rad")
@@ -268,9 +281,11 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     is_unsafe = spread.isna() | (spread >= NOTICED)
     is_other = ~is_unsafe & first_wrong.notna()
 
+    # 0 is safe, 1 other angles, 2 unsafe: the numbers of the colours below.
+    words = ("safe", "other angles", "unsafe")
     shades = pd.DataFrame(0, index=spread.index, columns=spread.columns)
     shades = shades.mask(is_other, 1).mask(is_unsafe, 2)
-    texts = shades.map(["safe", "other angles", "unsafe"].__getitem__)
+    texts = shades.map(lambda shade: words[shade])
     texts = texts.where(overflow.isna(), overflow.map("overflows\nfrom {:,.0f}".format))
 
     figure, ax = shapes.make_axes((8.5, 1.6 + 0.5 * len(shades)))
@@ -291,7 +306,11 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
 
 
 def _part_cells(ax: Axes, shape: tuple[int, int]) -> None:
-    """Draw white lines between the cells, instead of the grid through their middles."""
+    """Draw white lines between the cells.
+
+    The usual grid goes through the middles of the cells. Minor ticks between them have
+    the lines instead.
+    """
     rows, columns = shape
     ax.grid(visible=False)
     ax.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
@@ -315,7 +334,7 @@ def _explain_shades(has_other_angles: bool) -> str:
 
 
 def _spread_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column of the stages as a table: a row per stage, formats beside."""
+    """Return a column of the stages as a table: a row per stage, a column per format."""
     table = stages.pivot(index="stage", columns="format", values=column)
     names = stages["stage"].unique()
     formats = stages["format"].unique()
@@ -323,11 +342,13 @@ def _spread_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _draw_growth(growth: pd.DataFrame) -> Figure:
-    """Draw the worst angle error per octave; implementations that agree share a
-    line.
+    """Draw the worst angle error in each octave of positions, a line per cast.
+
+    Casts with the same errors share a line.
     """
     figure, ax = shapes.make_axes((9, 4.5))
 
+    # nan, an overflow, is not equal to itself. -1 stands for it where errors are compared.
     names_by_errors: dict[tuple[float, ...], list[str]] = {}
     rows_by_name = dict(shapes.split_by(growth, "name"))
     for name, rows in rows_by_name.items():
@@ -350,6 +371,7 @@ def _draw_growth(growth: pd.DataFrame) -> Figure:
 
 
 def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
+    """Draw the worst angle error in each octave: a panel per stage, a line per format."""
     with_errors = growth[growth["max_angle_error_rad"] > 0]
     stages = dict(shapes.split_by(with_errors, "stage"))
     count = len(stages)
@@ -374,30 +396,35 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
 
 
 def _draw_growth_lines(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
-    """Draw lines with their labels, which begin with the name that they look like."""
+    """Draw a line for each label.
+
+    A label has the name of a cast or format, and further names below it if these share
+    the line. The first name decides the look.
+    """
     for label, rows in lines.items():
         shown = rows[rows["max_angle_error_rad"] > 0]
         if shown.empty:
             continue
-        name = label.split("\n")[0]
+        name, _, _ = label.partition("\n")
         errors = shown["max_angle_error_rad"]
         shapes.draw_line(ax, shown["position_end"], errors, find_look(name), label)
     _set_position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     shapes.mark_value(ax, math.pi, "half a rotation: lost", up=4)
-    # To the right, where lines are above it: the first points of a panel are often near
-    # it.
+    # The name is at the right end. At the left end the first points of lines are often
+    # near it.
     shapes.mark_value(ax, TOLERANCE, f"{TOLERANCE} rad", up=4, end="right")
 
 
 def _set_position_axis(ax: Axes) -> None:
     shapes.set_token_axis(ax)
-    # Few enough labels for a narrow panel.
+    # A narrow panel has room for a label at every third power of two.
     ax.xaxis.set_major_locator(LogLocator(base=8, numticks=12))
     ax.set_xlabel("position")
 
 
 def _draw_score_drift(rows: pd.DataFrame) -> Figure:
+    """Draw by how much a score changes when query and key move together."""
     figure, ax = shapes.make_axes()
     moved = rows[rows["rms_score_change"] > 0]
     for name, line in shapes.split_by(moved, "name"):

@@ -1,5 +1,8 @@
-"""The cost of casts and of formats of stored keys, against the predicted error of
-scores; and how far two of them take the predictions of a model apart.
+"""The cost of roundings in a trained model, against the predicted error of scores; and how
+far two roundings take the predictions of a model apart.
+
+A rounding is a number format for stages of the rotation, or a format of stored keys. Its
+cost is the text loss that it adds, or the share of a retrieval task that it loses.
 """
 
 import math
@@ -16,20 +19,22 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, Look, pick_look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
-# Errors of scores below this are drawn at it.
+# The least error on the axis. Smaller errors are drawn there.
 LEAST = 1e-4
-# Costs up to this are drawn on a linear scale, larger ones on a logarithmic one.
+# Costs up to this are drawn on a linear scale, larger ones on a logarithmic scale.
 LINEAR = 1e-3
+# The verdict on a rounding with a cost that is shown.
 COSTS = "costs"
+# The column of the divergence of two predictions.
 KL = "kl_nats_per_token"
-# Casts of which a figure has a line; those with the largest values are drawn.
+# The most casts that have a line, those with the largest values.
 MOST_LINES = 8
-# The shade of the errors that no rounding has.
+# The colour behind a range of errors that no rounding has.
 GAP = "#eeeeee"
 
 
 def draw(casts: pd.DataFrame) -> dict[str, Figure]:
-    """Draw loss and retrieval against the error of a score, in the longest context and
+    """Draw the cost in loss and in each task, in the longest context and at the farthest
     place.
     """
     figures = {}
@@ -140,8 +145,10 @@ def _draw_point(ax: Axes, point: Any, look: Look, label: str) -> None:
 
 
 def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
-    """Say what costs, and mark the error from which on roundings do, if there is
-    one.
+    """Say which roundings cost something.
+
+    If all roundings above some error of a score cost something, and none below, the range
+    between the two is marked.
     """
     context = shapes.format_tokens(shown["context_tokens"].max())
     costly = shown[shown["verdict"] == COSTS]
@@ -153,14 +160,14 @@ def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
         return
 
     first = costly["x"].min()
-    # Where nothing is free, its largest error is nan, and LEAST is compared.
-    if first <= max(LEAST, free["x"].max()):
+    largest_free = free["x"].max()
+    # If nothing is free, the largest free error is nan, and `max` returns LEAST.
+    if first <= max(LEAST, largest_free):
         count = f"{len(costly)} of {len(shown)}"
         most = f"{costly['cost'].max():.2g} {unit}"
         ax.set_title(f"At {context} tokens {count} roundings cost up to {most}")
         return
 
-    largest_free = free["x"].max()
     ax.set_title(
         f"Score errors up to {largest_free:.2g} cost nothing shown, from {first:.2g} on"
         " they do"
@@ -179,10 +186,10 @@ def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
 
 
 def _name_points(shown: pd.DataFrame) -> dict[Hashable, str]:
-    """Return the numbers and names of the roundings by the index of their rows.
+    """Return the labels of the roundings, `3 angle=bfloat16`, by the index of their rows.
 
-    Casts that begin at a later position (`position=bfloat16 from 1024`) are many, and
-    stay without.
+    Roundings whose text begins at a later position (`position=bfloat16 from 1024`) are
+    many, and get no label.
     """
     methods = shown.groupby(["method", "factor"]).ngroups
     names: dict[Hashable, str] = {}

@@ -1,5 +1,7 @@
-"""The shapes figures are made of: axes of tokens and bases, lines, dots, heat maps,
-legends.
+"""The shapes that figures are made of: axes of tokens and bases, lines, dots, heat maps,
+legends, and names beside points and lines that do not cover each other.
+
+A look is the colour, marker and line of a name, the same in every figure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,27 +22,32 @@ from ropelab.show.looks import GREY, Look
 
 # The lower and upper ends of intervals.
 Band = tuple[Any, Any] | None
-# Octaves between two labelled ticks.
+# The least distance between two labelled ticks, in octaves.
 LEAST_APART = 0.35
+# The colour of notes.
 FAINT = "#555555"
+# The dashes of marked values: from the start, 4 points drawn and 3 left out.
 DASHED = (0, (4, 3))
-# The coordinates of a place at an x of the data, and a share of the panel's height.
+# Coordinates for a note whose x is a value of the data, and whose y is a share of the
+# panel's height: 1 is the upper edge.
 ABOVE = ("data", "axes fraction")
-# Marks the names of points among other texts.
+# Texts with this mark (`gid` of matplotlib) are names of points.
 NAME = "name"
-# Marks the names at the right ends of lines.
+# Texts with this mark are names at the right ends of lines.
 LINE_END = "line end"
-# A name further up or down than so many points has a line to its point.
+# A name further up or down from its point than this gets a line to it. Distances of names
+# are in points of print, as the two below.
 NEAR = 12
-# Points to the left and right of a point, and up from it, where its name may be; the
-# nearest heights first.
+# A name may be so far to the left or right of its point.
 BESIDE = 8
+# A name may be so far up from its point. Those of the first group are tried on both
+# sides, then those of the next.
 HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
 
 
 def _list_places() -> list[tuple[tuple[int, int], str]]:
-    """Return offsets from a point with the end of the name that is there, the best
-    first.
+    """Return the places of a name, the best first: its offset from the point, and the
+    end of the name that is at the offset.
     """
     places = []
     for heights in HEIGHTS:
@@ -50,7 +57,8 @@ def _list_places() -> list[tuple[tuple[int, int], str]]:
 
 
 PLACES = _list_places()
-# Places of a name of one or two letters, which needs no more room than a point.
+# A name with at most so many letters is as small as a point. It may also be right above,
+# below or beside its point (TIGHT).
 SHORTEST = 2
 TIGHT = [
     ((0, 6), "center"),
@@ -63,8 +71,8 @@ TIGHT = [
 def make_figure(size: tuple[float, float] | None = None) -> Figure:
     """Return an empty figure, `size` inches wide and high.
 
-    Pyplot is not asked: it would load the backend that the user has chosen for windows
-    or notebooks, and keep every figure.
+    matplotlib.pyplot is avoided. It would load the backend that the user has chosen for
+    windows or notebooks, and keep every figure in memory.
     """
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)
@@ -84,8 +92,9 @@ def make_panels(
     used: int | None = None,
     **options: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Make panels, always in an array of two dimensions; those beyond the used ones are
-    hidden.
+    """Make panels as an array [rows, columns], and hide those after the first ``used``.
+
+    ``options`` are those of matplotlib's `subplots`.
     """
     figure = make_figure(size)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
@@ -126,8 +135,9 @@ def draw_dots(
     hollow: bool = False,
     **options: Any,
 ) -> None:
-    """Draw a dot for each row, at its value along the axis, with its interval as a
-    bar.
+    """Draw dots at x and y, each with its interval along x as a bar.
+
+    ``bars`` has the lower and upper ends of the intervals.
     """
     if bars is not None:
         ax.hlines(y, *bars, color=look.color, linewidth=3, alpha=0.35)
@@ -140,6 +150,7 @@ def draw_dots(
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows of a figure from the top down."""
     ax.set_yticks(range(len(names)), names)
+    # The lower limit is the larger one, so that row 0 is at the top.
     ax.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -152,8 +163,9 @@ def draw_heat_map(
     dark_until: float = 0.5,
     size: float = 9,
 ) -> None:
-    """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays
-    white.
+    """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays white.
+
+    Texts are black on shades above ``dark_until``, and white on darker ones.
     """
     ax.set_facecolor("white")
     values = shades.to_numpy(dtype=float)
@@ -177,9 +189,7 @@ def draw_heat_map(
 def format_shares(
     table: pd.DataFrame, digits: str = ".2f", missing: str = ""
 ) -> pd.DataFrame:
-    """Write the numbers of a table as texts; `missing` stands for those that are not
-    known.
-    """
+    """Write the numbers of a table as texts, and `missing` for nan."""
 
     def write(value: float) -> str:
         if np.isnan(value):
@@ -192,8 +202,8 @@ def format_shares(
 def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
     """Average over seeds at every x: columns x, value, low, high.
 
-    The band is the range of the seeds if there are several, the interval over documents
-    for one.
+    Low and high are the range of the seeds if there are several. For a single seed they
+    are the interval over documents, the columns `ci_low` and `ci_high`.
     """
     by_x = rows.groupby(x)
     if rows["seed"].nunique() > 1:
@@ -207,13 +217,16 @@ def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
 
 
 def split_by(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield every value of a column, in its order, with its rows."""
+    """Yield every value of a column with its rows, in the order of the table."""
     for name, rows in table.groupby(column, sort=False):
         yield str(name), rows
 
 
 def iterate_rows(table: pd.DataFrame) -> Iterable[Any]:
-    """Return the rows of a table, their values as attributes, the first one `Index`."""
+    """Return the rows of a table, with their values as attributes.
+
+    The attribute `Index` has the index of the row. pandas gives no type to such rows.
+    """
     return table.itertuples()
 
 
@@ -250,7 +263,7 @@ def format_tokens(tokens: float) -> str:
     ['2k', '1M', '1.5k', '100']
     """
     for size, suffix in ((1024**2, "M"), (1024, "k")):
-        # Eighths are the finest parts that are still short to read: 1.125k.
+        # 1.125k is still short to read, so that eighths of a k are written.
         has_few_digits = (tokens * 8 / size) % 1 == 0
         if tokens >= size and has_few_digits:
             return f"{tokens / size:g}{suffix}"
@@ -261,9 +274,10 @@ class PowersAndLast(LogLocator):
     """Ticks at powers, and one at the last point drawn if none of them is near."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Return the ticks for an axis from vmin to vmax, as matplotlib asks."""
         ticks = np.asarray(super().tick_values(vmin, vmax))
         assert self.axis is not None
-        last = self.axis.get_data_interval()[1]
+        _, last = self.axis.get_data_interval()
         if not 0 < last <= vmax:
             return list(ticks)
 
@@ -285,8 +299,8 @@ def set_token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
 
 
 def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
-    """Make an axis of bases: powers of ten, and on a short axis those between: 1e6,
-    3e6.
+    """Make an axis of bases: ticks at powers of ten, and on a short axis at 2, 3 and 5
+    times these.
     """
     low, high = limits
     multiples: tuple[float, ...] = (1.0,)
@@ -298,7 +312,7 @@ def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
 
 
 def _format_base(base: float) -> str:
-    # Plain text (3e6): to typeset exponents takes a third of the time of a figure.
+    # The text is plain, 3e6. Typeset exponents would take a third of a figure's time.
     return f"{base:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
@@ -310,8 +324,10 @@ def mark_value(
     up: int = 3,
     end: Literal["left", "right"] = "left",
 ) -> None:
-    """Mark a value of an axis with a dashed line that is named beside it, at an `end`
-    of it.
+    """Mark a value of an axis with a dashed line and its name.
+
+    The name of a vertical line (`which` is x) is at its upper end. That of a horizontal
+    line is at its left or right `end`, and `up` points above it.
     """
     line: dict[str, Any] = {"color": GREY, "linestyle": DASHED, "linewidth": 1}
     if which == "x":
@@ -326,17 +342,21 @@ def mark_value(
         return
 
     ax.axhline(value, **line)
-    place, offset = (0.01, value), (2, up)
-    if end == "right":
-        place, offset = (0.99, value), (-2, up)
+    if end == "left":
+        place = (0.01, value)
+        offset = (2, up)
+    else:
+        place = (0.99, value)
+        offset = (-2, up)
     beside = {"xycoords": ("axes fraction", "data"), "ha": end, "color": FAINT}
     write_note(ax, text, place, offset, **beside)
 
 
 def _is_near_right_edge(ax: Axes, x: float) -> bool:
-    """Return True for an x in the last quarter of a panel, with its limits of now."""
-    pixels = ax.transData.transform((x, 0))[0]
-    share = ax.transAxes.inverted().transform((pixels, 0))[0]
+    """Return True for an x in the last quarter of a panel, with its present limits."""
+    # From data to pixels, then from pixels to a share of the panel's width.
+    pixels, _ = ax.transData.transform((x, 0))
+    share, _ = ax.transAxes.inverted().transform((pixels, 0))
     return bool(share > 0.75)
 
 
@@ -347,7 +367,10 @@ def write_note(
     offset: tuple[float, float],
     **style: Any,
 ) -> None:
-    """Write a small text beside a point, as many points from it as the offset says."""
+    """Write a small text beside a place.
+
+    The offset from the place is in points of print, to the right and up.
+    """
     style = {"fontsize": 8, **style}
     ax.annotate(text, place, xytext=offset, textcoords="offset points", **style)
 
@@ -360,7 +383,8 @@ def put_legend_outside(ax: Axes) -> None:
 def label_last_panels(axes: np.ndarray, label: str) -> None:
     """Give the last visible panel of each column its numbers and a label below.
 
-    Panels that share an axis have them in the last row alone, which may be incomplete.
+    If panels share an axis, matplotlib gives numbers to the last row alone. Hidden panels
+    may be in that row.
     """
     for column in axes.T:
         visible = [ax for ax in column if ax.get_visible()]
@@ -375,8 +399,8 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
     """
     handles: dict[str, Artist] = {}
     for ax in axes:
-        own_handles, labels = ax.get_legend_handles_labels()
-        handles.update(zip(labels, own_handles, strict=True))
+        handles_of_panel, labels = ax.get_legend_handles_labels()
+        handles.update(zip(labels, handles_of_panel, strict=True))
 
     figure.legend(
         list(handles.values()),
@@ -389,12 +413,12 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
 def name_line_ends(ax: Axes) -> None:
     """Name every line of a panel at its right end, in its colour, instead of a legend.
 
-    Names whose ends lie close together are moved apart, within the limits of the axis,
-    which are to be set before. Lines without a name (those that matplotlib numbers)
-    stay without one.
+    Names that would touch are moved apart, within the limits of the axis. Set these
+    limits before. Lines without a label get no name.
     """
     for line in ax.get_lines():
         label = str(line.get_label())
+        # matplotlib labels a line without a label with an underscore and a number.
         if label.startswith("_"):
             continue
         ax.annotate(
@@ -411,21 +435,26 @@ def name_line_ends(ax: Axes) -> None:
 
 
 def place_line_ends(ax: Axes) -> None:
-    """Move the names of lines apart, again if the figure has another size."""
+    """Move the names of lines to their ends, and apart where they would touch.
+
+    It is called again when the figure gets another size.
+    """
     names = [text for text in ax.texts if text.get_gid() == LINE_END]
     if not names:
         return
 
     figure = ax.get_figure(root=True)
     assert figure is not None
+    # Positions in pixels are known after the layout.
     figure.draw_without_rendering()
     ends = {}
     for line in ax.get_lines():
-        last = line.get_xydata()[-1]  # type: ignore[index]
-        ends[str(line.get_label())] = ax.transData.transform(last)[1]
+        last_point = line.get_xydata()[-1]  # type: ignore[index]
+        _, height_of_end = ax.transData.transform(last_point)
+        ends[str(line.get_label())] = height_of_end
     names.sort(key=lambda name: ends[name.get_text()])
 
-    # Pixels; capitals and tails of letters leave this much between two lines.
+    # The least distance of two names in pixels, a little more than the height of letters.
     gap = 1.05 * Text.get_window_extent(names[0]).height
     heights: list[float] = []
     for name in names:
@@ -433,7 +462,8 @@ def place_line_ends(ax: Axes) -> None:
         if heights:
             height = max(height, heights[-1] + gap)
         heights.append(height)
-    # Names that were pushed beyond the upper limit move down again, from the top.
+    # Names that are now above the upper limit move down again, from the highest one on,
+    # and push those below.
     ceiling = ax.bbox.y1
     for number in reversed(range(len(heights))):
         heights[number] = min(heights[number], ceiling)
@@ -444,9 +474,7 @@ def place_line_ends(ax: Axes) -> None:
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Name points beside them, each where it covers no other name and no other
-    point.
-    """
+    """Write the names of points (x, y, name) where they cover no other name or point."""
     style: dict[str, Any] = {
         "textcoords": "offset points",
         "fontsize": 9,
@@ -459,7 +487,10 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
 
 
 def place_names(ax: Axes) -> None:
-    """Find places for the names of points, again if the figure has another size."""
+    """Move the names of points to free places.
+
+    It is called again when the figure gets another size.
+    """
     names = []
     for text in ax.texts:
         if isinstance(text, Annotation) and text.get_gid() == NAME:
@@ -469,6 +500,8 @@ def place_names(ax: Axes) -> None:
 
     figure = ax.get_figure(root=True)
     assert figure is not None
+    # Positions in pixels are known after the layout. First the room is taken that points
+    # (1/20 inch around them), other texts and the numbers of the axes have.
     figure.draw_without_rendering()
     taken = []
     room = figure.dpi / 20
@@ -476,7 +509,6 @@ def place_names(ax: Axes) -> None:
         x, y = ax.transData.transform(name.xy)
         taken.append(Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room))
     taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
-    # Names may reach beyond the panel, where the numbers of its axes stand.
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
         taken.append(label.get_window_extent())
 
@@ -486,13 +518,17 @@ def place_names(ax: Axes) -> None:
 
 
 def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
-    """Move a name to the first place that is free, or to the last of all."""
+    """Move a name to the first free place, or to the last place if none is free.
+
+    ``taken`` has the boxes of what it must not cover.
+    """
     places = PLACES
     if len(name.get_text()) <= SHORTEST:
         places = [*TIGHT, *PLACES]
     for offset, side in places:
         name.set(position=offset, ha=side)
-        extent = Text.get_window_extent(name)  # without its line
+        # The extent of the text alone, without the line to its point.
+        extent = Text.get_window_extent(name)
         if not any(extent.overlaps(other) for other in taken):
             break
 

@@ -1,4 +1,8 @@
-"""One frequency or many: arithmetic beside trained models, and the use of each band."""
+"""Figures of the spectrum experiment: does a head need one frequency, or many?
+
+A scheme is a choice of the frequencies of a head's pairs. Models were trained with each
+scheme and copy tokens from some distance back. A band is a third of the frequencies.
+"""
 
 from typing import Any
 
@@ -13,12 +17,13 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, FIGURES, GREY, ORANGE, SKY, Look, read_looks
 
 COPY = "copy accuracy"
+# The name of no band: nothing was removed from a model.
 KEPT = "none"
 VECTORS = read_looks(FIGURES["spectrum"]["vectors"])
 BANDS = read_looks(FIGURES["spectrum"]["bands"])
-# Where a change of nothing is drawn on a logarithmic axis, in nats.
+# A change of 0 is drawn here on a logarithmic axis, in nats.
 SMALLEST = 1e-12
-# Rows between the dots of a scheme.
+# The distance between the dots of a scheme, in rows.
 BESIDE = 0.22
 # The looks of the distances, the nearest first, and whether they are hollow.
 DISTANCES = (
@@ -41,7 +46,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _select_inside(learned: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Select the copies of whole schemes in the trained length, and return that."""
+    """Return the copies within the trained length of models without a removed band, and
+    the trained length.
+    """
     trained = int(learned["train_len_tokens"].iloc[0])
     is_inside = learned["context_tokens"] == trained
     return learned[is_inside & (learned["removed"] == KEPT)], trained
@@ -54,9 +61,10 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     """
     inside, trained = _select_inside(learned)
     half = _find_half(inside, trained)
-    schemes = _order_schemes(tables["schemes"]).assign(
-        rotates=lambda table: table["rotating_pairs"] == table["pairs"]
-    )
+    schemes = _order_schemes(tables["schemes"])
+    all_rotate = schemes["rotating_pairs"] == schemes["pairs"]
+    schemes = schemes.assign(rotates=all_rotate)
+    # A stable sort keeps the order within the two groups.
     schemes = schemes.sort_values("rotates", kind="stable")
     names = list(schemes["scheme"])
 
@@ -82,16 +90,16 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
 
 
 def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
-    """Part the schemes with pairs at rest from those whose pairs all rotate."""
-    resting = schemes[~schemes["rotates"]]
-    if resting.empty:
+    """Separate the schemes of which some pairs do not rotate from the others."""
+    partial = schemes[~schemes["rotates"]]
+    if partial.empty:
         return
-    counts = [str(count) for count in sorted(resting["rotating_pairs"].unique())]
-    text = f"{join_names(counts, 'or')} of {resting['pairs'].iloc[0]} pairs rotate"
+    counts = [str(count) for count in sorted(partial["rotating_pairs"].unique())]
+    text = f"{join_names(counts, 'or')} of {partial['pairs'].iloc[0]} pairs rotate"
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top"}
     shapes.write_note(ax, text, (0.99, -0.5), (0, -3), ha="right", **place)
-    if len(resting) < len(schemes):
-        edge = len(resting) - 0.5
+    if len(partial) < len(schemes):
+        edge = len(partial) - 0.5
         ax.axhline(edge, color=GREY, linewidth=1)
         shapes.write_note(
             ax, "all pairs rotate", (0.99, edge), (0, -3), ha="right", **place
@@ -117,13 +125,15 @@ def _draw_steps(tables: Tables) -> Figure:
     ax.set_ylabel("frequencies of a head")
     shapes.name_rows(ax, [name_scheme(row) for _, row in schemes.iterrows()])
     shapes.put_legend_below(figure, [ax], len(VECTORS))
-    # Room above the panel for the words of the vertical lines.
+    # The words of the vertical lines stand between the panel and the title.
     ax.set_title(_write_title_of_steps(margins, schemes), pad=32)
     return figure
 
 
 def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
-    """Say which formats hold the slowest single frequency."""
+    """Say in which formats one token changes a score of the slowest single frequency by
+    more than its rounding.
+    """
     single = schemes[schemes["frequencies"] == 1]
     if single.empty:
         return "How far does one token move a score?"
@@ -144,8 +154,9 @@ def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
 
 
 def _order_schemes(schemes: pd.DataFrame) -> pd.DataFrame:
-    """Order schemes from no frequency to many, slow ones first; without those that lack
-    a band.
+    """Order schemes by the number of frequencies, then by the longest period.
+
+    Schemes that lack a band are left out.
     """
     lacks_band = schemes["scheme"].str.startswith("without")
     return schemes[~lacks_band].sort_values(
@@ -177,6 +188,7 @@ def name_scheme(row: pd.Series) -> str:
 
 
 def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> None:
+    """Draw the change of a score over one token for each scheme and kind of vectors."""
     places = range(len(schemes))
     single = margins[margins["format"] == "float32"]
     for vectors, (look, label) in VECTORS.items():
@@ -194,7 +206,8 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
     roundings = random.groupby("format", sort=False)["rounding"].median()
     for fmt, rounding in roundings.items():
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
-        # Two formats of 16 bits lie close together: the finer one is named to the left.
+        # The lines of the two 16-bit formats are close together. The finer one is named on
+        # its left.
         side = "right" if fmt == "float16" else "left"
         text = f"rounding\nin {fmt}"
         shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **above)
@@ -236,8 +249,10 @@ def _draw_copies(
 
 
 def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> str:
-    """Compare the most frequencies with one, in as many pairs, if those copy more than
-    twice as much and the intervals are apart.
+    """Compare many frequencies with one.
+
+    They are named if they copy more than twice as much in the same number of pairs, and
+    the two intervals do not overlap.
     """
     rows = _select_distance(inside, distance)
     rows = rows.reindex(schemes["scheme"]).assign(
@@ -260,11 +275,12 @@ def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> 
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:
+    """Draw what models copy without a band: removed after training, or never there."""
     trained = int(copies["train_len_tokens"].iloc[0])
     longest = copies["context_tokens"].max()
     taken = copies[copies["scheme"] == copies["scheme"].iloc[0]]
-    # Models trained without a band, beside the one that has all of them.
-    band = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$")[0]
+    # Models that were trained without a band, and the one that has all bands.
+    band = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$", expand=False)
     absent = copies.assign(removed=band)[band.notna() & (copies["removed"] == KEPT)]
     never = pd.concat([taken[taken["removed"] == KEPT], absent])
 
@@ -294,18 +310,20 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
 
 def _draw_copies_by_band(ax: Axes, rows: pd.DataFrame) -> None:
     for band, (look, label) in BANDS.items():
-        own = rows[rows["removed"] == band].sort_values("distance_tokens")
-        x = own["distance_tokens"].astype(float)
-        interval = (own["ci_low"], own["ci_high"])
-        shapes.draw_line(ax, x, own["value"], look, label, interval)
+        of_band = rows[rows["removed"] == band].sort_values("distance_tokens")
+        x = of_band["distance_tokens"].astype(float)
+        interval = (of_band["ci_low"], of_band["ci_high"])
+        shapes.draw_line(ax, x, of_band["value"], look, label, interval)
     shapes.set_token_axis(ax)
     ax.set(ylim=(-0.03, 1.03))
 
 
 def _write_title_of_bands(inside: pd.DataFrame) -> str:
-    """Name the third that is missed most near by, and the one missed most far off."""
+    """Name the third that is missed most at the nearest distance, and at the farthest."""
     copies = inside.pivot(index="distance_tokens", columns="removed", values="value")
-    lost = copies.drop(columns=KEPT).rsub(copies[KEPT], axis=0).sort_index()
+    without_band = copies.drop(columns=KEPT)
+    # copies[KEPT] - without_band, by rows
+    lost = without_band.rsub(copies[KEPT], axis=0).sort_index()
     near = lost.iloc[0].idxmax()
     far = lost.iloc[-1].idxmax()
     most = f"The {near} third of the frequencies is missed most"

@@ -1,5 +1,8 @@
-"""One style for all figures: the style sheet, titles that fit, the size of a printed
-column.
+"""One style for all figures, on three media.
+
+Figures are drawn for a screen (`use_style`, `fit_titles`). A page for browsers prints the
+title as text, and shows single panels of a figure large (`take_title`, `show_alone`).
+`fit_paper` makes a figure fit for a printed column.
 """
 
 import math
@@ -26,10 +29,12 @@ PAGE = 6.9
 LOWEST = 2.1
 # The size in inches of a panel that is shown alone.
 PANEL = (8.0, 4.5)
-# The height of a line of text that a printed figure has more than the screen, in inches.
+# The height in inches by which a printed figure grows for each line of its legend and of
+# its broken labels.
 LINE_HEIGHT = 0.16
-# The largest letters of a printed figure, and the largest among its data, in points.
+# The largest letters of a printed figure, in points.
 POINTS = 8.0
+# The largest letters inside its panels, in points.
 SMALL = 6.5
 # The largest markers and lines of a printed figure, in points.
 MARKER = 3.5
@@ -44,8 +49,8 @@ LONG = 44
 def use_style() -> Iterator[None]:
     """Use the style that comes with the package for what the block draws and writes.
 
-    matplotlib's defaults are set first, so that a matplotlibrc of the user changes
-    nothing.
+    The defaults of matplotlib are set first, so that a matplotlibrc of the user has no
+    effect.
     """
     sheet = as_file(files("ropelab.show.figures") / "ropelab.mplstyle")
     with sheet as path, style.context(["default", str(path)]):
@@ -57,9 +62,9 @@ def fit_titles(figure: Figure) -> None:
     for ax in figure.axes:
         title: Text = ax._left_title  # type: ignore[attr-defined]
         title.set_wrap(True)
-        # matplotlib's own width is also limited by the room above the text, which is
-        # less than nothing while a title stands above the figure: before the layout is
-        # found each word would get a line.
+        # matplotlib breaks a text at a width that the room above the text limits, too.
+        # Before the layout a title is above the figure, where there is no room, and each
+        # word would get a line. This method breaks it at the right edge alone.
         title._get_wrap_line_width = partial(_measure_to_right_edge, title)  # type: ignore[attr-defined]
 
 
@@ -67,7 +72,7 @@ def _measure_to_right_edge(title: Text) -> float:
     """Return the pixels between the start of a title and the edge of its figure."""
     figure = title.get_figure(root=True)
     assert figure is not None
-    start = title.get_transform().transform(title.get_position())[0]
+    start, _ = title.get_transform().transform(title.get_position())
     return float(figure.bbox.x1 - start)
 
 
@@ -84,28 +89,32 @@ def take_title(figure: Figure) -> str:
 
 
 def list_small_panels(figure: Figure) -> list[Axes]:
-    """Return the panels of a figure that has three or more of them, some side by side;
-    else none.
+    """Return the panels that are too small to be read beside each other.
+
+    They are all panels of a figure that has three or more, some of them side by side.
+    Other figures have none.
     """
     panels = []
     is_row = False
     for panel in _list_panels(figure):
         place = panel.get_subplotspec()
-        # A scale of colours has no place of its own: it goes with its panel.
+        # A scale of colours belongs to its panel, and has no place in the grid.
         if place is None:
             continue
-        # Lists of words without axes are read together.
+        # Panels without axes are lists of words, which are read together.
         if not panel.axison:
             return []
         panels.append(panel)
         is_row = is_row or place.get_gridspec().ncols > 1
-    return panels if len(panels) > 2 and is_row else []
+    if len(panels) > 2 and is_row:
+        return panels
+    return []
 
 
 def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     """Show one of the panels of a figure, as large as a figure of one panel.
 
-    It gets the labels and the legend that it shares with the others.
+    The panel gets the labels and the legend that it shares with the others.
     """
     figure = panel.get_figure(root=True)
     assert figure is not None
@@ -120,7 +129,8 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     with_legend = [other for other in panels if other.get_legend() is not None]
     if with_legend and panel.get_legend() is None and not figure.legends:
         handles, labels = with_legend[0].get_legend_handles_labels()
-        if set(labels) & set(panel.get_legend_handles_labels()[1]):
+        _, labels_of_panel = panel.get_legend_handles_labels()
+        if set(labels) & set(labels_of_panel):
             beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
             panel.legend(handles, labels, frameon=False, **beside)
 
@@ -128,7 +138,8 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     height = max(PANEL[1], figure.get_figheight() / rows)
     figure.set_size_inches(PANEL[0], height)
     panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
-    # `find_room` in ropelab/show/drawn.py removes the engine when it has placed the labels.
+    # When a panel is encoded, `find_room` in ropelab/show/drawn.py removes the engine that
+    # places labels. The next panel needs it again.
     figure.set_layout_engine("constrained")
 
 
@@ -189,7 +200,7 @@ def _fits_column(figure: Figure) -> bool:
     column_names = [label.get_text() for label in panels[0].get_xticklabels()]
     letters_below = 0
     for name in column_names:
-        # Numbers that do not fit are left out later. Words cannot be, so they count.
+        # Numbers that do not fit are left out by `thin_ticks`. Words stay, and count.
         is_word = name[-3:].isalpha()
         if is_word:
             letters_below += max(map(len, name.splitlines()))
@@ -197,10 +208,10 @@ def _fits_column(figure: Figure) -> bool:
 
 
 def _move_legend_below(figure: Figure, columns: int) -> int:
-    """Move the legend of a figure below its axes; return the lines that it has there.
+    """Move the legend of a panel below all axes, and return its lines of text there.
 
-    A figure whose panels have no legend, or several, stays as it is. Long names take
-    two columns each.
+    A figure whose panels have no legend, or several, stays as it is, and 0 is returned.
+    Long names take two columns each.
     """
     legends = []
     for ax in _list_panels(figure):
@@ -223,8 +234,9 @@ def _move_legend_below(figure: Figure, columns: int) -> int:
 
 
 def _fit_legends(figure: Figure, width: float) -> int:
-    """Set the legends of a figure anew in as many columns as `width` inches hold;
-    return the lines that they have more than before.
+    """Set the legends of a figure in as many columns as fit into `width` inches.
+
+    Returns by how many lines they grow.
     """
     more_lines = 0
     for legend in list(figure.legends):
@@ -248,14 +260,17 @@ def _break_labels(ax: Axes, width: float) -> None:
     place = ax.get_subplotspec()
     panels_in_row = place.get_gridspec().ncols if place else 1
     letters = int(LONG * width / COLUMN / panels_in_row)
-    lines = ax.get_xlabel().splitlines()
-    ax.set_xlabel("\n".join(textwrap.fill(line, letters) for line in lines))
+    broken_lines = []
+    for line in ax.get_xlabel().splitlines():
+        broken_lines.append(textwrap.fill(line, letters))
+    ax.set_xlabel("\n".join(broken_lines))
     ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
 
 
 def thin_ticks(figure: Figure) -> None:
-    """Hide the numbers below the axes that would touch the number before them, in a
-    figure whose panels have their places.
+    """Hide numbers below the axes that would touch the number before them.
+
+    The panels of the figure must have their final places.
     """
     for ax in _list_panels(figure):
         _thin_ticks(ax)

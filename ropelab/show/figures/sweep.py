@@ -1,5 +1,8 @@
-"""Figure of a sweep: the results of its runs over the field in which they differ
-most.
+"""Figure of a sweep, a set of runs of one experiment with different configs.
+
+The table `runs` has a row per run with the fields in which their configs differ. The
+table `sweep` has these fields and what was measured. The figure draws results over the
+field with most values.
 """
 
 from collections.abc import Sequence
@@ -17,8 +20,9 @@ from ropelab.show.looks import LOOKS, pick_look
 # At most so many results are drawn, each with at most so many lines.
 MOST_PANELS = 4
 MOST_LINES = 10
-# From this ratio of the largest to the smallest value on, an axis is logarithmic.
+# An axis is logarithmic if its largest value is so many times the smallest, or more.
 WIDE = 8.0
+# The fields of configs that are lengths in tokens.
 LENGTHS = (
     "context",
     "length",
@@ -33,12 +37,13 @@ ABOUT_RUNS = ("case", "answer", "folder")
 
 @dataclass(frozen=True)
 class Parts:
-    """The columns along the axis, those whose values make the lines, and those that
-    were measured.
-    """
+    """The columns of a figure."""
 
+    # The field along the axis.
     along: str
+    # The columns whose values, together, name the lines.
     lines: tuple[str, ...]
+    # The measured columns, each of which may be a panel.
     results: tuple[str, ...]
 
 
@@ -50,18 +55,21 @@ def choose_parts(tables: Tables) -> Parts:
     fields = [str(name) for name in tables["runs"] if name not in ABOUT_RUNS]
     measured = [str(name) for name in table if name not in fields]
     count = _count_names(table, fields, measured)
+    names_of_rows = measured[:count]
+    others = measured[count:]
     numbers = [name for name in fields if is_numeric_dtype(table[name])]
     along = max(numbers or fields, key=lambda name: table[name].nunique())
 
-    # A field that has one value at each place of the axis makes no lines.
-    several = table.groupby(along).nunique().max() > 1
+    # A column makes lines if it has several values at some place of the axis.
+    has_several = table.groupby(along).nunique().max() > 1
     lines = []
-    for name in (*fields, *measured[:count]):
-        if name != along and several[name]:
+    for name in (*fields, *names_of_rows):
+        if name != along and has_several[name]:
             lines.append(name)
 
-    results = [name for name in measured[count:] if is_numeric_dtype(table[name])]
-    # Results that most runs have come first; those at lengths of few runs leave gaps.
+    results = [name for name in others if is_numeric_dtype(table[name])]
+    # Results that most runs have come first. Others, such as those at lengths that few
+    # runs reach, would leave gaps.
     results.sort(key=lambda name: -table[name].count())
     return Parts(along, tuple(lines), tuple(results))
 
@@ -69,10 +77,10 @@ def choose_parts(tables: Tables) -> Parts:
 def _count_names(
     table: pd.DataFrame, fields: Sequence[str], measured: Sequence[str]
 ) -> int:
-    """Return how many of the first measured columns name a row.
+    """Return how many of the first measured columns are names of rows.
 
-    They are words before the first number, and as many more columns as make the names
-    unique.
+    These are the words before the first number. If rows are still alike, further columns
+    are names too, until all rows differ.
     """
     count = 0
     while count < len(measured) and not is_numeric_dtype(table[measured[count]]):
@@ -119,7 +127,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> None:
     x = table[parts.along]
     if not is_numeric_dtype(x):
-        # A word is drawn at its index.
+        # A word is drawn at its number among the words.
         x = x.astype(str).map(_list_words(x).index)
     for number, (name, rows) in enumerate(_split_lines(table, parts.lines).items()):
         points = pd.DataFrame({"x": x[rows.index], "y": rows[result]})
@@ -139,10 +147,10 @@ def _set_axis(ax: Axes, along: pd.Series) -> None:
 
 
 def _is_share(results: pd.Series) -> bool:
-    """Return True for numbers from almost 0 to almost 1, such as shares found.
+    """Return True for numbers from almost 0 to almost 1, as shares of symbols found are.
 
     A logarithmic axis would give most of its height to differences between shares near
-    0, which are all failures.
+    0, and all of these are failures.
     """
     low = results.min()
     high = results.max()
@@ -156,17 +164,19 @@ def _list_words(column: pd.Series) -> list[str]:
 def _split_lines(
     table: pd.DataFrame, columns: tuple[str, ...]
 ) -> dict[str, pd.DataFrame]:
-    """Return the rows of each line by its name, at most MOST_LINES of them, evenly
-    taken.
+    """Return the rows of each line by its name.
+
+    If there are more than MOST_LINES lines, every second one is taken, or every third,
+    and so on.
     """
     if not columns:
         return {"all": table}
     words = table[list(columns)].map(_write_value)
     names = words.agg(", ".join, axis=1)
-    every = list(dict.fromkeys(names))
-    # Rounded up, so that there are never more.
-    step = max(1, -(-len(every) // MOST_LINES))
-    return {name: table[names == name] for name in every[::step]}
+    all_names = list(dict.fromkeys(names))
+    # The quotient is rounded up, so that there are never more than MOST_LINES.
+    step = max(1, -(-len(all_names) // MOST_LINES))
+    return {name: table[names == name] for name in all_names[::step]}
 
 
 def _write_value(value: object) -> str:

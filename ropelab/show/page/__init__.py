@@ -1,6 +1,5 @@
-"""Pages for a browser: finished runs as one HTML file, and one that computes as sliders
-move.
+"""Pages for a browser: one shows finished runs, the other computes while sliders move.
 
-The page knows manifests and tables, never experiments: axes and lines come from the
-columns.
+The page of runs reads manifests and tables, and nothing of the experiments. It chooses
+axes and lines by the columns of a table.
 """

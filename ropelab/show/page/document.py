@@ -1,4 +1,7 @@
-"""One HTML file that needs nothing else, with a policy that allows nothing else."""
+"""One HTML file that needs no other file, and that may load none.
+
+A content security policy in the page allows its own script and style alone.
+"""
 
 import base64
 import gzip
@@ -16,7 +19,7 @@ from ropelab.runs.sentences import printable, verdict_and_rest
 from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
-# In the title of every page.
+# A text in every page, by which ropelab knows its own files.
 MARK = "ropelab</title>"
 
 Filters = Mapping[str, Callable[[Any], Any]]
@@ -25,12 +28,12 @@ Filters = Mapping[str, Callable[[Any], Any]]
 def write_page(
     path: Path, template: str, scripts: Sequence[str], **values: Any
 ) -> Path:
-    """Fill a template and put the file in place, whole or not at all."""
+    """Fill a template, and write the page, whole or not at all."""
     script = "\n".join(map(_read_static, scripts))
     style = _read_static("page.css")
-    # The policy names the page's own script and style by their hash: all that comes
-    # from a run is escaped by the template, and would not be executed even if it were
-    # not.
+    # The policy allows the page's own script and style by their hashes. The template
+    # escapes everything that comes from a run. If it failed to, the browser would still
+    # not execute such a text.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -44,17 +47,15 @@ def write_page(
 def encode_data(value: Any) -> Markup:
     """Return a value as JSON that can be inside a script element."""
     text = _write_json(value)
-    # `</script>` or `<!--` in a value would end or open something.
+    # In a value `</script>` would end the element, and `<!--` begin a comment.
     for character in "&<>":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
 def pack(value: Any) -> str:
-    """Return a value as JSON, compressed and in letters: a third of the room, for large
-    data.
-    """
-    # Without the time, so that the same value is the same text.
+    """Return a value as compressed JSON, written in letters: a third of the size."""
+    # gzip writes the time into its head. 0 makes the same text of the same value.
     content = gzip.compress(_write_json(value).encode(), mtime=0)
     return base64.b64encode(content).decode()
 
@@ -85,8 +86,8 @@ FILTERS: Filters = {
 def _escape_controls(value: Any) -> Any:
     """Return a text of a run with control characters and marks of direction as escapes.
 
-    They would move the cursor of a terminal that shows the file, or turn the order of
-    letters around. Line ends stay, and so does what this package has written itself.
+    They would move the cursor of a terminal that shows the file, or reverse the order of
+    letters. Ends of lines stay. Texts that this package made itself (`Markup`) stay, too.
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value

@@ -1,5 +1,8 @@
-"""`explore.html`: sliders, and formulas computed in the browser that are those of the
-package.
+"""`explore.html`: a page of sliders that computes the formulas of this package in the
+browser.
+
+The script of the page has each formula again. The parameters, their defaults and the
+known models come from here.
 """
 
 from collections.abc import Mapping
@@ -14,14 +17,15 @@ from ropelab.show.looks import looks_for_script
 from ropelab.show.page.document import write_page
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
-# What needs a list of factors, which no slider gives, and what no model is extended
-# with.
+# Methods that the page does without: one needs a list of factors, which no slider can
+# give, and the others are experiments that extend no model.
 NOT_HERE = {"longrope", "one", "spaced", "without"}
-# Parameters that a field of the page can set; the others are lists and methods.
+# Parameters of these types can be set by a field of the page. Others are lists and
+# methods.
 PLAIN = (bool, int, float, str, type(None))
-# Radians; the same as the default of `ropelab precision`.
+# The tolerated error of an angle in radians, as `ropelab precision` has it by default.
 TOLERANCE = 0.01
-# JSON has neither infinity nor NaN: the script reads them from words.
+# JSON has neither infinity nor NaN, and the script reads these words instead.
 NUMBERS = {"inf": "Infinity", "nan": "NaN"}
 
 
@@ -73,14 +77,16 @@ def _describe_format(fmt: FloatFormat) -> dict[str, Any]:
 
 
 def _list_settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page sets for a model; a method that the page does not have stays
-    a name.
+    """Return what the page sets for a model.
+
+    A method that the page does not have is a name without parameters.
     """
     method = parse_scaling(model.method)
     parameters = {}
     if method.name in methods:
         for name in methods[method.name]["parameters"]:
             parameters[name] = getattr(method, name)
+    # A method that was written without a factor follows from the lengths.
     if "factor" in parameters and parameters["factor"] is None:
         parameters["factor"] = model.factor
     return {

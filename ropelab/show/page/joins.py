@@ -1,8 +1,9 @@
-"""Single tables by the names of their columns: numbers, drawings, disagreements, the
-ledger.
+"""What the page takes from single tables, by the names of their columns.
 
-All but the last are rows of joins.toml, which tests run against the committed
-reference, so that a renamed column cannot silently empty a part of the page.
+joins.toml says which number is the headline of a run, how a table is first drawn, and
+which rows disagree with something published. Tests run it against the committed
+reference, so that a renamed column cannot empty a part of the page unnoticed. The ledger,
+the table of claims with their verdicts, is known by its columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,15 +23,15 @@ from ropelab.show.terminal import format_value
 
 @checked(frozen=True)
 class View:
-    """One way to draw a table: the columns along the axis, drawn, and making the lines;
-    the rows.
+    """One way to draw a table."""
 
-    Several columns are drawn where they are compared with each other.
-    """
-
+    # The column along the axis.
     x: str
+    # The columns that are drawn; several if they are compared with each other.
     y: tuple[str, ...]
+    # The columns whose values make the lines.
     series: tuple[str, ...] = ()
+    # The values that the drawn rows have, by column.
     where: Mapping[str, Any] = field(default_factory=dict)
 
     def columns(self) -> set[str]:
@@ -39,24 +40,28 @@ class View:
 
 @dataclass(frozen=True)
 class Published:
-    """The rows of a table that disagree with something published: `verdict` says `word`
-    there.
-
-    The published statement and the measured one name columns in braces; the source is a
-    column, or the source itself.
-    """
+    """The rows of a table that disagree with something published."""
 
     table: str
+    # The heading of such disagreements on the page.
     title: str
+    # The column of verdicts, and the word in it that means a disagreement.
     verdict: str
     word: str
+    # The published and the measured statement, with names of columns in braces.
     said: str
     found: str
+    # The column of the source; a text that is no column is the source itself.
     source: str = "source"
 
     def columns(self) -> set[str]:
-        fields = Formatter().parse(self.said + self.found)
-        return {self.verdict, *(name for _, name, _, _ in fields if name)}
+        """Return the columns that the table has to have."""
+        columns = {self.verdict}
+        # Each part is a text with the name in the braces behind it, if there are any.
+        for _, name, _, _ in Formatter().parse(self.said + self.found):
+            if name:
+                columns.add(name)
+        return columns
 
     def rows(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table[self.verdict].astype(str) == self.word]
@@ -68,29 +73,39 @@ Rows = list[list[tuple[str, bool]]]
 
 @dataclass(frozen=True)
 class Number:
-    """A number, the words behind it, and a small table: its head, its rows, what is
-    best there.
-    """
+    """The number on the card of a run, with a small table."""
 
+    # The number as text, and the words behind it.
     value: str
     said: str
+    # The name of the figure that shows it.
     figure: str
+    # The titles of the columns of the small table, and its rows. Both may be empty.
     head: list[str]
     rows: Rows
 
 
 @checked(frozen=True)
 class Headline:
-    """The place of the number of an experiment's run; see joins.toml."""
+    """The place of the number that heads the runs of an experiment."""
 
     experiment: str
+    # The beginning of the name of the column; the last such column counts.
     column: str
+    # The words behind the number, with names of columns in braces.
     said: str
+    # The table; empty for the summary of the run.
     table: str = ""
+    # The values that the row has, by column.
     where: Mapping[str, str] = field(default_factory=dict)
+    # The row with the number: the first, or that of the largest or smallest value. With
+    # `count` the number is that of the rows.
     best: Literal["first", "max", "min", "count"] = "first"
+    # True writes the number as a percentage.
     percent: bool = False
+    # The beginnings of the names of further columns of the small table.
     beside: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
+    # The name of the figure that shows the number.
     figure: str = ""
 
     def find_number(self, run: Shown) -> Number | None:
@@ -113,7 +128,8 @@ class Headline:
         comparisons = run.tables.get("comparisons")
         if comparisons is not None:
             leads = leads_by_column(table, comparisons)
-            # A number is no headline where comparisons do not show who leads.
+            # The largest or smallest value is no headline unless comparisons show that
+            # its row leads.
             if is_ranked and column not in leads and is_compared(column, comparisons):
                 return None
 
@@ -132,7 +148,7 @@ class Headline:
         return run.tables.get(self.table, pd.DataFrame())
 
     def _choose_row(self, values: pd.Series) -> Any:
-        """Return the index of the row with the number; of a count it is the first."""
+        """Return the index of the row with the number; for a count, of the first row."""
         if self.best == "max":
             return values.idxmax()
         if self.best == "min":
@@ -142,8 +158,10 @@ class Headline:
     def _make_table(
         self, table: pd.DataFrame, column: str, leads: Mapping[str, Lead]
     ) -> tuple[list[str], Rows]:
-        """Return the head and rows of a small table: names, `column`, and those beside
-        it.
+        """Return the titles and rows of the small table: the names of rows, `column`, and
+        the columns beside it.
+
+        Both are empty if nothing is beside it, or if the table lacks such a column.
         """
         beside = [_find_last(table, start) for start in self.beside]
         if not beside or None in beside:
@@ -171,7 +189,7 @@ class Headline:
 
 
 def _find_last(table: pd.DataFrame, start: str) -> str | None:
-    """Return the last column whose name begins so."""
+    """Return the last column whose name begins with `start`; None if none does."""
     for name in reversed(table.columns):
         if str(name).startswith(start):
             return str(name)
@@ -179,10 +197,17 @@ def _find_last(table: pd.DataFrame, start: str) -> str | None:
 
 
 ROWS = table_beside(__file__)
-# By table: how it is first drawn where its columns alone suggest something worse.
-HINTS = {
-    table: [View(**view) for view in views] for table, views in ROWS["hints"].items()
-}
+
+
+def _read_hints() -> dict[str, list[View]]:
+    """Return how tables are first drawn, if their columns alone suggest a poor view."""
+    hints = {}
+    for table, views in ROWS["hints"].items():
+        hints[table] = [View(**view) for view in views]
+    return hints
+
+
+HINTS = _read_hints()
 RECORDS = [Published(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
@@ -191,9 +216,9 @@ ORDER: Sequence[str] = ROWS["order"]
 QUOTED: Sequence[str] = ROWS["quoted"]
 PROVENANCE: Mapping[str, str] = ROWS["provenance"]
 WORDS: Mapping[str, str] = ROWS["words"]
-# Tables of ranges, of vectors and of single cases, which no point stands for.
+# Tables of ranges, of vectors and of single cases, whose rows cannot be drawn as points.
 UNDRAWN = {"windows", "rotation", "explain"}
-# The columns without which a table `claims` is not a ledger, and those that say where.
+# A table `claims` is a ledger if it has these columns.
 LEDGER = {
     "id",
     "statement",
@@ -208,20 +233,18 @@ CITED = ("author", "year", "title", "place")
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One statement, the finding that disagrees, where it was said, and the run that
-    shows it.
-    """
+    """A published statement, and the measured one that disagrees."""
 
     said: str
     found: str
+    # The publication.
     source: str
+    # The run that measured it.
     run: Shown
 
 
 def find_headline(run: Shown) -> Number | None:
-    """Return the number of a run for its card, None if nothing is known of its
-    experiment.
-    """
+    """Return the number on the card of a run; None if joins.toml has none for it."""
     for headline in HEADLINES:
         if headline.experiment == run.manifest["experiment"]:
             number = headline.find_number(run)
@@ -244,8 +267,9 @@ def find_caption(figure: str) -> str:
 
 
 def find_disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
-    """Group by title all rows that disagree; a statement found in several runs is
-    listed once.
+    """Group all rows that disagree by title, the largest group first.
+
+    A statement with which several runs disagree is listed once.
     """
     groups: dict[str, dict[str, Disagreement]] = {}
     for published in RECORDS:
@@ -293,12 +317,12 @@ def read_notes(run: Shown) -> list[dict[str, Any]]:
         # Papers and code are cited, not read sentence by sentence.
         if not row.get("source", "").isdecimal():
             continue
-        # Keys of notes are digits: a reader of CSV takes them for numbers.
+        # Notes have three digits as keys. A reader of CSV takes them for numbers, and
+        # drops the leading zeros.
         key = row["source"].zfill(3)
         if key not in notes:
             notes[key] = {**row, "key": key, "sentences": [], "questions": []}
-        # Rows say how their own sentence was decided; older ledgers only how the claim
-        # was.
+        # A row says how its sentence was decided. In older ledgers only the claim does.
         sentence = {**claims[row["id"]], **row}
         notes[key]["sentences"].append(sentence)
 
@@ -318,8 +342,8 @@ def read_texts(run: Shown, table: str) -> list[dict[str, str]]:
     rows = run.tables[table].astype(object)
     texts = rows.where(rows.notna(), "").map(_write_text)
     if "link" in texts:
-        # A link comes from a table that anybody may have written: no javascript: in the
-        # page.
+        # Anybody may have written the table. Links other than of the web, such as
+        # javascript:, are left out.
         is_safe = texts["link"].str.match("https?://")
         texts["link"] = texts["link"].where(is_safe, "")
     return texts.to_dict(orient="records")  # type: ignore[return-value]

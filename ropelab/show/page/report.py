@@ -32,24 +32,29 @@ SCRIPTS = (
     "compare.js",
     "report.js",
 )
-# Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
+# The script has Student's quantiles for 1 to so many degrees of freedom. No run has so
+# many seeds.
 QUANTILES = 60
-# Where the figures' own font is not installed, one as wide.
+# The font of figures, and the fonts that a browser may use: if the first one is not
+# installed, one whose letters are as wide.
 FONT = "'DejaVu Sans'"
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
-# Pixels across that the page shows of a picture.
+# The width of pictures on the page, in pixels.
 WIDTH = 800
-# Errors of drawing tables of an earlier version, or of an experiment that is gone.
+# The errors that may arise when tables of an earlier version are drawn, or those of an
+# experiment that does not exist any more.
 CANNOT_DRAW = (ImportError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Picture(NamedTuple):
-    """A figure: its title, empty if it is in the picture, and an SVG or an address."""
+    """A figure, or a panel of one, on the page."""
 
     name: str
+    # Empty if the title is in the picture itself.
     title: str
+    # An SVG, or the address of an image.
     content: str
-    # The name of the figure that it is, or that it is a panel of.
+    # The name of the whole figure.
     figure: str
 
 
@@ -60,8 +65,9 @@ def write_report(
     draw: bool = True,
     progress: Progress = silent,
 ) -> Path:
-    """Write the page of these runs, whole or not at all; without `draw` only stored
-    figures.
+    """Write the page of some runs, whole or not at all.
+
+    `draw` draws figures from the tables. Without it the page has only stored figures.
     """
     numbers = {run.key: joins.find_headline(run) for run in runs}
     ordered = sorted(runs, key=lambda run: _rank(run, numbers[run.key] is not None))
@@ -94,10 +100,10 @@ def write_report(
 
 
 def _rank(run: Shown, has_number: bool) -> tuple[Any, ...]:
-    """Return the rank of a run: of its experiment, then of the run in its question.
+    """Return a rank by which runs are sorted: by experiment, then within it.
 
-    A quoted run leads. Runs without a number, in which no comparison shows what leads,
-    come last. The others are in the order of their distance from the defaults.
+    Runs that README quotes come first, and runs without a headline number last. The
+    others are ordered by the number of settings that are not defaults.
     """
     experiment = run.manifest["experiment"]
     place = len(joins.ORDER)
@@ -132,8 +138,8 @@ def _describe_run(run: Shown) -> dict[str, Any]:
 
 def _list_drawings(pictures: Mapping[str, Sequence[Picture]]) -> dict[str, str]:
     drawings = {}
-    for key, own in pictures.items():
-        for picture in own:
+    for key, pictures_of_run in pictures.items():
+        for picture in pictures_of_run:
             drawings[f"{key}-{picture.name}"] = picture.content
     return drawings
 
@@ -158,10 +164,10 @@ def _collect_pictures(
     about = f"drawing {len(paths)} figures for the page"
     with progress(about, len(runs)) as advance:
         for run in runs:
-            drawn = _draw_pictures(run) if draw else None
-            if drawn is None:
-                drawn = _read_pictures(run)
-            pictures[run.key] = drawn
+            of_run = _draw_pictures(run) if draw else None
+            if of_run is None:
+                of_run = _read_pictures(run)
+            pictures[run.key] = of_run
             advance()
     return pictures
 
@@ -172,8 +178,9 @@ def _list_paths(run: Shown) -> list[Path]:
 
 
 def _draw_pictures(run: Shown) -> list[Picture] | None:
-    """Draw a run's figures from its tables, without their titles; None if it has none,
-    or if they cannot be drawn.
+    """Draw the figures of a run from its tables, without their titles.
+
+    None: the run has no figures, or they cannot be drawn.
     """
     if not _list_paths(run):
         return None
@@ -192,8 +199,8 @@ def _draw_pictures(run: Shown) -> list[Picture] | None:
 
 
 def _draw_panels(name: str, figure: "Figure") -> list[Picture]:
-    """Draw a figure as one picture, or each of its panels where they would be too small
-    beside each other.
+    """Return a figure as one picture, or each of its panels as one if they would be too
+    small beside each other.
     """
     title = take_title(figure)
     panels = list_small_panels(figure)
@@ -203,19 +210,23 @@ def _draw_panels(name: str, figure: "Figure") -> list[Picture]:
     pictures = []
     for number, panel in enumerate(panels):
         show_alone(panel, panels)
-        about = " ".join(
-            panel.get_title(loc="left").split() or panel.get_title().split()
-        )
-        about = about or panel.get_xlabel().replace("\n", " ")
-        # The first keeps the name of the figure, by which cards and links find it.
-        own = f"{name}-{number + 1}" if number else name
-        words = ": ".join(filter(None, (title, about)))
-        pictures.append(Picture(own, words, _encode_svg(own, figure), name))
+        title_of_panel = panel.get_title(loc="left") or panel.get_title()
+        words_of_panel = " ".join(title_of_panel.split())
+        if not words_of_panel:
+            words_of_panel = panel.get_xlabel().replace("\n", " ")
+        whole_title = ": ".join(filter(None, (title, words_of_panel)))
+
+        # The first panel keeps the name of the figure, by which cards and links find it.
+        name_of_panel = name
+        if number > 0:
+            name_of_panel = f"{name}-{number + 1}"
+        svg = _encode_svg(name_of_panel, figure)
+        pictures.append(Picture(name_of_panel, whole_title, svg, name))
     return pictures
 
 
 def _encode_svg(name: str, figure: "Figure") -> str:
-    # Letters stay letters: a picture of lines is a tenth of one of pixels, and sharp.
+    # An SVG with letters as text has a tenth of the size of a PNG, and is sharp.
     (svg,) = encode_figures({name: figure}, ["svg"], letters=True).values()
     return svg.decode().replace(FONT, FONTS)
 
@@ -243,6 +254,7 @@ def embed_png(content: bytes) -> str:
         height = round(plain.height * WIDTH / plain.width)
         plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    # In few colours a picture would be a quarter as large, but without its pale bands.
+    # WebP without loss. With fewer colours a picture would be a quarter as large, but pale
+    # bands would vanish.
     plain.save(buffer, format="WEBP", lossless=True)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

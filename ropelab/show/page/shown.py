@@ -1,5 +1,7 @@
-"""A finished run for the page: its question, settings and answer, its tables, its
-provenance.
+"""A finished run as a page shows it, read from its folder.
+
+The folder has the tables of the run and a manifest: its experiment, question, config,
+command and answer. A judge says what the tables mean for published statements.
 """
 
 import re
@@ -20,7 +22,7 @@ from ropelab.runs.files import check_name
 from ropelab.runs.spelling import split_list
 from ropelab.runs.tables import DamagedError, Tables
 
-# Entries of the config that numbers may depend on.
+# Fields of the config, besides the settings, that numbers may depend on.
 FIXED = ("seeds", "seed", "device")
 # The table of what a run means for published statements, and the function that makes it
 # from the experiment, the config and the tables of the run.
@@ -34,7 +36,7 @@ class Shown:
 
     folder: Path
     manifest: Mapping[str, Any]
-    # Says what a run means for published statements; None: nothing is said of it.
+    # Makes the table of verdicts on published statements; None for no such table.
     judge: Judge | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -45,6 +47,7 @@ class Shown:
 
     @cached_property
     def stored(self) -> dict[str, pd.DataFrame]:
+        """The tables as they are stored, with those that have no rows."""
         return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
@@ -57,19 +60,19 @@ class Shown:
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables that have rows, in the order of the manifest; last the
-        verdicts.
+        """Return the tables that have rows, in the order of the manifest, and the
+        verdicts last.
         """
         tables = {name: self.stored[name] for name in self.manifest["tables"]}
-        # Runs of an earlier version stored the verdicts of their day.
+        # Runs of an earlier version have stored verdicts, which are made again here.
         tables.pop(VERDICTS, None)
         tables[VERDICTS] = self.verdicts
         return {name: table for name, table in tables.items() if len(table)}
 
     @property
     def settings(self) -> list[tuple[str, str]]:
-        """Return the settings beside the defaults: the flags of the command as words
-        and values.
+        """Return the settings that are not defaults: the flags of the command, each as
+        words with a value.
 
         >>> Shown(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
         [('context', '32768'), ('slow', 'no')]
@@ -78,9 +81,10 @@ class Shown:
         """
         words = shlex.split(self.manifest["command"])[2:]
         settings = []
-        # The only argument is a model, and stands before the flags.
+        # A command has at most one argument, a model, before its flags.
         if words and not words[0].startswith("--"):
             settings.append(("model", words[0]))
+        # A flag is followed by its value, by the next flag, or by the end, `--`.
         for word, following in pairwise([*words, "--"]):
             if not word.startswith("--"):
                 continue
@@ -114,12 +118,10 @@ def write_day(start: str) -> str:
 
 
 def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
-    """Return the finished runs in `paths`, each a run's folder or a folder of results.
+    """Return the finished runs in `paths`: folders of runs, or of results.
 
-    `judge` gives the table of verdicts of each.
-
-    A run that cannot be shown is left out, with a notice; InputError for a path without
-    any.
+    `judge` makes the table of verdicts of each run. A run that cannot be shown is left
+    out, with a notice. InputError: a path has no run.
     """
     runs: dict[Path, Shown] = {}
     for path in paths:
@@ -131,7 +133,8 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
             )
         runs |= at_path
 
-    # The page names a run by its config.
+    # Links of the page use the key, which follows from the config. Of two runs with the
+    # same key the first one is shown.
     by_key: dict[str, Shown] = {}
     for run in runs.values():
         first = by_key.setdefault(run.key, run)
@@ -142,9 +145,9 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
 
 def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
     """Return the runs of one path that can be shown, by their folders."""
-    own = store.read_manifest(path)
-    if own is not None:
-        finished = [(path, own)]
+    manifest_here = store.read_manifest(path)
+    if manifest_here is not None:
+        finished = [(path, manifest_here)]
     else:
         finished = list(store.find_finished(path))
 

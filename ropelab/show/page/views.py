@@ -1,8 +1,8 @@
-"""Tables for the page's script: kinds of columns, the first view, columns with their
-titles.
+"""Tables for the script of the page: the kind of each column, and the first view.
 
-Everything follows from the columns: their names, units and values. Where that guesses
-badly, a table has a row in `joins.HINTS`.
+A view is a way to draw a table: which column is along the axis, which is drawn, and which
+makes the lines. It follows from the names, units and values of the columns. If that is a
+poor choice for a table, joins.toml has a hint.
 """
 
 import math
@@ -16,7 +16,7 @@ from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
 from ropelab.show.page.joins import HINTS, UNDRAWN, WORDS, View
 
-# Counts say how much was measured: not a finding, so never drawn first.
+# Counts say how much was measured. They are no findings, and are never drawn first.
 COUNTS = (
     "n",
     "documents",
@@ -27,33 +27,33 @@ COUNTS = (
     "neighbours",
     "positions",
 )
+# The kinds of columns that are known by their names.
 FIXED = {
     **dict.fromkeys(COUNTS, "count"),
     "seed": "repeat",
     "train_len_tokens": "setting",
 }
-# Columns of words that judge a row: not first chosen to make lines.
+# Columns of words that judge a row. They do not make the lines of the first view.
 OUTCOMES = ("verdict", "status", "agrees", "measured")
-# Numbers with so few values are choices; words with so many are not.
+# A key is a column whose values are choices, such as methods or lengths. A column of
+# numbers is one if it has at most FEW different values, each in REPEATS rows or more. A
+# column of words is one if it has at most MANY different values.
 FEW = 12
 MANY = 60
-# Rows for each value of a number that is a choice, at least.
 REPEATS = 3
-# Points below which a table says more than a plot of it.
+# A table with fewer points than this says more than a plot of it.
 FEWEST = 4
-# Characters of a word that can name a line.
+# The most characters of a word that names a line.
 SHORT = 48
-# The name of a method with its factor and arm, which a table gets if it has those
-# columns.
+# The column with the name of a method, its factor and its arm, which is added to tables
+# that have these three.
 LABEL = "label"
-# Whole numbers from here on are written with exponents by Python.
+# Python writes whole numbers from here on with exponents.
 LARGE = 1e15
 
 
 def add_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with labels of its rows, if they are methods with a factor and
-    an arm.
-    """
+    """Return the table with labels of its rows, if its rows are methods."""
     has_methods = {"method", "factor", "arm"} <= set(table.columns)
     if has_methods and LABEL not in table.columns:
         return table.assign(**{LABEL: row_labels(table)})
@@ -61,8 +61,11 @@ def add_labels(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_kinds(table: pd.DataFrame) -> dict[str, str]:
-    """Return the kind of each column: key, measure, count, interval, repeat, setting or
-    words.
+    """Return the kind of each column.
+
+    key: its values are choices. measure: a measured number. count: how much was measured.
+    interval: a bound of the measure before it. repeat: the seed. setting: the same for
+    all rows. words: other texts.
     """
     kinds = {str(name): _find_kind(column) for name, column in table.items()}
     for low, high in find_intervals(list(kinds)).values():
@@ -98,8 +101,9 @@ def is_number(column: pd.Series) -> bool:
 
 
 def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the bounds of each measured column: they follow it, `..ci_low..` and
-    `..ci_high..`.
+    """Return the lower and the upper bound of each column that has them.
+
+    They are the next two columns, with `ci_low` and `ci_high` in their names.
 
     >>> find_intervals(["accuracy", "ci_low", "ci_high", "n"])
     {'accuracy': ('ci_low', 'ci_high')}
@@ -114,13 +118,12 @@ def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 def choose_view(
     name: str, table: pd.DataFrame, kinds: Mapping[str, str]
 ) -> View | None:
-    """Return how the table of that name is first drawn; None if nothing in it can
-    be.
-    """
+    """Return how a table is first drawn; None if it is not drawn."""
     view = _find_hint(name, kinds) or _derive_view(table, kinds)
     if view is None or len(table) < 2 or name in UNDRAWN:
         return None
 
+    # An axis with a single value shows nothing, and the lines become the axis.
     if table[view.x].nunique() == 1 and view.series:
         view = View(view.series[0], view.y, (), view.where)
     keys = []
@@ -148,8 +151,10 @@ def _find_hint(name: str, kinds: Mapping[str, str]) -> View | None:
 
 
 def _derive_view(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
-    """Draw the first measure, one with an interval if there is any, along the most
-    varied key.
+    """Draw the first measure along the key with most values.
+
+    Measures with an interval, and keys of numbers, are preferred. None: the table has no
+    measure, or no key.
     """
     measures = []
     keys = []
@@ -178,8 +183,8 @@ def _choose_series(
     keys: Sequence[str],
     kinds: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the column that makes the lines: the label if there is one, else the first
-    key with a few values.
+    """Return the column that makes the lines: the label, or the first key with a few
+    values. Without such a column there is one line.
     """
     if LABEL in kinds:
         return (LABEL,)
@@ -196,9 +201,9 @@ def _narrow(
     keys: Sequence[str],
     repeats: Sequence[str],
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Choose values of keys so that no point stands for two different things.
+    """Choose values of keys so that no point of the view is drawn from different rows.
 
-    Returns the values, and the rows that have them.
+    Returns the values by key, and the rows that have them.
     """
     where: dict[str, Any] = {}
     rows = table
@@ -213,15 +218,17 @@ def _narrow(
         values_at_point = rows.groupby(identity, dropna=False)[key].nunique()
         if values_at_point.gt(1).any():
             values = rows[key].dropna()
-            where[key] = values.max() if unit_of(key) == "tokens" else values.iloc[0]
+            # The longest length is of most interest, and the first of other keys.
+            if unit_of(key) == "tokens":
+                where[key] = values.max()
+            else:
+                where[key] = values.iloc[0]
             rows = rows[rows[key].astype(str) == str(where[key])]
     return where, rows
 
 
 def describe_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """Return one table as the script reads it: columns, their bounds, how it is first
-    drawn.
-    """
+    """Return one table as the script reads it: its columns, bounds and first view."""
     table = add_labels(table)
     kinds = find_kinds(table)
     view = choose_view(name, table, kinds)
@@ -251,6 +258,7 @@ def _describe_column(column: pd.Series, kind: str) -> dict[str, Any]:
     }
     if is_number(column):
         return about | {"values": [_shorten_number(value) for value in column.tolist()]}
+    # Each word is sent once, and the rows have its number.
     codes, distinct = pd.factorize(column)
     words = [_write_word(value) for value in distinct]
     return about | {"codes": codes.tolist(), "words": words}
@@ -268,7 +276,7 @@ def _shorten_number(value: float) -> float | str | None:
         return None
     if math.isinf(value):
         return str(value)
-    # Fewer digits are shorter without a point.
+    # 3 is shorter than 3.0.
     if float(value).is_integer() and abs(value) < LARGE:
         return int(value)
     return value

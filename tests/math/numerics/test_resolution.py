@@ -7,17 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.math.numerics import resolution
+from ropelab.math.numerics import hashes
 from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
-from ropelab.math.numerics.resolution import (
-    count_angles,
-    count_distinct,
-    proves_distinct,
-    take_census,
-)
+from ropelab.math.numerics.resolution import count_distinct, take_census
 from tests.math.numerics.spectra import rope
 
 NAMES = [
@@ -126,14 +122,14 @@ def test_coarse_angles_are_counted_by_their_steps():
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     encoding = ENCODINGS["rope vector"]
     monkeypatch.setattr(
-        resolution, "mix_bits", lambda keys, seed=None: np.zeros_like(keys[0])
+        hashes, "mix_bits", lambda keys, seed=None: np.zeros_like(keys[0])
     )
     positions = span(0, 500)
     same_hash = np.zeros(500, dtype=np.int64)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(encoding, FORMATS[name], 0, 500)
         assert (
-            resolution.count_equal_hashes(encoding, FORMATS[name], same_hash, positions)
+            hashes.count_equal_hashes(encoding, FORMATS[name], same_hash, positions)
             == expected
         )
 
@@ -188,6 +184,4 @@ def test_a_single_number_is_hashed_without_loss():
         [(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64
     )
     both = np.concatenate([keys, partners.view(np.int64)])
-    assert (
-        np.unique(resolution.mix_bits(both[None])).size == np.unique(both).size == 2000
-    )
+    assert np.unique(hashes.mix_bits(both[None])).size == np.unique(both).size == 2000

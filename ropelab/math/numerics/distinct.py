@@ -1,0 +1,130 @@
+"""Two shortcuts that tell how many positions are stored differently, without storing
+each.
+
+A proof (`proves_distinct`): two positions D tokens apart can have the same cos and sin
+only if D * theta_i is near a whole number of turns in every pair i. If for every D some
+pair is far from whole turns, all positions differ, wherever they begin.
+
+Steps (`count_angles`): an angle rounded to a coarse format stays the same over many
+positions. It changes where it passes the midpoint between two values of the format.
+These positions follow from a division of the midpoints by the frequency.
+"""
+
+import math
+
+import numpy as np
+
+from ropelab.math.numerics.angle_errors import wrap_angle
+from ropelab.math.numerics.chain import Chain, Positions, blocks, span
+from ropelab.math.numerics.encoding import PositionEncoding
+from ropelab.math.numerics.formats import FloatFormat
+
+# The significant bits up to which the values of a format are few enough to list them.
+COARSE = 11
+# Steps are counted where they need less than this share of the angles of all pairs at
+# all positions.
+WORTH = 1 / 2
+
+
+def proves_distinct(
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    offset: int,
+    length: int,
+) -> bool:
+    """Return True if the positions offset .. offset + length - 1 provably differ when
+    they are stored.
+
+    False proves nothing. It is the answer for encodings that do not store both cos and
+    sin.
+    """
+    if encoding.component not in ("pair", "vector"):
+        return False
+
+    chain = encoding.chain
+    last = offset + length - 1
+    pairs = slice(encoding.pairs.start, encoding.pairs.stop)
+    theta = chain.inv_freq[pairs]
+    # Errors of a stored angle grow with the position, so that those of the last one
+    # bound all: [pairs, 1 position].
+    bounds = chain.rounding_bounds(np.array([last], dtype=np.float64))
+    errors = bounds[pairs, 0]
+
+    # Numbers up to 1 that round to the same value are at most one spacing below 1
+    # apart. All points (cos, sin) that are stored alike are in a square of that side,
+    # and the longest chord between them is its diagonal.
+    diagonal = math.sqrt(2) * fmt.epsilon / 2
+    half_chord = min(diagonal / 2, 1.0)
+    longest_arc = 2 * math.asin(half_chord)
+    # The uncertainty of float64 itself in D * theta, in cos and in sin.
+    float64_errors = last * theta * 2.0**-50 + 2.0**-50
+    # The largest distance of D * theta from whole turns if two encodings are equal.
+    largest_distances = (longest_arc + 2 * errors + float64_errors).tolist()
+
+    for start, stop in blocks(1, length):
+        # Each pair excludes distances between positions; the next one gets the others.
+        distances = span(start, stop)
+        for frequency, largest in zip(theta, largest_distances, strict=True):
+            angles = wrap_angle(distances * frequency)
+            distances = distances[angles <= largest]
+            if not distances.size:
+                break
+        if distances.size:
+            return False
+    return True
+
+
+def count_angles(chain: Chain, offset: int, length: int) -> int | None:
+    """Count the positions whose stored angles differ; None where a visit of every
+    position is quicker.
+    """
+    fmt = chain.plan.angle
+    last = offset + length - 1
+    inv_freq = chain.inv_freq
+    if chain.recurrent or chain.plan.position.precision < 53:
+        return None
+    if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
+        return None
+
+    midpoints = midway_values(fmt)
+    rotating_pairs = np.flatnonzero(inv_freq)
+    # Each row has the two numbers of midpoints between which a pair's angles are.
+    first_and_last = (max(offset - 1, 1), last + 1)
+    angles = np.outer(inv_freq[rotating_pairs], first_and_last)
+    ends = np.searchsorted(midpoints, angles)
+    candidates = 3 * int(np.diff(ends).sum())
+    if candidates > WORTH * length * rotating_pairs.size:
+        return None
+
+    changes = [np.empty(0)]
+    for pair, (low, high) in zip(rotating_pairs.tolist(), ends.tolist(), strict=True):
+        # The quotient may be off by a rounding, so that its neighbours are tried, too.
+        quotients = np.floor(midpoints[low:high] / inv_freq[pair])
+        tried = np.concatenate(([offset], quotients - 1, quotients, quotients + 1))
+        positions = np.unique(tried)
+        positions = positions[(positions >= offset) & (positions < last)]
+
+        # The bits are compared, because an angle that overflows to nan equals itself
+        # only in its bits.
+        chosen = slice(pair, pair + 1)
+        here = chain.angles(positions, chosen)[0]
+        there = chain.angles(positions + 1, chosen)[0]
+        changed = here.view(np.int64) != there.view(np.int64)
+        changes.append(positions[changed])
+
+    # Angles never fall, so that every change of a pair begins a new row of angles.
+    return 1 + np.unique(np.concatenate(changes)).size
+
+
+def midway_values(fmt: FloatFormat) -> Positions:
+    """Return the midpoints of neighbouring values of a coarse format, from 0 on."""
+    step = 2.0 ** (1 - fmt.precision)
+    count = 2 ** (fmt.precision - 1)
+    fractions = np.arange(count) * step + step / 2
+    exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)
+
+    # Subnormal numbers are f * 2^e with the least exponent e, normal ones (1 + f) * 2^e
+    # with every e: [exponents, fractions].
+    subnormal = np.ldexp(fractions, fmt.min_exponent)
+    normal = np.ldexp(1 + fractions, exponents[:, None])
+    return np.concatenate((subnormal, normal.ravel()))

@@ -1,0 +1,159 @@
+"""Distinct columns of stored numbers, counted by hashes of 64 bits.
+
+A column has the numbers that are stored for one position. To compare all columns with
+each other would take too long, so that each is hashed, and only columns with equal
+hashes are compared number by number (`count_equal_hashes`).
+"""
+
+import numpy as np
+
+from ropelab.math.numerics.chain import BLOCK, Positions, blocks
+from ropelab.math.numerics.encoding import PositionEncoding
+from ropelab.math.numerics.formats import FloatFormat, round_to
+from ropelab.runs.arrays import Bool, Float, Int
+
+# The bits of stored numbers as integers: a column per position, a row per number.
+Bits = Int[np.ndarray, "numbers n"]
+Integers = Int[np.ndarray, "n"]
+
+
+def read_bits(values: Float[np.ndarray, "numbers n"], fmt: FloatFormat) -> Bits:
+    """Round numbers to a format, and return integers that are equal exactly where the
+    rounded numbers are.
+    """
+    # Adding 0.0 turns -0.0 into 0.0: the two are equal but have different bits.
+    stored = round_to(values, fmt) + 0.0
+    return stored.view(np.int64)
+
+
+def pack_two(bits: Bits) -> Bits:
+    """Return two rows of numbers that float32 holds as one row of 64 bits."""
+    singles = bits.view(np.float64).astype(np.float32)
+    first, second = singles.view(np.uint32).astype(np.int64)
+    return ((first << 32) | second)[None]
+
+
+def equals_next(bits: Bits) -> Bool[np.ndarray, " n-1"]:
+    """Return True at every column that equals the next one in all its rows."""
+    here = bits[:, :-1]
+    there = bits[:, 1:]
+    return np.asarray((here == there).all(0))
+
+
+def mark_run_starts(values: Integers) -> Bool[np.ndarray, " n"]:
+    """Return True at every value that differs from the one before it, and at the
+    first.
+    """
+    differs = values[1:] != values[:-1]
+    return np.append(True, differs)
+
+
+def mix_bits(bits: Bits, seed: Integers | None = None) -> Integers:
+    """Return a 64-bit hash of every column; a single number is hashed without loss.
+
+    ``seed`` has the hash of earlier rows of the same columns, which is continued.
+    """
+    if seed is None:
+        state = np.zeros_like(bits[0])
+    else:
+        state = seed.copy()
+
+    # Every step can be undone, so that no two numbers get one hash: the multiplication
+    # by an odd number, and the xor with the upper half. The half is shifted as an
+    # unsigned number. A shift that keeps the sign would make x and ~x one.
+    # The odd numbers are those of Fibonacci hashing (2^64 over the golden ratio) and of
+    # splitmix64, written as signed numbers.
+    for row in bits:
+        state ^= row
+        state *= -0x61C8864680B583EB
+        upper_half = state.view(np.uint64) >> np.uint64(32)
+        state ^= upper_half.view(np.int64)
+    state *= -0x40A7B892E31B1A47
+    return state
+
+
+def count_equal_hashes(
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    hashes: Integers,
+    positions: Positions,
+) -> int:
+    """Count the distinct encodings among some positions.
+
+    ``hashes`` has the hash of each position's leading pairs, a few pairs that separate
+    most positions.
+    """
+    compared = len(encoding.leading(fmt))
+    further_pairs = encoding.pairs[compared:]
+    distinct = 0
+
+    # Positions with a hash of their own are distinct and are set aside. The hashes of
+    # the others take in further pairs, as many at a time as lead, until all pairs are in.
+    while True:
+        count = hashes.size
+        hashes, positions = _select_repeated(hashes, positions)
+        distinct += count - hashes.size
+        if not (further_pairs and hashes.size):
+            break
+
+        pairs = further_pairs[:compared]
+        further_pairs = further_pairs[compared:]
+        parts = []
+        for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
+            values = encoding.values(positions[low:high], pairs)
+            longer_hashes = mix_bits(read_bits(values, fmt), hashes[low:high])
+            parts.append(longer_hashes)
+        hashes = np.concatenate(parts)
+
+    if not hashes.size:
+        return distinct
+    is_first = mark_run_starts(hashes)
+    distinct += int(is_first.sum())
+    return distinct + _count_chance_equals(encoding, fmt, is_first, positions)
+
+
+def _count_chance_equals(
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    is_first: Bool[np.ndarray, " n"],
+    positions: Positions,
+) -> int:
+    """Count the encodings whose hash equals that of another encoding by chance.
+
+    Positions are sorted by their hash, and ``is_first`` marks the first position of
+    each hash. Two different encodings have one hash with a chance of 2^-64.
+    """
+    number_of_hash = is_first.cumsum() - 1
+    first_positions = positions[is_first]
+    compared_with = first_positions[number_of_hash]
+
+    pairs = encoding.pairs
+    parts = []
+    for low, high in blocks(0, positions.size, BLOCK // len(pairs)):
+        values = encoding.values(positions[low:high], pairs)
+        values_of_first = encoding.values(compared_with[low:high], pairs)
+        bits = read_bits(values, fmt)
+        bits_of_first = read_bits(values_of_first, fmt)
+        differs = (bits != bits_of_first).any(0)
+        parts.append(bits[:, differs])
+
+    different = np.concatenate(parts, axis=1)
+    if not different.size:
+        return 0
+    return np.unique(different, axis=1).shape[1]
+
+
+def _select_repeated(
+    hashes: Integers,
+    positions: Positions,
+) -> tuple[Integers, Positions]:
+    """Return the hashes that occur more than once and their positions, sorted by
+    hash.
+    """
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    equal = hashes[1:] == hashes[:-1]
+    repeated = np.zeros(hashes.size, dtype=bool)
+    repeated[1:] |= equal
+    repeated[:-1] |= equal
+    return hashes[repeated], positions[order[repeated]]

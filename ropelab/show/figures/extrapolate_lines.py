@@ -1,0 +1,136 @@
+"""Lines of methods over tokens, as the figures of extrapolate draw them.
+
+A method is a way to read beyond the trained length; its label is its name and factor,
+such as `yarn x4`. The sliding window is what methods are compared with: the model reads
+only the last tokens, as many as it was trained on.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, name_in, row_labels
+from ropelab.show.figures import shapes
+from ropelab.show.looks import FIGURES, find_look
+
+# The column of losses, in nats per byte.
+NLL = "nll_nats_per_byte"
+WORDS = FIGURES["extrapolate"]
+# The arms of an experiment, with their words: methods without fine-tuning, with
+# parameters searched on the model, and after fine-tuning.
+ARMS = WORDS["arms"]
+# A loss so far above the best, in nats per byte, is named instead of drawn. With it on
+# the axis all others would look like one line.
+CEILING = 0.3
+# The rows of tables that no method was applied to, which methods are compared with.
+BASELINES = ("unscaled", AS_SHIPPED, WINDOW)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A figure over tokens: a line for each method, and one for the sliding window."""
+
+    # The rows of each method by its label.
+    methods: Mapping[str, pd.DataFrame]
+    # The columns along the axis and of the values.
+    x: str
+    y: str
+    xlabel: str
+    ylabel: str
+    title: str
+    # The trained length in tokens, which is marked.
+    trained: int
+    # The columns of the lower and the upper bound; None for lines without bands.
+    bounds: tuple[str, str] | None = None
+    # The losses of the sliding window, each drawn as a horizontal line.
+    window: Iterable[float] = ()
+    # The lower end of the values' axis; None leaves it to matplotlib.
+    lowest: float | None = None
+    # The upper end. Methods that are above it everywhere are named below the axis.
+    highest: float = math.inf
+    # True writes names at the right ends of lines, False in a legend.
+    names_at_ends: bool = False
+
+
+def draw_lines(lines: Lines) -> Figure:
+    """Draw a line per method, with its band if there is one.
+
+    A method that is there with a second factor has a dotted line with hollow markers for
+    it. Methods above the limits are named with their last values.
+    """
+    figure, ax = shapes.make_axes()
+    ax.set(xlabel=lines.xlabel, ylabel=lines.ylabel, title=lines.title)
+    drawn_names = set()
+    above = {}
+    for label, rows in lines.methods.items():
+        values = rows[lines.y]
+        if values.min() > lines.highest:
+            above[label] = values.iloc[-1]
+            continue
+
+        style: dict[str, Any] = {"markersize": 5}
+        name = name_in(label)
+        if name in drawn_names:
+            style |= {"markerfacecolor": "white", "linestyle": ":"}
+        drawn_names.add(name)
+        band = None
+        if lines.bounds:
+            low, high = lines.bounds
+            band = (rows[low], rows[high])
+        shapes.draw_line(
+            ax, rows[lines.x], values, find_look(name), label, band, **style
+        )
+
+    window = find_look(WINDOW)
+    for loss in lines.window:
+        ax.axhline(loss, color=window.color, linestyle=window.line, label=WINDOW)
+    name_outside(ax, above)
+    ax.set_ylim(lines.lowest, lines.highest)
+    shapes.set_token_axis(ax)
+    shapes.mark_value(ax, lines.trained, "trained length", "x")
+    if lines.names_at_ends:
+        shapes.name_line_ends(ax)
+    else:
+        shapes.put_legend_outside(ax)
+    return figure
+
+
+def name_outside(ax: Axes, values: Mapping[str, float]) -> None:
+    """Write below an axis which methods are above the scale, with their values."""
+    if values:
+        text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
+        ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
+
+
+def add_labels(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(label=row_labels(table))
+
+
+def average_methods(table: pd.DataFrame, x: str, value: str) -> dict[str, pd.DataFrame]:
+    """Average each method over seeds, with its band, in the order of the table."""
+    methods = {}
+    for label, rows in shapes.split_by(add_labels(table), "label"):
+        methods[label] = shapes.average_over_seeds(rows, x, value)
+    return methods
+
+
+def average_by_length(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
+    """Average over seeds: a row per method, in their order, and a column per value of
+    the column ``along``, which has tokens.
+    """
+    groups = add_labels(table).groupby(["label", along], sort=False)
+    return groups[value].mean().unstack(sort=False).sort_index(axis=1)
+
+
+def find_trained_and_longest(table: pd.DataFrame) -> tuple[int, int]:
+    return table["train_len_tokens"].iloc[0], table["context_tokens"].max()
+
+
+def is_ok(table: pd.DataFrame) -> bool:
+    """Return False if the model fails a task even at its trained length."""
+    return "status" not in table or bool((table["status"] == "ok").all())

@@ -1,0 +1,267 @@
+"""Text loss beyond the trained length: by position, by context and by kind of text."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, name_in, row_labels
+from ropelab.runs.leading import find_lead
+from ropelab.runs.stats import mean_interval
+from ropelab.show.figures import shapes
+from ropelab.show.figures.extrapolate_lines import (
+    ARMS,
+    BASELINES,
+    CEILING,
+    NLL,
+    Lines,
+    add_labels,
+    average_by_length,
+    average_methods,
+    draw_lines,
+    find_trained_and_longest,
+    name_outside,
+)
+from ropelab.show.figures.shapes import format_tokens
+from ropelab.show.looks import GREY, find_look
+
+# The most methods in the figure by kind of text, the best ones; more would cover each
+# other.
+MOST_BY_KIND = 6
+
+
+def draw_loss_by_position(
+    table: pd.DataFrame, comparisons: pd.DataFrame, arm: str
+) -> Figure:
+    """Draw the loss of each method above that of the sliding window.
+
+    ``comparisons`` has the differences of two methods with their intervals, at the end of
+    each bucket of positions.
+    """
+    (window,) = set(row_labels(table[table["method"] == WINDOW]))
+    is_of_buckets = comparisons["metric"] == "nll_bucket"
+    is_against_window = comparisons["method_b"] == window
+    is_shown = comparisons["method_a"].isin(row_labels(table))
+    rows = comparisons[is_of_buckets & is_against_window & is_shown]
+
+    end = rows["at_tokens"].max()
+    better = _write_better(rows[rows["at_tokens"] == end])
+    lines = Lines(
+        dict(shapes.split_by(rows, "method_a")),
+        x="at_tokens",
+        y="difference",
+        bounds=("ci_low", "ci_high"),
+        xlabel="position in the text (tokens, end of bucket)",
+        ylabel="loss above the sliding window (nats per byte)",
+        title=(
+            f"At {format_tokens(end)} {better} a significantly lower loss\n"
+            f"than a sliding window ({ARMS[arm]})"
+        ),
+        trained=table["train_len_tokens"].iloc[0],
+        window=[0],
+        highest=CEILING,
+    )
+    return draw_lines(lines)
+
+
+def _write_better(last: pd.DataFrame) -> str:
+    """Say which methods have a lower loss than the sliding window: `pi has`.
+
+    ``last`` has their comparisons with it in the last bucket.
+    """
+    # The whole interval of the difference is below 0.
+    better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
+    if not better:
+        return "no method has"
+    if len(better) == 1:
+        return f"{better[0]} has"
+    return f"{len(better)} of {len(last)} have"
+
+
+def draw_loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
+    """Draw the loss of each method on the last tokens, by the length of the context."""
+    is_window = table["method"] == WINDOW
+    lines = Lines(
+        average_methods(table[~is_window], "context_tokens", NLL),
+        x="context_tokens",
+        y=NLL,
+        xlabel="context that ends with the same tokens (tokens)",
+        ylabel="loss (nats per byte)",
+        title=_write_context_title(table, ARMS[arm]),
+        trained=table["train_len_tokens"].iloc[0],
+        window=table[is_window].groupby("context_tokens")[NLL].mean(),
+        highest=table[NLL].min() + CEILING,
+    )
+    return draw_lines(lines)
+
+
+def _write_context_title(table: pd.DataFrame, words_of_arm: str) -> str:
+    """Say which method gains most from a longer context."""
+    trained, longest = find_trained_and_longest(table)
+    losses = average_by_length(table[table["method"] != WINDOW], "context_tokens", NLL)
+    if trained not in losses or longest == trained:
+        return (
+            "Loss of the same last tokens by the length of their context"
+            f"\n({words_of_arm})"
+        )
+
+    # The gain of a method that is far behind the best says nothing.
+    is_near = losses[longest] <= losses[longest].min() + CEILING
+    near = losses[is_near]
+    gains = (near[longest] - near[trained]).dropna()
+    span = f"{format_tokens(longest)} instead of {format_tokens(trained)}"
+    if not (gains < 0).any():
+        return f"A context of {span} lowers the loss of no method\n({words_of_arm})"
+    gain = f"{gains.min():+.3f} nats per byte"
+    best = gains.idxmin()
+    return f"A context of {span} helps {best} most: {gain}\n({words_of_arm})"
+
+
+def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
+    """Draw each method as a point: its loss at the trained length, and at the longest.
+
+    Both are above the loss of the model without a method at its trained length. The
+    first is the tax that a method has in short contexts.
+    """
+    trained, longest = find_trained_and_longest(table)
+    losses = average_by_length(table, "context_tokens", NLL)
+    losses = losses.reindex(columns=sorted({trained, longest}))
+    baseline = AS_SHIPPED if AS_SHIPPED in losses.index else "unscaled"
+    # If the baseline was not measured at its trained length, all differences are nan, and
+    # no row is left.
+    above = (losses - losses[trained].get(baseline, math.nan)).dropna()
+    is_outside = above.max(axis=1) > CEILING
+    shown = above.loc[~is_outside, [trained, longest]].set_axis(["x", "y"], axis=1)
+
+    figure, ax = shapes.make_axes()
+    points = []
+    for point in shapes.iterate_rows(shown):
+        look = find_look(name_in(str(point.Index)))
+        shapes.draw_dots(ax, [point.x], [point.y], look, markersize=8)
+        points.append((point.x, point.y, point.Index))
+    ax.axhline(0, color=GREY, linewidth=1)
+    ax.axvline(0, color=GREY, linewidth=1)
+    ax.margins(x=0.15, y=0.25)
+
+    inside = format_tokens(trained)
+    beyond = format_tokens(longest)
+    ax.set(
+        xlabel=f"short-context tax: loss at {inside} above {baseline}",
+        ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
+        title=_write_tax_title(losses, comparisons, trained, longest),
+    )
+    name_outside(ax, above.loc[is_outside, longest].to_dict())
+    shapes.label_points(ax, points)
+    return figure
+
+
+def _write_tax_title(
+    losses: pd.DataFrame, comparisons: pd.DataFrame, trained: int, longest: int
+) -> str:
+    """Name the best method at each of the two lengths, if comparisons show one."""
+    scaled = losses.drop(list(BASELINES), errors="ignore").dropna()
+
+    def find_best(length: int) -> Sequence[str]:
+        """Return the best method, and those that are not shown to be worse."""
+        about = {"metric": "nll_last_window", "context_tokens": length}
+        lead = find_lead(scaled[length], comparisons, about, lower_is_better=True)
+        return lead.names if lead else ()
+
+    inside = format_tokens(trained)
+    beyond = format_tokens(longest)
+    best_inside = find_best(trained)
+    best_beyond = find_best(longest)
+    if len(best_inside) != 1 and len(best_beyond) != 1:
+        return (
+            f"No method is shown to cost least at {inside}, or to be best at {beyond}"
+        )
+    if len(best_inside) != 1:
+        return f"{best_beyond[0]} is best at {beyond}; none is shown best at {inside}"
+    if len(best_beyond) != 1:
+        return (
+            f"{best_inside[0]} costs least at {inside}; none is shown best at {beyond}"
+        )
+    if best_inside == best_beyond:
+        return f"{best_inside[0]} costs least at {inside} and is best at {beyond}"
+    return f"{best_inside[0]} costs least at {inside}, {best_beyond[0]} is best at {beyond}"
+
+
+def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
+    """Draw the loss of the best methods above the sliding window, by kind of text."""
+    above = subtract_window(table)
+    means = above.groupby("label")["above"].mean()
+    labels = means.sort_values().index[:MOST_BY_KIND]
+    documents = above.drop_duplicates(["name", "kind"])
+    kinds = documents["kind"].value_counts()
+    figure, ax = shapes.make_axes((8.0, 1.5 + 0.6 * len(kinds)))
+    drawn_names = set()
+    for number, label in enumerate(labels):
+        by_kind = above[above["label"] == label].groupby("kind")["above"]
+        intervals = [mean_interval(by_kind.get_group(kind)) for kind in kinds.index]
+        low = tuple(interval.low for interval in intervals)
+        high = tuple(interval.high for interval in intervals)
+        # A row per kind of text. The dots of all methods share 0.8 of its height, around
+        # its middle.
+        share = (number + 0.5) / len(labels)
+        places = np.arange(len(kinds)) + share * 0.8 - 0.4
+        name = name_in(label)
+        shapes.draw_dots(
+            ax,
+            tuple(interval.value for interval in intervals),
+            places,
+            find_look(name),
+            label,
+            (low, high),
+            hollow=name in drawn_names,
+            markersize=5,
+        )
+        drawn_names.add(name)
+
+    window = find_look(WINDOW)
+    ax.axvline(0, color=window.color, linestyle=window.line, label=WINDOW)
+    shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
+    best = above[above["label"] == labels[0]]
+    ax.set(
+        xlabel="loss at the end of the text above the sliding window (nats per byte)",
+        title=write_kinds_title(best, labels[0]),
+    )
+    shapes.put_legend_outside(ax)
+    return figure
+
+
+def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
+    """Return every document's loss above that of the sliding window, as the column
+    `above`.
+    """
+    rows = add_labels(table)
+    is_window = rows["method"] == WINDOW
+    windows = rows[is_window]
+    # Fine-tuned methods are compared with a window that was fine-tuned as long, if there
+    # is one, and else with the window of the model as trained.
+    has_window = rows["arm"].isin(windows["arm"])
+    rows["window_arm"] = rows["arm"].where(has_window, "zero_shot")
+
+    losses = windows.set_index(["name", "kind", "arm"])[NLL].rename("window")
+    others = rows[~is_window].join(losses, on=["name", "kind", "window_arm"])
+    return others.assign(above=others[NLL] - others["window"])
+
+
+def write_kinds_title(best: pd.DataFrame, label: str) -> str:
+    """Say on which kind of text the best method gains most, and on which least.
+
+    ``best`` has the rows of that method from `subtract_window`, ``label`` is its name.
+    """
+    by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
+    # Kinds with a single document are left out, unless all kinds are such.
+    several = by_kind[by_kind["count"] > 1]
+    if not several.empty:
+        by_kind = several
+
+    means = by_kind["mean"].sort_values()
+    first_and_last = means.iloc[[0, -1]]
+    ends = [f"{value:+.3f} ({kind})" for kind, value in first_and_last.items()]
+    # If there is a single kind, both ends are the same, and are written once.
+    span = " to ".join(dict.fromkeys(ends))
+    return f"{label} against a sliding window, by kind of text:\n{span} nats per byte"

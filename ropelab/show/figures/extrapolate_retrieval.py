@@ -1,0 +1,187 @@
+"""Retrieval beyond the trained length: by distance, and by depth and length of a text."""
+
+import math
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ropelab.runs.comparisons import tied_with
+from ropelab.runs.labels import AS_SHIPPED, name_in
+from ropelab.runs.leading import find_lead
+from ropelab.runs.tables import in_longest_context
+from ropelab.show.figures import shapes
+from ropelab.show.figures.extrapolate_lines import (
+    ARMS,
+    WORDS,
+    Lines,
+    add_labels,
+    average_by_length,
+    draw_lines,
+    find_trained_and_longest,
+    is_ok,
+)
+from ropelab.show.figures.shapes import format_tokens
+
+# The most lines in the first figure by distance. If there are more methods, a second
+# figure has all of them.
+MOST_LINES = 6
+# Methods that are left out first where there are too many lines: those that `extrapolate`
+# compares by default but that few ask about.
+ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
+# The most panels in a row of the figure of depth by length.
+MOST_ACROSS = 4
+
+
+def find_words(task: str) -> tuple[str, str]:
+    """Return the words for what is found in a task, and for a method that finds it."""
+    found, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
+    return found, finds
+
+
+def write_retrieval_title(
+    table: pd.DataFrame, comparisons: pd.DataFrame, task: str, arm: str
+) -> str:
+    """Name the method that finds most in the longest context, at the distance nearest to
+    twice the trained length.
+    """
+    trained, context = find_trained_and_longest(table)
+    table = in_longest_context(table)
+    distances = table["distance_tokens"].unique().tolist()
+    # If two distances are as near, the shorter one is taken.
+    at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
+    means = average_by_length(table, "distance_tokens", "accuracy")[at].dropna()
+
+    about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
+    lead = find_lead(means, comparisons, about, lower_is_better=False)
+    where = f"{format_tokens(at)} back in {format_tokens(context)} tokens"
+    # A lead has the best method, those that are tied with it, and whether comparisons
+    # show that it leads.
+    if lead is None or (len(means) > 1 and not lead.is_shown):
+        return f"From {where} no method is shown to be better\n({ARMS[arm]})"
+
+    _, finds = find_words(task)
+    title = f"From {where} {lead.first} {finds} best: {lead.value:.0%}"
+    if "unscaled" in means.drop(lead.first):
+        title += f", unscaled {means['unscaled']:.0%}"
+    tied = tied_with(lead.tied).removeprefix(", ")
+    details = "; ".join(filter(None, (tied, ARMS[arm])))
+    return f"{title}\n({details})"
+
+
+def select_lines(
+    methods: Mapping[str, pd.DataFrame], title: str
+) -> Mapping[str, pd.DataFrame]:
+    """Return the lines of the first figure; all of them if they are few.
+
+    A method with several factors has one line, that of the first factor. Lines that the
+    title names always stay.
+    """
+    if len(methods) <= MOST_LINES:
+        return methods
+
+    few = {}
+    names = set()
+    for label, rows in methods.items():
+        name = name_in(label)
+        is_first = name not in names and name not in ASKED_LESS
+        if is_first or label in title:
+            few[label] = rows
+        names.add(name)
+    return few
+
+
+def draw_by_distance(
+    table: pd.DataFrame, task: str, title: str, methods: Mapping[str, pd.DataFrame]
+) -> Figure:
+    """Draw the share that each method finds at each distance, with bands."""
+    found, _ = find_words(task)
+    seeds = table["seed"].nunique()
+    if seeds > 1:
+        bands = f"bands: from the lowest to the highest of {seeds} models"
+    else:
+        bands = "bands: 95 % intervals of one model"
+
+    lines = Lines(
+        methods,
+        x="distance_tokens",
+        y="accuracy",
+        bounds=("low", "high"),
+        xlabel=f"distance of the {found} (tokens)\n{bands}",
+        ylabel="share found correctly",
+        title=title,
+        trained=table["train_len_tokens"].iloc[0],
+        lowest=-0.03,
+        highest=1.05,
+        names_at_ends=True,
+    )
+    return draw_lines(lines)
+
+
+def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
+    """Draw a panel per context: a row per method, a column per distance."""
+    contexts = sorted(table["context_tokens"].unique())
+    count = table.groupby(["method", "factor", "arm"]).ngroups
+    height = 0.6 + len(contexts) * (0.9 + 0.3 * count)
+    figure, axes = shapes.make_panels(len(contexts), 1, (8.0, height))
+    for ax, context in zip(axes.flat, contexts, strict=True):
+        rows = table[table["context_tokens"] == context]
+        means = average_by_length(rows, "distance_tokens", "accuracy")
+        means = means.rename(columns=format_tokens)
+        shapes.draw_heat_map(ax, means, shapes.format_shares(means))
+        ax.set_title(f"in {format_tokens(context)} tokens", size=9)
+
+    found, _ = find_words(task)
+    axes[-1, 0].set_xlabel(f"distance of the {found} (tokens)")
+    shapes.set_headline(figure, title)
+    return figure
+
+
+def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
+    """Draw a panel per method: a row per depth, a column per context.
+
+    ``sought`` has words for what is hidden in the text, such as `the pass key`.
+    """
+    contexts = sorted(table["context_tokens"].unique().tolist())
+    methods = dict(shapes.split_by(add_labels(table), "label"))
+    down = math.ceil(len(methods) / MOST_ACROSS)
+    across = min(MOST_ACROSS, len(methods))
+    size = (8.0, 0.9 + 2.1 * down)
+    figure, axes = shapes.make_panels(
+        down, across, size, len(methods), sharex=True, sharey=True
+    )
+    for ax, (label, rows) in zip(axes.flat, methods.items(), strict=False):
+        shares = rows.pivot_table(
+            index="depth_percent", columns="context_tokens", values="accuracy"
+        )
+        # A context in which a method was not evaluated stays empty.
+        shares = shares.reindex(columns=contexts)
+        shares = shares.rename(index="{:g}".format, columns=format_tokens)
+        shapes.draw_heat_map(ax, shares, shapes.format_shares(shares, ".2g"))
+        ax.set_title(label, size=9)
+
+    # One label for all panels: each is too narrow for its own.
+    figure.supxlabel("context (tokens)")
+    figure.supylabel("depth of the key (% of the text)")
+    longest = contexts[-1]
+    where = f"{sought} in {format_tokens(longest)} tokens"
+    if is_ok(table):
+        means = average_by_length(table, "context_tokens", "accuracy")[longest].dropna()
+        shapes.set_headline(figure, _write_depth_title(means, where))
+    else:
+        shapes.set_headline(figure, f"The model does not find {where}: no verdict")
+    return figure
+
+
+def _write_depth_title(means: pd.Series, where: str) -> str:
+    """Say how often methods find something, and the model without a method."""
+    # A released model is compared with itself as it was shipped. Models that were trained
+    # here have no such row; if `unscaled` is missing, too, the best method is named.
+    baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
+    others = means.drop(baseline, errors="ignore")
+    if baseline not in means:
+        return f"Up to {others.max():.2f} finds {where}"
+    share = f"{baseline} {means[baseline]:.2f}"
+    if others.empty or others.max() <= means[baseline]:
+        return f"Nothing finds {where} more often than the model {share}"
+    return f"Methods find {where} with up to {others.max():.2f}, {share}"
