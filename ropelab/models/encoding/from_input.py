@@ -189,8 +189,8 @@ class Path(Encoding):
         # q w^T, is 0 at tokens behind the query, and the right one, w k^T, at tokens up
         # to the key.
         q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
-        w_along_k = (w @ k.mT).tril(-1)
         lower = (beta * (w @ w.mT)).tril(-1)
+        w_along_k = (w @ k.mT).tril(-1)
         # Both results need M times something: the scores M (w k^T), the queries M w. The
         # system of equations is solved once, for both.
         right_sides = beta * torch.cat((w_along_k, w), dim=-1)
@@ -201,8 +201,9 @@ class Path(Encoding):
             unitriangular=True,
         )
 
-        without_matrices = torch.cat((q @ k.mT, q), dim=-1)
-        both = without_matrices - q_along_w @ solved
+        plain_scores = q @ k.mT
+        changes = q_along_w @ solved
+        both = torch.cat((plain_scores, q), dim=-1) - changes
         keys = k.shape[2]
         scores = both[..., :keys]
         passed_q = both[..., keys:]
