@@ -441,7 +441,7 @@ def test_a_run_without_figures_is_reused_where_none_can_be_drawn(
     def read_only(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("pathlib.Path.touch", read_only)
+    monkeypatch.setattr("tempfile.TemporaryFile", read_only)
     assert lab.run(plan()).reused
     said = capsys.readouterr().err
     assert mentions(said, "figures are not drawn", "cannot write")

@@ -704,7 +704,7 @@ def test_a_recalibrated_model_is_known_by_all_parameters_of_a_method_of_ones_own
     (base,) = trainings(given, GEOMETRY)
     keys = []
     monkeypatch.setattr(
-        "ropelab.experiments.extrapolate.rows.sources",
+        "ropelab.experiments.extrapolate.rows.key_of_sources",
         lambda *owners: {"own": "a hash"},
     )
     for text in ("drope(steps=2)", "drope(steps=2, sharpen=0)"):
