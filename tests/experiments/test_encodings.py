@@ -70,7 +70,7 @@ def test_the_config_knows_every_encoding() -> None:
         ({"train_len": 32}, "at least 64"),
         ({"train_len": 512, "test_len": 256}, "at least train_len"),
         ({"encodings": "rope_partial", "head_dim": 4}, "at least 8"),
-        ({"corpus": "/nowhere"}, "no corpus"),
+        ({"corpus": "/proc/nowhere"}, "no corpus"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(

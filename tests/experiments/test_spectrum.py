@@ -57,7 +57,7 @@ def found(corpus: str) -> dict[str, pd.DataFrame]:
         ({"tasks": ""}, "tasks must have at least one value"),
         ({"head_dim": 4}, "at least 6"),
         ({"train_len": 32}, "at least 64"),
-        ({"corpus": "/nowhere"}, "no corpus"),
+        ({"corpus": "/proc/nowhere"}, "no corpus"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(
