@@ -72,6 +72,9 @@ def test_an_overflow_is_a_status_and_no_number():
     row = compare(cast="position=float8_e4m3fn").iloc[0]
     assert row["status"].startswith("overflows from position 4")
     assert pd.isna(row["max_angle_difference_rad"])
+    # Four binary digits hold 16 and no 17, long before the format ends.
+    assert row["first_position_over_tolerance"] == 17
+    assert row["worst_position"] > 400
 
 
 def test_the_answer_begins_with_it_and_the_short_table_has_it():

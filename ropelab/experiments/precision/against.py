@@ -113,7 +113,8 @@ def compare_angles(
     """Return the largest differences of angles and tables, and where they are.
 
     If an angle of one of the plans overflows, the differences are missing, the status
-    says so, and both positions are that of the first overflow.
+    says so, and the worst position is that of the first overflow. A difference beyond
+    the tolerance may come before the overflow.
     """
     largest_error = 0.0
     largest_error_of_other = 0.0
@@ -130,13 +131,13 @@ def compare_angles(
         # difference of two large angles would lose.
         differences = wrap_angle(errors - errors_of_other)
         overflows = ~np.isfinite(differences).all(axis=0)  # [positions]
-        if overflows.any():
-            first_overflow = start + int(overflows.argmax())
-            return _report_overflow(first_overflow)
-
-        is_beyond = (differences > config.tolerance).any(axis=0)  # [positions]
+        is_beyond = overflows | (differences > config.tolerance).any(axis=0)
         if first_beyond is None and is_beyond.any():
             first_beyond = start + int(is_beyond.argmax())
+        if overflows.any():
+            first_overflow = start + int(overflows.argmax())
+            return _report_overflow(first_overflow, first_beyond)
+
         if differences.max() > largest_difference:
             largest_difference = float(differences.max())
             pair, column = np.unravel_index(differences.argmax(), differences.shape)
@@ -167,15 +168,18 @@ def compare_angles(
     }
 
 
-def _report_overflow(position: int) -> dict[str, Any]:
-    """Return the columns of `compare_angles` for a plan that overflows at a position."""
+def _report_overflow(position: int, first_beyond: int | None) -> dict[str, Any]:
+    """Return the columns of `compare_angles` for a plan that overflows at a position.
+
+    `first_beyond` is the first position beyond the tolerance or with an overflow.
+    """
     return {
         "max_angle_error_rad": math.nan,
         "against_max_angle_error_rad": math.nan,
         "max_angle_difference_rad": math.nan,
         "worst_position": position,
         "worst_pair": 0,
-        "first_position_over_tolerance": position,
+        "first_position_over_tolerance": first_beyond,
         "max_table_difference": math.nan,
         "status": f"overflows from position {position}",
     }
