@@ -75,7 +75,7 @@ def find_optional(
     """
     for role in roles:
         for parameter in parameters:
-            if ROLES.get(parameter.name) == role:
+            if ROLES.get(parameter.name.lower()) == role:
                 return {parameter.name: role}
     return {}
 

@@ -16,7 +16,7 @@ from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check import check
 from ropelab.conformance.check_code import judge_code
 from ropelab.conformance.diagnosis import Check
-from ropelab.conformance.expected import PROBES, expect_config
+from ropelab.conformance.expected import choose_positions, expect_config
 from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.user_code import ask_factory
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -491,7 +491,8 @@ def clamped(p: np.ndarray) -> np.ndarray:
 
 def remembered(p: np.ndarray) -> np.ndarray:
     """The nearest position of those that are looked at first."""
-    known = np.array(PROBES)
+    (expected,) = expect_config("config", LLAMA, None).values()
+    known = choose_positions(expected)
     return known[np.searchsorted(known, p, side="right") - 1]
 
 
