@@ -60,12 +60,8 @@ def explain_axis_frequencies(
     These are frequencies of another ladder, and wrong positions on some axes alone.
     """
     right = make_reference(expected, positions)
-    axes = right.axes
-    ladders = list_ladders(right.spec, right.inv_freq, right.coordinates)
-    wrong_on_some_axes = list_other_positions(
-        axes, right.inv_freq, right.positions, most_axes=axes.count - 1
-    )
-    for movement in chain(ladders, wrong_on_some_axes):
+    wrong_on_some_axes = list_other_positions(right, most_axes=right.axes.count - 1)
+    for movement in chain(list_ladders(right), wrong_on_some_axes):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
     return None

@@ -13,7 +13,6 @@ from itertools import permutations, product
 import numpy as np
 
 from ropelab.conformance.angles import TABLE_ERROR
-from ropelab.conformance.axes_positions import Coordinates
 from ropelab.conformance.axes_reference import Movement, Reference
 from ropelab.conformance.axes_wrong_positions import (
     list_numbered,
@@ -22,9 +21,8 @@ from ropelab.conformance.axes_wrong_positions import (
 )
 from ropelab.conformance.observation import Table
 from ropelab.conformance.usual import USUAL
-from ropelab.math.axes import Arrangement, Axes, Ladder, Positions, describe_pairs
+from ropelab.math.axes import Arrangement, Axes, Ladder, describe_pairs
 from ropelab.math.frequencies import Frequencies, inverse_frequencies
-from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
 
 # What the axes do in each arrangement, to end the sentence `axes of positions ...`.
@@ -37,24 +35,20 @@ ARRANGEMENTS: dict[Arrangement, str] = {
 
 def list_movements(right: Reference) -> Iterator[Movement]:
     """Yield what codes with one mistake compute, the likeliest first."""
-    spec = right.spec
-    inv_freq = right.inv_freq
-    yield from list_other_axes(spec, inv_freq, right.coordinates)
-    yield from list_ladders(spec, inv_freq, right.coordinates)
-    yield from list_other_positions(right.axes, inv_freq, right.positions)
-    yield from list_numbered(spec, inv_freq, right.positions)
-    yield from list_reordered(right.axes, inv_freq, right.positions)
-    yield from list_bases(spec, right.coordinates)
+    yield from list_other_axes(right)
+    yield from list_ladders(right)
+    yield from list_other_positions(right)
+    yield from list_numbered(right)
+    yield from list_reordered(right)
+    yield from list_bases(right)
 
 
-def list_other_axes(
-    spec: RopeSpec,
-    inv_freq: Frequencies,
-    coordinates: Coordinates,
-) -> Iterator[Movement]:
+def list_other_axes(right: Reference) -> Iterator[Movement]:
     """Yield pairs that read other axes than they should."""
-    axes = spec.axes
-    assert axes is not None
+    spec = right.spec
+    axes = right.axes
+    inv_freq = right.inv_freq
+    coordinates = right.coordinates
     fix = describe_pairs(axes.axis_of_pair, axes.names)
     for other, answer in list_other_orders(axes):
         yield Movement(answer, fix, other.axis_of_pair, inv_freq, coordinates)
@@ -129,14 +123,12 @@ def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
         yield f"have sections {got_sections} instead of {list(axes.sections)}"
 
 
-def list_ladders(
-    spec: RopeSpec,
-    inv_freq: Frequencies,
-    coordinates: Coordinates,
-) -> Iterator[Movement]:
+def list_ladders(right: Reference) -> Iterator[Movement]:
     """Yield other ladders than the configured one, and each axis' own in reverse."""
-    axes = spec.axes
-    assert axes is not None
+    spec = right.spec
+    axes = right.axes
+    inv_freq = right.inv_freq
+    coordinates = right.coordinates
     # The plain frequencies of all pairs of a head.
     head = spec.geometry.inv_freq
     width = spec.rotary_dim
@@ -158,7 +150,7 @@ def list_ladders(
         if ladder != axes.ladder:
             frequencies = replace(axes, ladder=ladder).lay_out(head, spec.base)
             yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
-    for answer, frequencies in list_restarted(axes, head, spec):
+    for answer, frequencies in list_restarted(right):
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
     if axes.arrangement != "runs":
@@ -175,15 +167,12 @@ def list_ladders(
     yield Movement(answer, fix, axes.axis_of_pair, backwards, coordinates)
 
 
-def list_restarted(
-    axes: Axes,
-    head: Frequencies,
-    spec: RopeSpec,
-) -> Iterator[tuple[str, Frequencies]]:
-    """Yield the frequencies of ladders that begin at 1 on every axis.
-
-    ``head``: the plain frequencies of all pairs of a head.
-    """
+def list_restarted(right: Reference) -> Iterator[tuple[str, Frequencies]]:
+    """Yield frequencies that start again on every axis, or are those of another axis."""
+    spec = right.spec
+    axes = right.axes
+    # The plain frequencies of all pairs of a head.
+    head = spec.geometry.inv_freq
     width = spec.rotary_dim
     most_pairs = max(len(axes.pairs_of(axis)) for axis in range(axes.count))
 
@@ -213,6 +202,7 @@ def list_restarted(
         yield answer, restart(steep_ladder)
 
     if axes.ladder == "alternating":
+        # All axes have as many pairs, so that each can have the frequencies of the next.
         exchanged = np.empty(width // 2)
         for axis in range(axes.count):
             next_axis = (axis + 1) % axes.count
@@ -220,10 +210,11 @@ def list_restarted(
         yield "the axes have each other's frequencies", exchanged
 
 
-def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
+def list_bases(right: Reference) -> Iterator[Movement]:
     """Yield frequencies of other bases."""
-    axes = spec.axes
-    assert axes is not None
+    spec = right.spec
+    axes = right.axes
+    coordinates = right.coordinates
     for base in (*USUAL["bases"], 100.0, 1000.0):
         head = inverse_frequencies(spec.rotary_dim, base)
         answer = f"base {write_number(base)} instead of {write_number(spec.base)}"
@@ -232,27 +223,20 @@ def list_bases(spec: RopeSpec, coordinates: Coordinates) -> Iterator[Movement]:
         yield Movement(answer, fix, axes.axis_of_pair, frequencies, coordinates)
 
 
-def list_commonest(
-    spec: RopeSpec,
-    inv_freq: Frequencies,
-    positions: Positions,
-) -> Iterator[tuple[str, Movement]]:
+def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
     """Yield a few mistakes of each kind, with a name for each.
 
     `ropelab vectors` writes them for engines. No two have the same sentence or the same
     tables.
     """
-    axes = spec.axes
-    assert axes is not None
-    coordinates = axes.coordinates(positions)
     # The largest number of mistakes of each kind, and the mistakes.
     kinds = {
-        "order": (4, list_other_axes(spec, inv_freq, coordinates)),
-        "ladder": (3, list_ladders(spec, inv_freq, coordinates)),
-        "positions": (24, list_other_positions(axes, inv_freq, positions)),
+        "order": (4, list_other_axes(right)),
+        "ladder": (3, list_ladders(right)),
+        "positions": (24, list_other_positions(right)),
     }
     # The angles that came before: the right ones, and those of all mistakes so far.
-    known_angles = [axes.angles(positions, inv_freq)]
+    known_angles = [right.angles]
     known_sentences = set()
 
     for kind, (most, movements) in kinds.items():

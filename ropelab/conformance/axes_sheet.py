@@ -14,6 +14,7 @@ import numpy as np
 from ropelab.conformance.axes import explain_movement
 from ropelab.conformance.axes_mistakes import list_commonest
 from ropelab.conformance.axes_positions import choose_axes_positions
+from ropelab.conformance.axes_reference import make_reference
 from ropelab.conformance.axes_slow_pairs import describe_undecided, find_undecided_pairs
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed, are_bounded
@@ -83,7 +84,7 @@ def make_axes_sheet(
         arrays[f"axes_{name}_rotated"] = expected.rotation.rotate(x, cos, sin)
 
     says = {}
-    for name, movement in list_commonest(spec, inv_freq, positions):
+    for name, movement in list_commonest(make_reference(expected, positions)):
         wrong_cos = spec.attention_factor * np.cos(movement.angles)
         wrong_sin = spec.attention_factor * np.sin(movement.angles)
         wrong = expected.rotation.rotate(vectors["k"], wrong_cos, wrong_sin)

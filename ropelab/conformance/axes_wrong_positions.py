@@ -12,11 +12,9 @@ from itertools import combinations
 import numpy as np
 
 from ropelab.conformance.axes_positions import Coordinates, order_in_blocks
-from ropelab.conformance.axes_reference import Movement
+from ropelab.conformance.axes_reference import Movement, Reference
 from ropelab.conformance.usual import FACTORS
-from ropelab.math.axes import Axes, Positions, describe_pairs
-from ropelab.math.frequencies import Frequencies
-from ropelab.readers.spec import RopeSpec
+from ropelab.math.axes import Axes, describe_pairs
 from ropelab.runs.sentences import join_names
 
 # Steps by which positions are shifted.
@@ -31,17 +29,16 @@ Variant = tuple[str, str, Coordinates]
 
 
 def list_other_positions(
-    axes: Axes,
-    inv_freq: Frequencies,
-    positions: Positions,
+    right: Reference,
     most_axes: int | None = None,
 ) -> Iterator[Movement]:
     """Yield wrong positions on all axes, then on fewer and fewer of them.
 
     ``most_axes``: the largest number of axes that are wrong at once; None: all.
     """
-    right = axes.coordinates(positions)
-    plain = positions.astype(np.float64)  # [axes, n], counted from 0
+    axes = right.axes
+    right_coordinates = right.coordinates
+    plain = right.positions.astype(np.float64)  # [axes, n], counted from 0
     sizes = plain.max(axis=1, keepdims=True) + 1  # [axes, 1], in patches or frames
 
     variants: list[Variant] = []
@@ -49,15 +46,15 @@ def list_other_positions(
         variants += list_uncentred(plain, sizes)
     else:
         variants += list_centred(plain, sizes)
-    variants += list_changed(right, plain, sizes, axes)
+    variants += list_changed(right_coordinates, plain, sizes, axes)
 
     for words, fix, changed in variants:
         for subset in list_subsets(axes.count, most_axes or axes.count):
-            coordinates = right.copy()
+            coordinates = right_coordinates.copy()
             coordinates[subset] = changed[subset]
             names = join_names([axes.names[axis] for axis in subset])
             answer = f"positions of {names} {words}"
-            yield Movement(answer, fix, axes.axis_of_pair, inv_freq, coordinates)
+            yield Movement(answer, fix, axes.axis_of_pair, right.inv_freq, coordinates)
 
 
 def list_subsets(count: int, most: int) -> Iterator[list[int]]:
@@ -172,39 +169,32 @@ def list_changed(
     return variants
 
 
-def list_numbered(
-    spec: RopeSpec,
-    inv_freq: Frequencies,
-    positions: Positions,
-) -> Iterator[Movement]:
+def list_numbered(right: Reference) -> Iterator[Movement]:
     """Yield patches that are numbered one after another, as if they were text."""
-    axes = spec.axes
-    assert axes is not None
+    axes = right.axes
     # The last two axes are rows and columns; a time may come before them.
-    height, width = positions[-2:].max(axis=1) + 1
-    rows, columns = positions[-2:].astype(np.float64)
+    height, width = right.positions[-2:].max(axis=1) + 1
+    rows, columns = right.positions[-2:].astype(np.float64)
 
     # Patches may be numbered in this image, or in the largest square one.
-    side = spec.trained_len
+    side = right.spec.trained_len
     numberings = []
     for image_height, image_width in ((height, width), (side, side)):
         numberings.append(("row by row", rows * image_width + columns))
         numberings.append(("column by column", columns * image_height + rows))
     # The number of a patch is the only axis, which all pairs read.
-    axis_of_pair = [0] * len(inv_freq)
+    axis_of_pair = [0] * len(right.inv_freq)
     for order, numbers in numberings:
-        for frequencies in (inv_freq, spec.geometry.inv_freq):
+        for frequencies in (right.inv_freq, right.spec.geometry.inv_freq):
             answer = f"all pairs read the number of the patch, {order}"
             fix = describe_pairs(axes.axis_of_pair, axes.names)
             yield Movement(answer, fix, axis_of_pair, frequencies, numbers[None])
 
 
-def list_reordered(
-    axes: Axes,
-    inv_freq: Frequencies,
-    positions: Positions,
-) -> Iterator[Movement]:
+def list_reordered(right: Reference) -> Iterator[Movement]:
     """Yield the patches of an image in another order."""
+    axes = right.axes
+    positions = right.positions
     # `lexsort` sorts by the last axis first, which is that of columns.
     by_columns = positions[:, np.lexsort(positions)]
     orders = {
@@ -216,4 +206,4 @@ def list_reordered(
         answer = f"the patches of an image come {order} instead of row by row"
         coordinates = axes.coordinates(changed)
         fix = "the last row of positions changes first"
-        yield Movement(answer, fix, axes.axis_of_pair, inv_freq, coordinates)
+        yield Movement(answer, fix, axes.axis_of_pair, right.inv_freq, coordinates)
