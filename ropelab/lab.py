@@ -350,8 +350,8 @@ class Lab:
                         if errors:
                             raise _join_errors(errors)
                         values = Values(context, self._stored_runs)
-                        about = plan, values, works[plan], start, begun
-                        make = partial(self._make, *about)
+                        work = works[plan]
+                        make = partial(self._make, plan, values, work, start, begun)
                         run = self._keep_run(plan, places[plan], values, make)
                 except RopelabError as error:
                     failures.append(error)

@@ -43,7 +43,7 @@ from ropelab.runs.stats import (
 )
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
-# The columns of every comparison, behind those that identify it.
+# The columns of every comparison, after those that identify it.
 MEASURES = [
     "seeds",
     "n",  # the number of documents or sequences per seed

@@ -260,7 +260,7 @@ def _style_cell(cell: str, width: int) -> Text:
 def split_word(text: str) -> list[str]:
     """Split a text into the pieces that are never broken.
 
-    A text may be broken behind a blank, `_`, `.`, `/` and `,`.
+    A text may be broken after a blank, `_`, `.`, `/` and `,`.
     """
     # A point before a digit is inside a number, and belongs to the piece.
     return re.findall(r"(?:[^\s_./,]|\.(?=\d))+[_./,]*|[_./,]+", text) or [""]

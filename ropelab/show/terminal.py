@@ -69,7 +69,7 @@ class TimeLeftColumn(progress.TimeRemainingColumn):
 
 
 class ShortenedColumn(progress.TextColumn):
-    """Words that are shortened on a narrow line, so that the times behind them are not."""
+    """Words that are shortened on a narrow line, so that the times after them are not."""
 
     def get_table_column(self) -> tables.Column:
         return tables.Column(no_wrap=False)
@@ -364,7 +364,7 @@ def show_more(title: str, table: "pd.DataFrame") -> None:
 
 
 def show_places(places: Mapping[str, str]) -> None:
-    """Print names of files and commands under one another, each behind a word.
+    """Print names of files and commands under one another, each after a word.
 
     A name is never broken. A long command goes on in further lines, which can be pasted
     into a shell as they are.

@@ -14,7 +14,8 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import ntk_base
 from ropelab.runs.errors import InputError
 
-# The first zero x0 of the cosine integral Ci(x) = -integral from x of cos(t) / t.
+# The first zero x0 of the cosine integral Ci(x), which is minus the integral of cos(t) / t
+# from x to infinity.
 CI_ZERO = 0.6165054856
 
 

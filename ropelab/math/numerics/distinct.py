@@ -88,7 +88,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
 
     midpoints = midway_values(fmt)
     rotating_pairs = np.flatnonzero(inv_freq)
-    # Each row has the two numbers of midpoints between which a pair's angles are.
+    # Each row of `ends` has the two numbers of midpoints between which a pair's angles are.
     first_and_last = (max(offset - 1, 1), last + 1)
     angles = np.outer(inv_freq[rotating_pairs], first_and_last)
     ends = np.searchsorted(midpoints, angles)

@@ -73,8 +73,8 @@ class Typed:
     """A method as users type it: its fields are its parameters.
 
     The parameters are checked when a method is built (InputError). If users give no
-    factor, each of ``default_factors`` times the test length over the trained length is
-    one. Methods that follow the length of the text have no default factors. A class from
+    factor, the factors are ``default_factors``, each times the test length over the
+    trained length. Methods that follow the length of the text have no default factors. A class from
     outside this package is named by its module.
     """
 

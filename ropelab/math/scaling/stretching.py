@@ -255,7 +255,7 @@ class _CodedRamp(Scaling):
         return math.floor(low), math.ceil(high)
 
     def ramp(self, geometry: Geometry) -> PerPair:
-        """Return 0 for the pairs before the ramp, 1 for those behind it, and numbers
+        """Return 0 for the pairs before the ramp, 1 for those after it, and numbers
         between in the ramp.
         """
         low, high = self.ramp_range(geometry)

@@ -102,7 +102,7 @@ class Encoding(nn.Module):
         """Return the scores divided by sqrt(head_dim), without a mask.
 
         `q` comes from `query` and `k` from `extend_key`. The positions of the queries
-        are consecutive, and so are those of the keys. The score of a key behind the
+        are consecutive, and so are those of the keys. The score of a key after the
         query may be any finite number, since the caller masks it.
         """
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
@@ -116,7 +116,7 @@ class Encoding(nn.Module):
     ) -> Heads:
         """Return the sum of the values under the weights.
 
-        The weights are 0 at keys behind the query.
+        The weights are 0 at keys after the query.
         """
         return weights @ v
 

@@ -43,7 +43,7 @@ class AdditiveBias(Encoding):
     def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
         """Return the numbers to add.
 
-        At a key behind the query, which is masked, any finite number will do.
+        At a key after the query, which is masked, any finite number will do.
         """
         raise NotImplementedError
 
@@ -205,9 +205,9 @@ class KerplePower(DistanceBias):
 class Fire(AdditiveBias):
     """bias(i, j) = f(psi(i - j) / psi(max(L, i))), with psi(x) = ln(c x + 1).
 
-    f is a network with one input, 32 hidden features and an output for each head. For
-    queries from position L on the argument of f is a share between 0 and 1, so that f
-    sees no new argument at any length. c, L and f are learned (Li et al. 2023,
+    f is a network with one input, 32 hidden features and an output for each head. Its
+    argument is a share between 0 and 1, whatever the length, so that f sees no new
+    argument in a longer text. c, L and f are learned (Li et al. 2023,
     arXiv:2310.04418).
     """
 
@@ -230,7 +230,7 @@ class Fire(AdditiveBias):
 
     def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
         distance = q_positions[:, None] - k_positions[None, :]
-        # Keys behind the query are masked. Without this their logarithm would be nan.
+        # Keys after the query are masked. Without this their logarithm would be nan.
         distance = distance.clamp(min=0)
         threshold = (self.stretch * self.start).abs()
         largest = torch.maximum(q_positions, threshold)

@@ -79,9 +79,8 @@ class Remapped(Encoding, ABC):
         k_positions: Positions,
     ) -> Scores:
         scores = self._score(q, k, q_positions, k_positions)
-        for is_replaced, other_q, other_k in self.replacements(
-            q_positions, k_positions
-        ):
+        replacements = self.replacements(q_positions, k_positions)
+        for is_replaced, other_q, other_k in replacements:
             other_scores = self._score(q, k, other_q, other_k)
             scores = torch.where(is_replaced, other_scores, scores)
         return scores

@@ -135,8 +135,8 @@ class Path(Encoding):
             beta = 2 * strength.sigmoid()
 
             # The keys are passed from the last to the first. The first chunk has all
-            # keys from the first query on, each further chunk CHUNK keys before. Behind
-            # each chunk the queries are those times the matrices H of the chunk.
+            # keys from the first query on, each further chunk CHUNK keys before. After
+            # each chunk the queries are multiplied by the matrices H of the chunk.
             first_query = int(q_positions[0] - k_positions[0])
             borders = [len(k_positions), *range(first_query, 0, -self.CHUNK), 0]
             scores_of_chunks: list[Tensor] = []
@@ -180,13 +180,13 @@ class Path(Encoding):
             k: [batch, heads, keys, head_dim], the keys of the chunk.
             w: the same shape as `k`.
             beta: [batch, heads, keys, 1].
-            is_later: [queries, keys], True at keys behind the query.
+            is_later: [queries, keys], True at keys after the query.
         """
         # The product of all H of the chunk, the last token first, is I - w^T M w with
         # M = (I + L)^-1 beta, where the rows of w are the tokens and L is the part of
         # beta w w^T below the diagonal (the UT transform of the paper). For the score of
         # query i and key j only the tokens from j + 1 to i count. So the left factor,
-        # q w^T, is 0 at tokens behind the query, and the right one, w k^T, at tokens up
+        # q w^T, is 0 at tokens after the query, and the right one, w k^T, at tokens up
         # to the key.
         q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
         lower = (beta * (w @ w.mT)).tril(-1)

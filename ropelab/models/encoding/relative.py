@@ -44,7 +44,7 @@ def distances(q_positions: Positions, k_positions: Positions) -> FallingDistance
     """Return the distances that `relative_shift` expects as columns.
 
     There are as many as queries and keys together. They fall by 1 from the distance
-    between the last query and the first key. Distances below 0 are those of keys behind
+    between the last query and the first key. Distances below 0 are those of keys after
     the query, which are masked. The very last distance does not occur; the shift needs
     its column.
     """
@@ -59,7 +59,7 @@ def relative_shift(by_distance: ByDistance, keys: int) -> ByKey:
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
-    # The rows lie one behind the other in memory. They are read again as rows that are
+    # The rows lie one after the other in memory. They are read again as rows that are
     # one column shorter, from column queries - 1 of the first row on. Each row then
     # begins one column further left in the original than the row above.
     shorter = columns - 1
@@ -75,7 +75,7 @@ def relative_unshift(by_key: ByKey) -> ByDistance:
     queries = by_key.shape[-2]
     start = queries - 1
     # The rows get the length of the shorter ones in `relative_shift`, then the numbers
-    # in front of them and behind them that it leaves out.
+    # before them and after them that it leaves out.
     shorter_rows = pad(by_key, (0, start)).flatten(-2)
     flat = pad(shorter_rows, (start, 1))
     return flat.unflatten(-1, (queries, -1))
@@ -161,7 +161,7 @@ class Shaw(Encoding):
     """
 
     # The distance from which on all keys share a row; k in the paper. The paper has
-    # 2 CLIP + 1 rows. The rows of keys behind the query are left out here, since these
+    # 2 CLIP + 1 rows. The rows of keys after the query are left out here, since these
     # keys are masked.
     CLIP = 16
     fused: bool = False
@@ -383,7 +383,7 @@ def multiply_keys(
     rows_of_chunks = padded.unfold(1, queries + size, size).flip(-1)
     by_distance = k_of_chunks @ rows_of_chunks.to(k.dtype)
 
-    # [batch, heads, chunks, size, queries], then all chunks one behind the other.
+    # [batch, heads, chunks, size, queries], then all chunks one after the other.
     by_query = relative_shift(by_distance, queries)
     joined = by_query.flatten(2, 3)
     return joined[:, :, :keys].transpose(-1, -2)
@@ -394,7 +394,7 @@ class Deberta(Encoding):
     """DeBERTa's disentangled attention (He et al. 2020, arXiv:2006.03654).
 
     All layers share the table P of distances, and each has its own projections of it
-    (`DebertaLayer`). Keys behind the query are masked, which the paper does not do, and
+    (`DebertaLayer`). Keys after the query are masked, which the paper does not do, and
     there is no enhanced mask decoder.
     """
 

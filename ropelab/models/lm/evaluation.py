@@ -124,7 +124,7 @@ def find_correct(
     score = partial(_score_predictions, model, is_most_probable, torch.bool)
     # [rows, predictions], False before the last scored tokens
     is_correct = _slide(score, batch.tokens, window, stride, batch.last_scored)
-    # The index keeps the scored tokens of all rows, one row behind the other.
+    # The index keeps the scored tokens of all rows, one row after the other.
     scored = is_correct[batch.scored[:, 1:]]
     return scored.view(len(is_correct), -1)
 

@@ -5,7 +5,7 @@ indexing
     at index 2 (the first index is 0).
 keyed
     The text has `arr = 1q2c0w3m`, and later the question `arr 2`. The answer is c, the
-    value behind the key 2.
+    value after the key 2.
 
 `indexing` is the task of Du et al. 2026 (arXiv:2605.15514), with letters in the place
 of their digits. `keyed` is its control: there the content of the list, not a position

@@ -22,7 +22,7 @@ NOTHING = -1
 BITS = 62
 
 # The number of times that each token followed each context. A context is a tuple of
-# tokens, and the inner keys are the tokens behind it.
+# tokens, and the inner keys are the tokens after it.
 Counts = defaultdict[tuple[int, ...], dict[int, int]]
 
 
@@ -47,7 +47,7 @@ def ngram_predictions(
         grams = grams * vocabulary + tokens[:, offset : offset + count]
 
     # A stable sort puts equal numbers next to each other in the order of their places,
-    # so that each stands behind its latest earlier occurrence.
+    # so that each comes after its latest earlier occurrence.
     sorted_grams, places = grams.flatten().sort(stable=True)
     is_repeated = sorted_grams[1:] == sorted_grams[:-1]
     earlier_places = places[:-1][is_repeated]
@@ -71,7 +71,7 @@ def cached_predictions(
 
     Args:
         tokens: the text.
-        order: the most tokens of a context behind which tokens are counted.
+        order: the most tokens of a context after which tokens are counted.
         beyond: the number of tokens just before a token that are not counted.
         vocabulary: the number of different tokens.
         within: the number of tokens that are counted, those just before the ones that
@@ -95,7 +95,7 @@ def cached_predictions(
 
 
 def _count(counts: Counts, row: tuple[int, ...], place: int, order: int) -> None:
-    """Count the token at a place behind each of the contexts that end before it."""
+    """Count the token at a place after each of the contexts that end before it."""
     # The range is empty for a place below 0.
     for length in range(min(order, place) + 1):
         context = row[place - length : place]

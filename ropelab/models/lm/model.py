@@ -153,7 +153,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     for start in range(0, queries, QUERIES_PER_MASK):
         block = slice(start, start + QUERIES_PER_MASK)
         positions = q_positions[block]
-        # No query of the block sees a key behind the last query.
+        # No query of the block sees a key after the last query.
         visible = k_positions[: int(positions[-1]) + 1]
         k_visible = k[:, :, : len(visible)]
         v_visible = v[:, :, : len(visible)]
@@ -179,7 +179,7 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
     for start in range(0, queries, size):
         stop = min(start + size, queries)
         positions = k_positions[first_query + start : first_query + stop]
-        # No query of the block sees a key behind the last query.
+        # No query of the block sees a key after the last query.
         visible = k_positions[: first_query + stop]
         k_visible = k[:, :, : len(visible)]
         v_visible = v[:, :, : len(visible)]

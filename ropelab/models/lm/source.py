@@ -197,7 +197,7 @@ class Stretches:
     def record_places(self, kind: int) -> np.ndarray:
         """Return the places of the first tokens of all whole records in a kind of stretch.
 
-        Places count through all rows, one row behind the other.
+        Places count through all rows, one row after the other.
         """
         window = self.start.shape[1]
         places = np.arange(window)
@@ -212,7 +212,7 @@ def draw_stretches(
     mixture: Mixture, random: np.random.Generator, rows: int, window: int
 ) -> Stretches:
     """Cut every row into stretches and draw the kind of each."""
-    # So many of the shortest stretches fill a window. Of longer ones the last are behind
+    # So many of the shortest stretches fill a window. Of longer ones the last are after
     # its end, and are not used. The arrays are [rows, count].
     count = math.ceil(window / mixture.shortest)
     longest = max(mixture.shortest, int(mixture.longest * window))
@@ -262,12 +262,12 @@ def mixed_batch(
         stretches.length,
         stretches.start,
     )
-    # Places count through all rows, one row behind the other.
+    # Places count through all rows, one row after the other.
     origin = np.arange(rows * window)
     origin -= np.where(is_quoted, distance, 0).ravel()
     is_answer = set_look_ups(mixture, random, stretches, origin)
 
-    # The text of a row goes on behind each interruption.
+    # The text of a row goes on after each interruption.
     is_text = stretches.kind == TEXT
     originals = random_symbols(random, rows, window)
     places_in_text = np.cumsum(is_text, axis=1) - 1

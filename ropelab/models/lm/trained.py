@@ -216,7 +216,7 @@ def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
     """Estimate the peak memory of evaluating `rows` rows of `length` tokens."""
     # A pass has several short rows, or a single long one.
     tokens_at_once = max(length, min(rows * length, TOKENS_PER_PASS))
-    # About sixteen tensors of a block of scores are alive at once, in float32.
+    # Room for sixteen blocks of scores in float32.
     score_bytes = 16 * 4 * SCORES_PER_BLOCK
     return (
         LIBRARIES

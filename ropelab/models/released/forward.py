@@ -123,7 +123,7 @@ class Output(dict[str, Any]):
 class Head:
     """Makes logits of hidden states, on the device of `weight`."""
 
-    # Some architectures scale logits behind their layers (Cohere, Granite) or cap them
+    # Some architectures scale logits after their layers (Cohere, Granite) or cap them
     # (Gemma). Therefore the model's own `forward` is run, in which the layers are replaced
     # by a function that returns the given hidden states.
     def __init__(self, model: Any) -> None:

@@ -14,7 +14,7 @@ distance earlier. A context has a question for each distance. The rules are thes
    - a length at which all stretches together take MOST of the context, or half of MOST
      if each question has two sources, or FEWEST tokens if that is more.
 
-In a long context the questions thus fill the end, next to each other and behind all
+In a long context the questions thus fill the end, next to each other and after all
 sources. In a short one they are apart, each with its source before all questions or
 between two of them.
 """

@@ -78,7 +78,7 @@ def retrieval_of(tables: Tables) -> list[str]:
     for name in tables:
         if name.endswith(ACCURACY):
             tasks.append(name.removesuffix(ACCURACY))
-    # A task of the user is not in DOES, and gets the place behind all of them.
+    # A task of the user is not in DOES, and gets the place after all of them.
     return sorted(tasks, key=lambda task: [*DOES, task].index(task))
 
 

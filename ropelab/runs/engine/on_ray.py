@@ -321,7 +321,7 @@ def compute_on_worker(
             f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
-    # The path of the user comes behind that of the worker: a file in the user's folder
+    # The path of the user comes after that of the worker: a file in the user's folder
     # may have the name of a library.
     sys.path += [place for place in path if place not in sys.path]
     own.check_sources(sources)

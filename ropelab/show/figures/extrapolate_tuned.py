@@ -78,12 +78,15 @@ def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     is_window = rows["method"] == WINDOW
     arm = rows["arm"].mask(is_window, "window " + rows["arm"])
     # A label normally says the arm, too. Without it a method has one row in all arms.
-    rows = add_labels(rows.assign(arm="")).assign(arm=arm)
-    seeds = rows.groupby(["arm", "label", "seed"], sort=False)[column].mean()
-    spreads = seeds.groupby(["arm", "label"], sort=False).agg(["mean", "min", "max"])
+    without_arm = rows.assign(arm="")
+    rows = add_labels(without_arm).assign(arm=arm)
+
+    by_seed = rows.groupby(["arm", "label", "seed"], sort=False)[column].mean()
+    by_method = by_seed.groupby(["arm", "label"], sort=False)
+    spreads = by_method.agg(["mean", "min", "max"])
     tables = {}
-    for name, table in spreads.groupby("arm", sort=False):
-        tables[str(name)] = table.droplevel("arm")
+    for name, spreads_of_arm in spreads.groupby("arm", sort=False):
+        tables[str(name)] = spreads_of_arm.droplevel("arm")
     return tables
 
 

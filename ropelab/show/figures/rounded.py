@@ -89,7 +89,7 @@ def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _name_lines(rows: pd.DataFrame) -> list[str]:
-    """Return the cast of each row, behind its method if there are several."""
+    """Return the cast of each row, after its method if there are several."""
     methods = rows.groupby(["method", "factor"]).ngroups
     names = []
     for row in shapes.iterate_rows(rows):

@@ -57,7 +57,7 @@ class Published:
     def columns(self) -> set[str]:
         """Return the columns that the table has to have."""
         columns = {self.verdict}
-        # Each part is a text with the name in the braces behind it, if there are any.
+        # Each part is a text with the name in the braces after it, if there are any.
         for _, name, _, _ in Formatter().parse(self.said + self.found):
             if name:
                 columns.add(name)
@@ -75,7 +75,7 @@ Rows = list[list[tuple[str, bool]]]
 class Number:
     """The number on the card of a run, with a small table."""
 
-    # The number as text, and the words behind it.
+    # The number as text, and the words after it.
     value: str
     said: str
     # The name of the figure that shows it.
@@ -92,7 +92,7 @@ class Headline:
     experiment: str
     # The beginning of the name of the column; the last such column counts.
     column: str
-    # The words behind the number, with names of columns in braces.
+    # The words after the number, with names of columns in braces.
     said: str
     # The table; empty for the summary of the run.
     table: str = ""

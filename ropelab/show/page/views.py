@@ -35,9 +35,9 @@ FIXED = {
 }
 # Columns of words that judge a row. They do not make the lines of the first view.
 OUTCOMES = ("verdict", "status", "agrees", "measured")
-# A key is a column whose values are choices, such as methods or lengths. A column of
-# numbers is one if it has at most FEW different values, each in REPEATS rows or more. A
-# column of words is one if it has at most MANY different values.
+# A key is a column whose values are choices, such as methods or lengths. A column of whole
+# numbers is one if it has at most FEW different values, and on average at least REPEATS
+# rows for each. A column of words is one if it has at most MANY different values.
 FEW = 12
 MANY = 60
 REPEATS = 3
