@@ -330,7 +330,7 @@ def test_a_document_holds_nothing_that_steers_a_terminal(letter, capsys):
 
 def test_a_system_without_devices_runs_commands(monkeypatch, capsys) -> None:
     """A sandbox may have an empty /dev."""
-    monkeypatch.setattr(os, "devnull", "/nowhere/null")
+    monkeypatch.setattr(os, "devnull", "/proc/nowhere/null")
     monkeypatch.setattr(sys, "stdin", None)
     assert outcome.status_of(lambda: 0) == 0
     assert sys.stdin.read() == ""

@@ -980,7 +980,7 @@ def my_task(seed, distances, context, rows, background):
 @pytest.mark.parametrize(
     "failure",
     [
-        "open('/nowhere/at/all')",
+        "open('/proc/nowhere')",
         "raise BrokenPipeError(32, 'x')",
         "raise SystemExit(0)",
         "raise GeneratorExit",
@@ -988,6 +988,7 @@ def my_task(seed, distances, context, rows, background):
         "raise MemoryError('x')",
         "f = lambda: f(); f()",
         "raise StopIteration",
+        "raise ValueError('x' * 10**6)",
     ],
 )
 @pytest.mark.parametrize("place", ["module", "method"])
@@ -1005,6 +1006,7 @@ def test_own_code_may_fail_in_any_way(
     out, err = capsys.readouterr()
     assert (stop.value.code, out, err.count("\n")) == (2, "", 1)
     assert "mymodule" in err
+    assert len(err) < 1000
 
 
 @pytest.mark.parametrize(

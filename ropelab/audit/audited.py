@@ -26,6 +26,7 @@ from ropelab.readers.document import Document
 from ropelab.readers.families import table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
+from ropelab.readers.spec import is_context
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_list
@@ -52,16 +53,13 @@ class FileAudit(AuditCase, Result):
         return ""
 
 
-# The most tokens of a context that is looked at.
-LONGEST_CONTEXT = 2**40
-
-
 def read_context(value: Any) -> int:
     """Return the context of a server's flag; InputError for no whole number of tokens.
 
     0 stands for the length of the model.
     """
-    if not isinstance(value, int) or not (value == 0 or 2 <= value <= LONGEST_CONTEXT):
+    is_zero = isinstance(value, int) and value == 0
+    if not (is_zero or is_context(value)):
         raise InputError(
             f"--ctx-size must be 0 or a whole number of tokens from 2 to 2^40, got"
             f" {cut_text(str(value))}"

@@ -15,11 +15,12 @@ def read_tokens(text: str | None, flag: str = "--length") -> int | None:
     InputError: the text is no number of tokens from 2 to 2^40.
     """
     from ropelab.readers.flags import read_option
+    from ropelab.readers.spec import is_context
 
     if text is None:
         return None
     value = read_option(flag, text)
-    if not isinstance(value, int) or not 2 <= value <= 2**40:
+    if not is_context(value):
         raise InputError(
             f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'"
         )

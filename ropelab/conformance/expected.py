@@ -25,7 +25,7 @@ from ropelab.readers import registry
 from ropelab.readers.axes import VISION, is_encoder, read_vision
 from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import list_rotations, read_rotation
-from ropelab.readers.spec import RopeSpec, short
+from ropelab.readers.spec import RopeSpec, is_context, short
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError, known
 
@@ -190,8 +190,7 @@ def expect_config(
         config: the configuration.
         length: tokens in the context, the claimed length if None.
     """
-    is_whole = isinstance(length, int | np.integer)
-    if length is not None and not (is_whole and 2 <= length <= 2**40):
+    if length is not None and not is_context(length):
         raise InputError(
             f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
         )

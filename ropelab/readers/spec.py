@@ -1,7 +1,7 @@
 """A configuration's rotation as one runtime reads it, and the checks on its values."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -17,6 +17,8 @@ SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
 # The most features of a head. Real ones have far fewer, and tables have an entry per pair.
 MOST_FEATURES = 2**14
+# The most tokens of a context that is looked at.
+LONGEST_CONTEXT = 2**40
 # The most numbers in a list of a file. A head has far fewer pairs.
 MOST_NUMBERS = 2**16
 
@@ -176,6 +178,11 @@ def whole(value: Any, name: str) -> int:
             f"{name} must be a whole number from 1 to 2^40, not {short(value)}"
         )
     return int(given)
+
+
+def is_context(value: Any) -> TypeGuard[int]:
+    """Tell whether a value is a number of tokens that a context may have."""
+    return isinstance(value, int | np.integer) and 2 <= value <= LONGEST_CONTEXT
 
 
 def numbers(value: Any, name: str) -> tuple[float, ...]:

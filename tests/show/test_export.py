@@ -3,6 +3,7 @@ measured.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -36,6 +37,14 @@ def test_tables_read_back_the_same(run, tmp_path, kind):
         pd.testing.assert_frame_equal(
             read(path), run.tables[path.stem], check_dtype=False
         )
+
+
+@pytest.mark.parametrize("summary", [None, [], [{}], [{}, {}]])
+def test_a_summary_without_entries_is_no_table(run, summary):
+    shown = replace(run, manifest={**run.manifest, "summary": summary})
+    assert set(export.choose_tables(shown, [])) == set(run.tables)
+    with pytest.raises(InputError, match="summary"):
+        export.choose_tables(shown, ["summary"])
 
 
 def test_latex_is_escaped_and_aligned(run):
