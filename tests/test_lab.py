@@ -23,7 +23,7 @@ import pytest
 
 from ropelab import experiments
 from ropelab.lab import Lab, Plan, Run
-from ropelab.runs import store
+from ropelab.runs import store, surroundings
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
@@ -564,7 +564,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-ASK = "from ropelab.runs import store; print(store._commit())"
+ASK = "from ropelab.runs import surroundings; print(surroundings._commit())"
 
 
 @pytest.mark.processes
@@ -921,7 +921,7 @@ def test_any_program_may_be_called_git(monkeypatch, answer):
         return subprocess.CompletedProcess(command, 0, text, "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    store._commit.cache_clear()
-    found = store._commit()
-    store._commit.cache_clear()
+    surroundings._commit.cache_clear()
+    found = surroundings._commit()
+    surroundings._commit.cache_clear()
     assert found == {"commit": None, "dirty": None}

@@ -328,6 +328,17 @@ def test_a_document_holds_nothing_that_steers_a_terminal(letter, capsys):
     assert json.loads(out) == document
 
 
+def test_an_error_of_any_length_is_a_line_that_can_be_read(capsys) -> None:
+    def fail() -> None:
+        raise InputError("what is wrong " * 10**5)
+
+    assert outcome.status_of(fail) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("ropelab: what is wrong")
+    assert line.endswith(" ...\n")
+    assert len(line) < 4100
+
+
 def test_a_system_without_devices_runs_commands(monkeypatch, capsys) -> None:
     """A sandbox may have an empty /dev."""
     monkeypatch.setattr(os, "devnull", "/proc/nowhere/null")

@@ -365,7 +365,7 @@ def find_losses(
             differing.append(f"{name}: other layers rotate, {count}")
         # Other layers have to stay as they were. Their claimed length is that of the whole
         # model, which was compared above.
-        for label, other in source.beside.items():
+        for label, other in source.other_layers.items():
             layers = replace(reading.layers.get(label, main), claimed_len=None)
             for word in list_differences(layers, other):
                 differing.append(f"{name}: {label}: {word}")

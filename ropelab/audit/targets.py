@@ -220,7 +220,7 @@ def write_sglang(wanted: Wanted) -> Fragment:
     # DeepSeek-V4 has one block for SGLang.
     if wanted.source.main == "compress":
         source = replace(wanted.source, layers={})
-        wanted = replace(wanted, source=source, base=source.beside["main"].base)
+        wanted = replace(wanted, source=source, base=source.other_layers["main"].base)
 
     if wanted.source.layers:
         fragment = write_hf5(wanted)

@@ -47,7 +47,7 @@ class ModelFile:
     # The block of each layer type, where each has one.
     layers: Fragment = field(default_factory=dict)
     # The rotations of the other layer types.
-    beside: Mapping[str, RopeSpec] = field(default_factory=dict)
+    other_layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     # For each layer whether it rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
     # The tokens that rotating layers see, where all of them have a window.
@@ -177,10 +177,10 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
 
     # Layer types are those of transformers 5 alone.
     main = reading.label if by_reference else "all"
-    beside = {}
+    other_layers = {}
     if by_reference:
-        beside = dict(reading.layers)
-        beside.pop(main, None)
+        other_layers = dict(reading.layers)
+        other_layers.pop(main, None)
     layers = load_block(text) if main != "all" else {}
     family = family_of(reading.model_type)
     file = ModelFile(
@@ -189,7 +189,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         text=text,
         main=main,
         layers=layers,
-        beside=beside,
+        other_layers=other_layers,
         rotating=reading.rotating,
         window=reading.window,
         released=spec,

@@ -1,8 +1,8 @@
 """Statements about rotary embeddings with their sources, judged by computing.
 
-A claim is a record in a TOML file; its check is a function in the Python file of the
-same name: by a computation, program code or a dated document, or, in `trained`, by the
-stored runs of the labs.
+A claim is a record in a TOML file. Its check is a function in the Python file of the same
+name, and decides it by a computation, program code or a dated document. The checks in
+`trained` decide by the stored runs of other experiments.
 """
 
 import sys
@@ -11,8 +11,8 @@ from typing import Any
 
 
 class _CallableClaims(ModuleType):
-    # This room is called itself as `ropelab.claims(...)`: a function of that name would
-    # be replaced as soon as anything imports the room.
+    # This module itself is called as `ropelab.claims(...)`. A function of that name would
+    # be replaced by the module as soon as anything imports it.
     def __call__(self, **values: Any) -> Any:
         import ropelab
 

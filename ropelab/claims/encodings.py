@@ -69,7 +69,7 @@ def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
     return make_encoding(name, shape, seed)
 
 
-def trains(name: str, length: int = LENGTH) -> int:
+def count_trained(name: str, length: int = LENGTH) -> int:
     """Count the numbers that an encoding trains."""
     parameters = encoding_for(name, length).parameters()
     return sum(parameter.numel() for parameter in parameters)
@@ -113,8 +113,8 @@ def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> Non
     """
     findings.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
-        short = trains(name)
-        long = trains(name, 2 * LENGTH)
+        short = count_trained(name)
+        long = count_trained(name, 2 * LENGTH)
         # A table by position doubles. A table by distance does not: it is clipped.
         answers = {
             "none": short == long == 0,
@@ -128,10 +128,10 @@ def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> Non
 @claim("absolute-fixed")
 def always_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
     """Count what a fixed encoding of absolute positions trains, and a learned one."""
-    count = trains(fixed)
+    count = count_trained(fixed)
     what = f"trained numbers of the {fixed} encoding"
     findings.part(what, f"{count:,}", count == 0, count)
-    count = trains("learned")
+    count = count_trained("learned")
     findings.limit("of a learned table", f"{count:,}", count == 0, count)
 
 
@@ -143,10 +143,10 @@ def relative_are_trained(
 ) -> None:
     """Count what encodings of relative positions train: those with tables, and others."""
     for name in tables:
-        count = trains(name)
+        count = count_trained(name)
         findings.part(f"trained numbers of {name}", f"{count:,}", count > 0)
     for name in others:
-        count = trains(name)
+        count = count_trained(name)
         findings.limit(f"of {name}", f"{count:,}", count > 0)
 
 
@@ -209,8 +209,8 @@ def bias_matrix(findings: Findings) -> None:
 @claim("rope-space")
 def rope_space(findings: Findings) -> None:
     """Count what RoPE trains and keeps at one length and at twice that length."""
-    short = trains("rope")
-    long = trains("rope", 2 * LENGTH)
+    short = count_trained("rope")
+    long = count_trained("rope", 2 * LENGTH)
     what = "trained numbers at one length and at twice it"
     findings.part(what, f"{short} and {long}", short == long)
 

@@ -119,14 +119,14 @@ def coefficients_are_fixed(
     """Count the parameters of an encoding, and let a layer learn to pick out positions
     from their codes instead.
     """
-    from ropelab.claims.encodings import trains
+    from ropelab.claims.encodings import count_trained
 
     codes = _first_codes(TOKENS, tokens)
     one_hot = np.eye(tokens)
     # The best weights of such a layer.
     weights, *_ = np.linalg.lstsq(codes, one_hot, rcond=None)
     difference = arrays.max_abs(codes @ weights - one_hot)
-    count = trains(encoding)
+    count = count_trained(encoding)
 
     findings.part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = (

@@ -34,6 +34,8 @@ COMPLETION = "_ROPELAB_COMPLETE"
 # The status that typer returns for a command that a KeyboardInterrupt ended, whatever
 # the signal was.
 INTERRUPTED = 130
+# Characters of an error that are printed. Code of the user may raise errors of any length.
+LONGEST_LINE = 4000
 # The status of a command that did its work and found something wrong.
 FOUND = 3
 
@@ -166,8 +168,11 @@ def _machine_failure(error: OSError) -> int:
 
 
 def _fail(message: str, status: int) -> int:
+    line = printable(" ".join(message.split()))
+    if len(line) > LONGEST_LINE:
+        line = f"{line[:LONGEST_LINE]} ..."
     with suppress(OSError):
-        print(f"ropelab: {printable(' '.join(message.split()))}", file=sys.stderr)
+        print(f"ropelab: {line}", file=sys.stderr)
     return status
 
 

@@ -2,7 +2,8 @@
 
 The names of its parameters tell what they take. Every way of calling the function that
 the names leave open (`ways`) is tried at position 1, and the ways that work must give the
-same answer. The first of them is then asked at all positions.
+same answer. The first of them is then asked at all positions. If these have several axes,
+the first way that takes several is preferred.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ from ropelab.runs.errors import InputError
 
 # Codes that make tables of a given length are asked for no longer ones, in tokens.
 LONGEST_TABLE = 2**18
-# The further positions at which a code is asked: all below FURTHER_DENSE, and others at
-# random up to FURTHER_CALLS calls with so many positions each.
+# A code is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS each: at
+# all below FURTHER_DENSE, and at others at random.
 FURTHER_DENSE = 1024
 FURTHER_CALLS = 2
 FURTHER_POSITIONS = 2048
@@ -48,7 +49,7 @@ def ask_function(
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask a function in the first way that works; return what is seen of each part.
+    """Ask a function in a way that works; return what is seen of each part.
 
     Args:
         made: the function, or a maker of tables and the function that uses them.

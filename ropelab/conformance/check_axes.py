@@ -82,6 +82,7 @@ def check_images(ask: Ask, expected: Expected) -> Check:
     spec = expected.spec
     grid = choose_axes_positions(expected, is_grid=True)
     result = judge_images(ask(spec, grid), expected, grid)
+    # Centred positions are shares of a whole image.
     if result.wrong or (spec.axes and spec.axes.centred):
         return result
 

@@ -102,7 +102,7 @@ class Expected:
     spec: RopeSpec
     length: int
     # What each runtime makes of the same configuration.
-    others: Mapping[str, RopeSpec]
+    by_runtime: Mapping[str, RopeSpec]
     # The rotations of all layer types.
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)
     # A remark on what is not judged.
@@ -202,12 +202,12 @@ def expect_config(
         return {VISION: expect_vision(vision)}
 
     readings = {}
-    others = {}
+    by_runtime = {}
     for runtime, record in registry.RUNTIMES.items():
         reading = registry.read(record, config)
         readings[runtime] = reading
         if reading.main:
-            others[runtime] = reading.main
+            by_runtime[runtime] = reading.main
     reading = readings[registry.REFERENCE]
     layers = reading.layers
     if not layers:
@@ -230,7 +230,7 @@ def expect_config(
             count = f"{sum(rotating)} of {len(rotating)} layers should"
             note = "; ".join(filter(None, (note, f"{LAYERS_NOT_JUDGED}: {count}")))
         length_asked = length or spec.length
-        expected = Expected(spec, length_asked, others, layers, note, rotating)
+        expected = Expected(spec, length_asked, by_runtime, layers, note, rotating)
         expected_layers[layer] = expected
 
     for kind in list_rotations(text):
@@ -240,7 +240,7 @@ def expect_config(
             expected_layers[kind] = Expected(
                 rotation,
                 length or rotation.length,
-                others={},
+                by_runtime={},
                 layers={kind: rotation},
             )
     if vision:
@@ -250,7 +250,7 @@ def expect_config(
 
 def expect_vision(spec: RopeSpec) -> Expected:
     """Return the rotation of an encoder of images; nothing else is compared with it."""
-    return Expected(spec, spec.length, others={}, layers={VISION: spec})
+    return Expected(spec, spec.length, by_runtime={}, layers={VISION: spec})
 
 
 def find_main(layers: Mapping[str, Expected]) -> str:

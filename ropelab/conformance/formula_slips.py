@@ -69,7 +69,7 @@ def list_explanations(
     yield from list_other_bases(expected)
     yield from list_other_exponents(expected)
     yield from list_recovered_base(expected, measured)
-    for runtime, other in expected.others.items():
+    for runtime, other in expected.by_runtime.items():
         answer = f"rotates as {runtime} does ({other.method})"
         yield answer, other.inv_freq(expected.length)
 

@@ -15,7 +15,6 @@ from ropelab.conformance.angles import CLOSE, wrap_angles
 from ropelab.conformance.blocks import FIRST, SECOND
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.formula_slips import are_near, list_explanations
-from ropelab.conformance.gains import UNEVEN
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.conformance.usual import FACTORS, HALF_FORMATS, USUAL
 from ropelab.math import scaling
@@ -27,6 +26,8 @@ from ropelab.runs.sentences import write_number
 # Radians. A frequency that is read off a table in bfloat16 is off by a share of about
 # 2^-8, so that angles up to this one are known to less than half a rotation.
 LARGEST_KNOWN_ANGLE = 2**6
+# Pairs of which a smaller share is divided, or kept, may be beyond the ends of a ramp.
+LEAST_SHARE = 0.05
 # Radians per token; inverses of frequencies that are larger are not looked at.
 LARGEST_INVERSE = 1e3
 
@@ -259,7 +260,7 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     pairs = np.arange(len(measured))
     ratios = measured / spec.geometry.inv_freq
     shares = (1 - ratios) / (1 - 1 / spec.scaling.factor)
-    is_in_ramp = (shares > UNEVEN / 2) & (shares < 1 - UNEVEN / 2)
+    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
     if is_in_ramp.sum() < 3:
         return None
 

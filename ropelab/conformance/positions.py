@@ -50,7 +50,7 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
         return None
 
     exact = recover_positions(angles, positions, inv_freq)
-    shift = find_broken_shift(exact - positions, angles, positions, inv_freq)
+    shift = find_fractional_shift(exact - positions, angles, positions, inv_freq)
     if shift:
         return f"positions are shifted by {shift:g}", FROM_ZERO
 
@@ -161,7 +161,7 @@ def explain_end(angles: Table, positions: Positions) -> Fault | None:
     return None
 
 
-def find_broken_shift(
+def find_fractional_shift(
     shifts: Recovered,
     angles: Table,
     positions: Positions,

@@ -425,7 +425,10 @@ def explain_prompt(
 
 
 def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:
-    """Return the steps along time between two frames of the first clip; 0: no clip."""
+    """Return the steps along time between two frames of the first clip.
+
+    0: there is no clip, or the model sees it as a single frame.
+    """
     start = 0
     times = got[0]
     for row in describe_prompt(rule, prompt):

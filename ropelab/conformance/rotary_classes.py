@@ -47,7 +47,7 @@ def ask_module(
     name = known("--dtype", dtype, ("float32", "bfloat16", "float16"))
     # Code of a model passes hidden states, of which the class takes the number format.
     values = torch.zeros(1, dtype=getattr(torch, name))
-    arguments: list[Any] = [values, shape_positions(module, positions)]
+    arguments: list[Any] = [values, shape_positions(positions)]
     # DINOv3's class takes pixels instead of positions.
     if hasattr(module, "num_patches_h"):
         arguments = [make_image(module, positions, values)]
@@ -76,7 +76,7 @@ def ask_module(
     return observe_tables(order, cos, sin, spec)
 
 
-def shape_positions(module: Any, positions: Positions) -> Any:
+def shape_positions(positions: Positions) -> Any:
     """Return position ids as rotary classes take them."""
     import torch
 

@@ -4,8 +4,9 @@ Rotated vectors also show which features form a pair, and the 2 x 2 block that m
 each pair. What they show that is wrong is the fault of the `Observed` that is returned.
 
 `observe_tables` takes cos and sin. `observe_rotation` asks a function that rotates
-vectors, and `observe_vectors` takes vectors that were rotated. The last two functions
-need one vector per position only, for many positions and for positions of several axes.
+vectors, and `observe_vectors` takes vectors that were rotated. `observe_signs` and
+`observe_pairs_of_axes` need one vector per position alone: the former is for many
+positions, the latter for positions of several axes.
 """
 
 from collections.abc import Callable

@@ -155,7 +155,8 @@ def load_factory(module: str, factory: str) -> Any:
         with importing(module):
             return getattr(importlib.import_module(module), factory)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load {module}:{factory}: {error}") from None
+        text = cut_text(str(error))
+        raise InputError(f"cannot load {module}:{factory}: {text}") from None
 
 
 def describe_place(error: BaseException) -> str:

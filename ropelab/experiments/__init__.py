@@ -21,6 +21,7 @@ The module that BODY names has these functions:
     further(tables)                 more short tables, by name (optional)
     summarize_finished(finished)    the short table while cells are computed (optional)
     following(config, tables)       the command to type next (optional)
+    describe_pretrained(given)      which models answer --quick untrained (optional)
 """
 
 import tomllib

@@ -471,8 +471,12 @@ def refuse_unread_class(
 
 
 def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
-    """Return the reference's reading of the configuration ``name``; InputError without
-    a spec.
+    """Return a configuration as the reference reads it.
+
+    If its release does not have the class of the model, it is the reading of the first
+    runtime that computes a rotation. InputError: there is none.
+
+    ``name``: the words that an error begins with.
     """
     trace = Trace(config)
     reading = read(RUNTIMES[REFERENCE], config)
@@ -495,6 +499,6 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
 
 
 def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
-    """Return the main spec of that reading."""
+    """Return the main rotation of `reading_of`."""
     reading = reading_of(name, config)
     return reading.layers[reading.label]

@@ -182,7 +182,9 @@ def whole(value: Any, name: str) -> int:
 
 def is_context(value: Any) -> TypeGuard[int]:
     """Tell whether a value is a number of tokens that a context may have."""
-    return isinstance(value, int | np.integer) and 2 <= value <= LONGEST_CONTEXT
+    if not isinstance(value, int | np.integer):
+        return False
+    return 2 <= int(value) <= LONGEST_CONTEXT
 
 
 def numbers(value: Any, name: str) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any, Literal
 
-from ropelab.runs.errors import InputError, MachineError, RopelabError
+from ropelab.runs.errors import InputError, MachineError, RopelabError, cut_text
 from ropelab.runs.exits import files_of_user
 from ropelab.runs.from_source import importing, read_source
 
@@ -96,8 +96,9 @@ def _import(reference: str) -> Any:
     except BaseException as error:
         # The code of a module may raise any error.
         kind = type(error).__name__
+        text = cut_text(str(error))
         raise InputError(
-            f"cannot load {reference}: {kind}: {error} (docs/own.md)"
+            f"cannot load {reference}: {kind}: {text} (docs/own.md)"
         ) from None
 
 

@@ -12,21 +12,16 @@ A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
 import errno
 import json
 import math
-import os
-import platform
 import re
 import shlex
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property, partial
+from functools import cached_property
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
@@ -53,6 +48,7 @@ from ropelab.runs.folders import (
     try_to_write,
 )
 from ropelab.runs.spelling import plain
+from ropelab.runs.surroundings import surroundings
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 # The version of the manifest's format.
@@ -63,7 +59,6 @@ LARGEST_PICTURE = 2**25
 MOST_PIXELS = 2**25
 # The last chunk of every PNG, with its checksum.
 PNG_END = b"IEND\xaeB`\x82"
-PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
 def _check_command(command: str) -> str:
@@ -116,10 +111,6 @@ FIGURE_ENDINGS = (
     *(".png", ".pdf", ".svg"),
     *("-paper.png", "-paper.pdf", "-paper.svg"),
 )
-# A commit as git writes it, by either of its hashes.
-COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Seconds after which git, which may be any program of that name, is waited for no more.
-GIT_SECONDS = 60.0
 
 
 class Made(NamedTuple):
@@ -593,66 +584,3 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
         except DamagedError as error:
             say_once(f"left out: {error}; the command in its manifest makes it again")
     return runs
-
-
-def surroundings() -> dict[str, Any]:
-    """Return entries of the manifest about everything else that numbers may depend on:
-    versions, machine, threads, the commit of the code.
-    """
-    # There is no number of threads if torch was not used.
-    threads = None
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        threads = torch.get_num_threads()
-    return {
-        "packages": {name: _version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "threads": threads,
-        **_commit(),
-    }
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-@cache
-def _commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if the package was
-    changed since. Both entries are null without such a checkout.
-    """
-    # An installed package may be inside of a checkout of something else, so git is asked
-    # if it tracks this file. Variables such as GIT_DIR may name another repository, so
-    # git does not get them.
-    here = Path(__file__)
-    package = here.parents[1]
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-    }
-    ask = partial(
-        subprocess.run,
-        cwd=here.parent,
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        timeout=GIT_SECONDS,
-    )
-
-    # OSError: git is not installed. SubprocessError: it gave no answer in time.
-    with suppress(OSError, subprocess.SubprocessError):
-        tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
-        commit = ask(["git", "rev-parse", "HEAD"])
-        changes = ask(["git", "status", "--porcelain", "--", str(package)])
-        is_tracked = tracked.returncode == 0 and commit.returncode == 0
-        if is_tracked and COMMIT.fullmatch(commit.stdout.strip()):
-            return {
-                "commit": commit.stdout.strip(),
-                "dirty": bool(changes.stdout.strip()),
-            }
-    return {"commit": None, "dirty": None}

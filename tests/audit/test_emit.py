@@ -810,7 +810,7 @@ def test_each_layer_type_keeps_its_own_rotation(
         wanted = (
             done.wanted
             if layer == done.wanted.source.main
-            else done.wanted.source.beside[layer]
+            else done.wanted.source.other_layers[layer]
         )
         np.testing.assert_allclose(
             table.numpy(), wanted.inv_freq(64), rtol=2e-6, atol=1e-12

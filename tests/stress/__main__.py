@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from ropelab.runs.store import surroundings
+from ropelab.runs.surroundings import surroundings
 from tests.stress import bench
 
 IDEAS = (

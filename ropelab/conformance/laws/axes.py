@@ -48,12 +48,12 @@ FAR_STEP = 509
 def find_spec(case: Case) -> RopeSpec:
     """Return the rotation that the configuration asks for, with its axes."""
     text = getattr(case.subject, "text", None)
-    rope = getattr(text, "rope_parameters", None) or {}
     if text is None:
         raise UnaskedError("its positions have one axis")
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is not None and reading.main.axes is not None:
         return reading.main
+    rope = getattr(text, "rope_parameters", None) or {}
     if rope.get("mrope_section"):
         raise UnaskedError("nobody looked at which pairs its axes have")
     raise UnaskedError("its positions have one axis")
@@ -91,7 +91,8 @@ def compare_equal_ids(case: Case) -> Comparison:
 def compare_sections(case: Case) -> Statement:
     """Move one axis at a time, and compare the pairs that rotate with the sections."""
     spec = find_spec(case)
-    axes = find_axes(case)
+    axes = spec.axes
+    assert axes is not None
     sections = [axes.pairs_of(axis).tolist() for axis in range(axes.count)]
     # A pair moves if its first feature does.
     first_features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)

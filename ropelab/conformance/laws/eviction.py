@@ -3,8 +3,8 @@
 An eviction leaves a gap. The keys behind the gap either keep their positions, and new
 tokens go on counting; or they are moved up by the gap, which rotates them, and new tokens
 count from the number of keys. Both are right. A schedule says which tokens are read, and
-how many are dropped between them. The trials in the names of which stands `own` ask the
-model's own code to drop keys; in the others keys are dropped and moved here.
+how many are dropped between them. Trials with `own` in their names ask the model's own code
+to drop keys; in the others keys are dropped and moved here.
 
 What is right is computed in one pass without a cache (`forgetting`).
 """
@@ -28,6 +28,7 @@ from ropelab.conformance.laws.forgetting import (
     PREFILLED,
     ROLLING,
     EvictionSchedule,
+    list_kept,
 )
 from ropelab.conformance.laws.law import (
     REFUSALS,
@@ -116,17 +117,6 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
         positions = case.make_positions(first, part.end - part.start)
         passes.append(subject.read(tokens, positions, cache=cache))
     return join_passes(passes)
-
-
-def list_kept(held: int, sinks: int, dropped: int) -> list[int]:
-    """Return the slots that stay when some behind the sinks are dropped.
-
-    Args:
-        held: the number of keys before.
-        sinks: the number of first keys, which stay.
-        dropped: the number of keys that are dropped behind the sinks.
-    """
-    return [*range(sinks), *range(sinks + dropped, held)]
 
 
 def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
@@ -419,8 +409,8 @@ def compare_own_joining(case: Case) -> Comparison:
     second = fill_cache(case, case.tokens[:, FRAGMENT:PREFILLED])
     cache = case.subject.join(first, second)
     position = case.subject.find_next_position(cache)
-    first = PREFILLED if position is None else position
-    positions = case.make_positions(first, len(LATER))
+    start = PREFILLED if position is None else position
+    positions = case.make_positions(start, len(LATER))
     got = read_later(case, cache, positions)
     explain = partial(explain_joining, case, got, position)
     return Comparison(

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
-from ropelab.conformance.laws.forgetting import DROPPED, FRAGMENT, PREFILLED
+from ropelab.conformance.laws.forgetting import (
+    DROPPED,
+    FRAGMENT,
+    PREFILLED,
+    separate_fragments,
+)
 from ropelab.conformance.laws.law import TOKENS, Case, measure_differences
 from ropelab.conformance.laws.subject import Stages
 
@@ -107,12 +112,13 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     if sinks:
         ranges += [(sinks - 1, end), (sinks - 1, end - 1), (0, DROPPED)]
     ranges += [(PREFILLED - DROPPED, PREFILLED)]
-    for first, last in ranges:
-        held = PREFILLED - (last - first)
-        yield Guess(first, last, 0, 0, PREFILLED)
+    for first, stop in ranges:
+        dropped = stop - first
+        held = PREFILLED - dropped
+        yield Guess(first, stop, 0, 0, PREFILLED)
         for count in (held, left):
-            yield Guess(first, last, 0, first - last, count)
-            yield Guess(first, last, 0, -DROPPED, count)
+            yield Guess(first, stop, 0, -dropped, count)
+            yield Guess(first, stop, 0, -DROPPED, count)
 
 
 def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
@@ -232,7 +238,6 @@ def compute_fragments(case: Case, by: int, count: int) -> Tensor:
     positions[:, FRAGMENT:PREFILLED] += by - FRAGMENT
     positions[:, PREFILLED:] += count - PREFILLED
     positions -= min(0, int(positions.min()))
-    visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
-    visible[FRAGMENT:PREFILLED, :FRAGMENT] = False
+    visible = separate_fragments()
     stages = case.subject.read(case.tokens, positions, visible=visible[None])
     return stages[-1][:, PREFILLED:]

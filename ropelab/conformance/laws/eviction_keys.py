@@ -72,7 +72,8 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
 
     Those of each layer are compared with those before the first eviction.
     """
-    # The mistake in each layer, and the positions by which its keys are rotated.
+    # The mistake in each layer, and the positions by which its keys are rotated. Keys
+    # behind the gap are looked at last, so that their number stays.
     sentences = {}
     distances = {}
     for layer, turn in find_turns(case, DISTANCES).items():

@@ -21,7 +21,7 @@ from ropelab.conformance.laws.eviction_trace import (
     list_ranges,
     match_tokens,
 )
-from ropelab.conformance.laws.forgetting import PREFILLED
+from ropelab.conformance.laws.forgetting import PREFILLED, list_kept
 from ropelab.conformance.laws.law import TOKENS, Case
 from ropelab.conformance.laws.moved import find_turns
 from ropelab.conformance.laws.subject import Stages
@@ -106,7 +106,7 @@ def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     *_, last = trace.schedule.later_parts
     count = len(trace.schedule.later_parts)
     sinks = trace.schedule.sinks
-    keep = [*range(sinks), *range(sinks + last.dropped, last.start)]
+    keep = list_kept(last.start, sinks, last.dropped)
     left_tokens = compare_tokens(whole_entry, left_entry, keep)
     if left_tokens is not None and left_tokens.missing:
         return (

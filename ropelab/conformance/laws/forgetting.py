@@ -32,8 +32,8 @@ SINKS = 4
 DROPPED = 8
 # Tokens that are read, and keys that are dropped, at each step of a rolling window.
 STEP = 4
-# Where two fragments are joined, the tokens of the first; the second has the others of
-# those that are read before.
+# The tokens of the first of two fragments that are joined. The second has the others of
+# the PREFILLED tokens.
 FRAGMENT = 8
 
 
@@ -78,6 +78,17 @@ def roll_window(sinks: int) -> EvictionSchedule:
         dropped = start - PREFILLED + STEP
         parts.append(Part(start, start + STEP, dropped))
     return EvictionSchedule(sinks, tuple(parts))
+
+
+def list_kept(held: int, sinks: int, dropped: int) -> list[int]:
+    """Return the slots that stay when some behind the sinks are dropped.
+
+    Args:
+        held: the number of keys before.
+        sinks: the number of first keys, which stay.
+        dropped: the number of keys that are dropped behind the sinks.
+    """
+    return [*range(sinks), *range(sinks + dropped, held)]
 
 
 FRONT = drop_once(0)
@@ -148,9 +159,18 @@ def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
 
 def compute_joined(case: Case) -> Stages:
     """Return what tokens give behind two fragments of which neither saw the other."""
-    visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
-    visible[FRAGMENT:PREFILLED, :FRAGMENT] = False
+    visible = separate_fragments()
     stages = case.subject.read(
         case.tokens, case.make_positions(0), visible=visible[None]
     )
     return [stage[:, PREFILLED:] for stage in stages]
+
+
+def separate_fragments() -> Tensor:
+    """Return True [queries, keys] where a token sees an earlier one, or itself.
+
+    The second fragment does not see the first, and later tokens see both.
+    """
+    visible = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
+    visible[FRAGMENT:PREFILLED, :FRAGMENT] = False
+    return visible

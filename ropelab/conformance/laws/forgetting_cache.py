@@ -1,8 +1,8 @@
 """A cache that drops keys by itself: which tokens it holds, and at which positions.
 
 While a text is read token by token, `Steps` finds the tokens in the cache by their values
-in the first layer, where these depend on the token alone. From the number that is held
-after each token follows the schedule, with which right logits are computed.
+in the first layer, where these depend on the token alone. The number of tokens that are
+held after each step tells the schedule, with which right logits are computed.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,6 @@ class Steps:
         self.values = values.transpose(0, 2)
         # The tokens that are held after each step.
         self.held: list[list[int]] = []
-        # Keys and values of the first layer after the last step.
-        self.entry: Entry = None
         # Keys and values of all layers after the last step.
         self.last: list[Entry] = []
         # The newest key and value of each layer, after each token.
@@ -58,10 +56,10 @@ class Steps:
     def remember(self, entries: Sequence[Entry]) -> None:
         """Find the tokens that are held now; ``entries`` are those of all layers."""
         counts = {entry[0].shape[2] for entry in entries if entry is not None}
-        self.entry = entries[0]
-        if self.entry is None or len(counts) != 1:
+        first_entry = entries[0]
+        if first_entry is None or len(counts) != 1:
             raise UnaskedError("its layers hold different numbers of keys")
-        _, values = self.entry
+        _, values = first_entry
         self.held.append(find_tokens(self.values, values))
         self.last = list(entries)
         newest: list[Entry] = []
@@ -149,13 +147,14 @@ def explain(case: Case, steps: Steps) -> str:
     """
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]
-    if turn is None or steps.entry is None or turn.part != 0:
+    first_entry = steps.last[0]
+    if turn is None or first_entry is None or turn.part != 0:
         return ""
+    keys, _ = first_entry
     tokens = steps.held[-1]
     positions: list[int | None] = []
     for slot, token in enumerate(tokens):
         alone = steps.keys[:, :, token]
-        keys, _ = steps.entry
         held = keys[:, :, slot]
         positions.append(find_distance(alone, held, distances, turn.images))
 

@@ -252,7 +252,7 @@ def judge_layer(
         blocks = blocks * [[1, sign], [sign, 1]]
     observed = replace(observed, sin=observed.sin * sign, blocks=blocks)
 
-    expected = Expected(spec, max(positions) + 2, others={})
+    expected = Expected(spec, max(positions) + 2, by_runtime={})
     result = diagnose(observed, expected, TOLERANCE)
     return {
         "layer": layer,

@@ -3,7 +3,7 @@ type next.
 
 A base is admissible for a context if the sum of cosines of its frequencies is not
 negative at any position of the context. Admissible bases are intervals, called windows.
-The base is stable from where on all larger ones are admissible.
+The stable base is the one from which on all are admissible.
 """
 
 import math

@@ -68,6 +68,8 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
     NoPE. A method is trained as RoPE, and decodes by its own encoding.
     """
     trained_len = config.train_len
+    plain_model = make_untrained(config, PLAIN)
+    plain_training = train_flops(config, PLAIN)
     rows = []
     for row in list_rows(config):
         name = row.trained
@@ -78,10 +80,9 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
         if last_position is not None:
             defined = f"to position {last_position}"
 
-        training_ratio = train_flops(config, name) / train_flops(config, PLAIN)
+        training_ratio = train_flops(config, name) / plain_training
         length = defined_length(encoding, config.test_len)
         model = LanguageModel(model_size(config), disable_fused_kernel(encoding))
-        plain_model = make_untrained(config, PLAIN)
         decoding_ratio = decode_flops(model, length) / decode_flops(plain_model, length)
 
         record = {
@@ -137,7 +138,7 @@ def count_flops(work: Work) -> int:
     """Count the floating-point operations of all matrix products, two per
     multiply-add.
     """
-    # torch does not count fused attention on a CPU: call attention unfused.
+    # On a CPU torch does not count fused attention, so models must not use it.
     with FlopCounterMode(display=False) as counter:
         work()
     return int(counter.get_total_flops())

@@ -114,9 +114,9 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
 
     cast_labels = {}
     for part in parts:
-        cast = find("casts", part.strip())
-        if isinstance(cast, CastPlan):
-            cast_labels[part] = cast.label
+        own_cast = find("casts", part.strip())
+        if isinstance(own_cast, CastPlan):
+            cast_labels[part] = own_cast.label
     if cast_labels:
         key["casts"] = cast_labels
 

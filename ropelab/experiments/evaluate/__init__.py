@@ -81,8 +81,11 @@ class EvaluateConfig(Config):
         "none", exclude=True, description="auto: spread the model over all devices"
     )
     limit_memory: OfModel[ByteSize | None] = Field(
-        None, gt=0, exclude=True, description="refuse what needs more memory, as 12GB or 800MiB"
-    )  # fmt: skip
+        None,
+        gt=0,
+        exclude=True,
+        description="refuse what needs more memory, as 12GB or 800MiB",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -219,8 +222,8 @@ class EvaluateConfig(Config):
     @property
     def window(self) -> int:
         """The tokens of the sliding window."""
-        # A model may claim a longer context than it was trained at. The window has that
-        # length if the tested context is even longer.
+        # A model may claim a longer context than it was trained at. If the tested context
+        # is longer still, the window has the claimed length.
         claimed = self.facts.claimed_len
         return claimed if claimed < self.context else self.train_len
 

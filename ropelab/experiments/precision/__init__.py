@@ -86,8 +86,6 @@ class PrecisionConfig(Config):
     components: Names = Field(
         COMPONENTS, description="of them: cos, sin, pair, vector, score"
     )
-    # Some fields are left out of a stored config while they have their defaults, so that
-    # the name of a run does not change when such a field is added.
     formats: Formats = Field(
         ("float32", "float16", "bfloat16"), description="formats beside float64"
     )
@@ -95,6 +93,8 @@ class PrecisionConfig(Config):
     preset: Names = Field(
         (), description="casts of real implementations, by name, or all"
     )
+    # The fields with `exclude_if` are left out of a stored config while they have their
+    # defaults, so that the name of a run does not change when such a field is added.
     against: str = Field(
         "",
         exclude_if=lambda name: not name,

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.plans import list_entries
+from ropelab.experiments.precision.plans import TRAINING_FORMATS, list_entries
 from ropelab.experiments.precision.shared import spectrum_of
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import wrap_angle
@@ -30,8 +30,6 @@ FRAMES = 10_000
 PATCHES = 4096
 # The number of positions that are computed at once.
 BLOCK = 4096
-# The formats that models are trained in.
-TRAINING_FORMATS = ("bfloat16", "float16")
 
 
 class Axis(NamedTuple):

@@ -26,6 +26,8 @@ STAGE_FORMATS = (
     "float8_e4m3fn",
     "float8_e5m2",
 )
+# Of these, the formats that models are trained in.
+TRAINING_FORMATS = ("bfloat16", "float16")
 
 
 class Entry(NamedTuple):

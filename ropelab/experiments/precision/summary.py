@@ -19,7 +19,7 @@ import pandas as pd
 
 from ropelab.experiments.precision.against import shorten_against
 from ropelab.experiments.precision.neighbours import list_neighbours
-from ropelab.experiments.precision.plans import STAGE_FORMATS
+from ropelab.experiments.precision.plans import STAGE_FORMATS, TRAINING_FORMATS
 from ropelab.experiments.precision.sines import list_losses
 from ropelab.math.numerics.casts import STAGES
 from ropelab.runs.tables import Tables
@@ -30,8 +30,6 @@ WRONG_FROM = "first_position_over_tolerance"
 SPREAD = "score_spread"
 # The words for two stages; the others are called by their names.
 STAGE_WORDS = {"table": "cos and sin", "score": "q, k and score"}
-# The formats that models are trained in.
-TRAINING_FORMATS = ("bfloat16", "float16")
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -24,7 +24,8 @@ from ropelab.models.encoding.extended import LogN, SelfExtend
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.trained import LIBRARIES
-from ropelab.models.released import loading, positions
+from ropelab.models.released import loading
+from ropelab.models.released.attention import PatchedAttention, replacing_attention
 from ropelab.models.released.facts import facts_of, layer_windows
 from ropelab.models.released.folder import fingerprint_of, locate, weight_bytes
 from ropelab.models.released.forward import Head, ModelShape, upcast
@@ -34,8 +35,8 @@ from ropelab.models.released.positions import (
     UNPATCHED,
     PairLayout,
     Patch,
-    PatchedAttention,
     Positions,
+    patch_of,
 )
 from ropelab.runs.cell import Resources
 from ropelab.runs.errors import InputError, MachineError
@@ -234,7 +235,7 @@ class ReleasedModel:
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        patch = positions.patch_of(encoding)
+        patch = patch_of(encoding)
         objection = self._objection_to(patch)
         if objection:
             raise InputError(
@@ -314,7 +315,7 @@ class ReleasedModel:
         if patch.changes_attention:
             # Longer passes on a GPU are only for its fused attention.
             shape = replace(shape, room=0)
-            replacing = positions.replacing_attention(self.lm, attention)
+            replacing = replacing_attention(self.lm, attention)
         if longest is None:
             longest = shape.longest(rows)
 
