@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -489,10 +490,15 @@ def clamped(p: np.ndarray) -> np.ndarray:
     return np.where((p > 3000) & (p < 4000), 3000, p)
 
 
+@cache
+def first_positions() -> np.ndarray:
+    (expected,) = expect_config("config", LLAMA, None).values()
+    return choose_positions(expected)
+
+
 def remembered(p: np.ndarray) -> np.ndarray:
     """The nearest position of those that are looked at first."""
-    (expected,) = expect_config("config", LLAMA, None).values()
-    known = choose_positions(expected)
+    known = first_positions()
     return known[np.searchsorted(known, p, side="right") - 1]
 
 
