@@ -23,6 +23,8 @@ from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
 PARAMS, PARAMS_YARN, META = (
     table("names")[name] for name in ("params", "params_yarn", "meta")
 )
+# The name under which a configuration keeps the params.json that it was made of.
+OWN_PARAMS = "params.json"
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
 MOST_KEYS = 2**13
@@ -173,7 +175,10 @@ def refuse_images(
 
 
 def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a params.json under the names of a config.json, as vLLM does."""
+    """Return the keys of a params.json under the names of a config.json, as vLLM does.
+
+    The file itself is kept beside them.
+    """
     left_out = {"yarn", "sliding_window"}
     # Mistral Large 3 has latent attention.
     moe = params.get("moe")
@@ -188,6 +193,8 @@ def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
             config[PARAMS.get(key, key)] = value
     config.setdefault("max_position_embeddings", 128000)
     config.setdefault("model_type", "deepseek_v3" if is_latent else "mistral")
+    # llama.cpp's converter reads the file as it is.
+    config[OWN_PARAMS] = dict(params)
 
     yarn = params.get("yarn")
     if isinstance(yarn, Mapping):

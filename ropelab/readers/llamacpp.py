@@ -3,7 +3,7 @@
 A GGUF file has fields such as `rope.freq_base`. They are read from a file, or as the
 converter would write them for a configuration; flags of the server come on top.
 
-Read from conversion/*.py, src/llama-context.cpp, src/llama-model.cpp and
+Read from conversion/*.py, src/llama-context.cpp, src/llama-model.cpp, src/models/*.cpp and
 ggml/src/ggml-cpu/ops.cpp of llama.cpp 0c1e570 (2026-10-01), as shipped with
 llama-cpp-python 0.3.36.
 """
@@ -18,6 +18,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
 from ropelab.readers import reader
 from ropelab.readers import spec as values
+from ropelab.readers.document import OWN_PARAMS
 from ropelab.readers.families import RELEASES, table
 from ropelab.readers.reader import Settings
 from ropelab.readers.spec import (
@@ -44,19 +45,34 @@ FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the specs of a GGUF file, or of a configuration after conversion."""
+    if OWN_PARAMS in trace.text:
+        return read_fields(trace, *convert_params(trace.text[OWN_PARAMS]))
     if "attention.head_count" not in trace.text and FREQS not in trace.text:
-        return read_fields(trace, convert(trace))
+        architecture = trace.model_type
+        if trace.family.latent:
+            architecture = "deepseek2"
+        elif trace.family.name == "ministral3":
+            architecture = "mistral3"
+        return read_fields(trace, convert(trace), architecture)
+
     fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
     for name in fields:
         trace.mark(name, "used")
+        if trace.model_type not in NAMES["loads"].get(name, trace.model_type):
+            trace.mark(name, "ignored", "not loaded for this architecture")
     if dead in fields:
         trace.mark(dead, "overridden", "computed anew from the factor")
-    return read_fields(trace, fields)
+    return read_fields(trace, fields, trace.model_type)
 
 
-def read_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
+def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, RopeSpec]:
     """Return what the runtime computes from fields and from the flags of its server."""
     flags = trace.flags
+    fields = {
+        name: value
+        for name, value in given.items()
+        if architecture in NAMES["loads"].get(name, architecture)
+    }
     context = whole(fields.get("context_length"), "context_length")
     head = fields.get("attention.key_length")
     if head is None:
@@ -220,6 +236,50 @@ def convert(trace: Trace) -> Fields:
     return fields | scaling_fields(settings, kind, fields)
 
 
+def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
+    """Return the fields that are written for Mistral's params.json, and the architecture.
+
+    That is `convert_hf_to_gguf.py --mistral-format` (conversion/mistral.py).
+    """
+    if params.get("moe") is not None:
+        raise NotModelledError("a params.json with experts, converted as DeepSeek-V2")
+    # Without a factor on queries the file gets the architecture of the first Llamas.
+    architecture = "llama"
+    if params.get("llama_4_scaling") is not None:
+        architecture = "mistral3"
+    if params.get(MAXIMUM) is None:
+        raise RefusedError("no context length is written, and llama.cpp needs one")
+    if params.get("head_dim") is None:
+        raise RefusedError("the converter asks for head_dim, which is missing")
+
+    fields: Fields = {
+        "context_length": whole(params[MAXIMUM], "context length"),
+        "attention.key_length": whole(params["head_dim"], "head_dim"),
+        "rope.freq_base": number(params.get("rope_theta", 10000.0), "rope_theta"),
+    }
+    if "yarn" not in params:
+        return fields, architecture
+
+    block = params["yarn"]
+    if not isinstance(block, Mapping):
+        raise RefusedError(f"yarn must be a dict, not {values.short(block)}")
+    needed = ("apply_scale", "factor", "beta", "alpha", ORIGINAL)
+    missing = [name for name in needed if name not in block]
+    if missing:
+        raise RefusedError(
+            f"the converter asks for yarn.{missing[0]}, which is missing"
+        )
+    fields |= {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": number(block["factor"], "factor"),
+        "rope.scaling.original_context_length": whole(block[ORIGINAL], ORIGINAL),
+        "rope.scaling.yarn_beta_fast": number(block["beta"], "beta"),
+        "rope.scaling.yarn_beta_slow": number(block["alpha"], "alpha"),
+        "rope.scaling.yarn_log_multiplier": 0.0 if block["apply_scale"] else 1.0,
+    }
+    return fields, architecture
+
+
 def is_filled(trace: Trace) -> bool:
     """Return True if a class of the converter's transformers fills in what a file lacks."""
     return trace.model_type in RELEASES[trace.release]
@@ -372,7 +432,13 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are
         # lost.
         given = [key for key in NAMES["yarn"] if block.get(key) is not None]
-        written("factor", ORIGINAL, *given)
+        written("factor", ORIGINAL)
+        for key in given:
+            name = f"rope.scaling.{NAMES['yarn'][key]}"
+            if trace.family.name == "ministral3" or name not in NAMES["loads"]:
+                written(key)
+            else:
+                settings.mark(key, "ignored", "written, and not loaded for this model")
         for key in ("attention_factor", "attn_factor"):
             settings.mark(key, "overridden", "written, then computed anew on loading")
         made = {f"rope.scaling.{NAMES['yarn'][key]}": block[key] for key in given}

@@ -464,6 +464,7 @@ def longrope(
 @scaling_type("transformers-4", "origin")
 @scaling_type("servers", "mrope")
 @scaling_type("unsloth", "dynamic")
+@scaling_type("onnxruntime-genai", "default")
 def unscaled(settings: Settings) -> Made:
     return scalings.Unscaled(), 1.0, settings.longest
 
@@ -472,6 +473,7 @@ def unscaled(settings: Settings) -> Made:
 @scaling_type("exllamav3", "linear")
 @scaling_type("tensorrt-llm", "linear")
 @scaling_type("mlx-lm", "linear")
+@scaling_type("onnxruntime-genai", "linear")
 def linear(settings: Settings) -> Made:
     scaling = scalings.PositionInterpolation(factor=settings.number("factor"))
     return scaling, 1.0, settings.longest
@@ -500,6 +502,7 @@ def raise_base(settings: Settings) -> Made:
 @scaling_type("tgi", "llama3")
 @scaling_type("mlx-lm", "llama3")
 @scaling_type("megatron", "llama3")
+@scaling_type("onnxruntime-genai", "llama3")
 def llama3(settings: Settings) -> Made:
     bands = divisible({name: settings.number(name) for name in BANDS})
     return scalings.Llama3(**bands), 1.0, settings.original()

@@ -66,7 +66,7 @@ class Runtime:
     by_class: bool = False
     # True if the class of transformers runs where it has none of its own.
     backed: bool = False
-    # True if it trains the classes of transformers.
+    # True if it loads a file by transformers alone.
     classed: bool = False
     # Model types whose configuration class it finds in a file's auto_map alone.
     lacks: frozenset[str] = frozenset()
@@ -185,9 +185,9 @@ def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
     return Runtime(name, **about)
 
 
-RUNTIMES, TRAINERS = (
+RUNTIMES, TRAINERS, EXPORTERS = (
     {name: _runtime(name, row) for name, row in table("runtimes")[group].items()}
-    for group in ("runtimes", "trainers")
+    for group in ("runtimes", "trainers", "exporters")
 )
 
 # The runtime with which the others are compared.
@@ -197,9 +197,9 @@ REFERENCE = "transformers-5"
 def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of these names or prefixes that read a kind of files.
 
-    Without names these are all runtimes, but no trainers.
+    Without names these are all runtimes, but no trainers or exporters.
     """
-    every = RUNTIMES | TRAINERS
+    every = RUNTIMES | TRAINERS | EXPORTERS
     asked: dict[str, Runtime] = {}
     for name in names:
         prefix = f"{name}-"

@@ -37,26 +37,91 @@ def test_a_model_of_images_is_said_to_be_one(
         from_json("config.json", json.dumps(config).encode())
 
 
-@pytest.mark.parametrize(("applies", "multiplier"), [(True, 1.8133), (False, 1.0)])
-def test_a_params_json_says_whether_its_scaling_counts_in_the_scores(
-    applies: bool, multiplier: float
-) -> None:
-    params: dict[str, Any] = {
-        "dim": 4096,
-        "n_heads": 32,
-        "n_layers": 4,
-        "rope_theta": 1e6,
-    }
-    yarn = {"factor": 32, "original_max_position_embeddings": 8192, "beta": 32}
-    params["yarn"] = {**yarn, "alpha": 1, "apply_scale": applies}
-    params["head_dim"] = 128
+PARAMS: dict[str, Any] = {
+    "dim": 4096,
+    "n_heads": 32,
+    "n_layers": 4,
+    "head_dim": 128,
+    "rope_theta": 1e6,
+    "max_position_embeddings": 262144,
+}
+PARAMS_YARN: dict[str, Any] = {
+    "factor": 32,
+    "original_max_position_embeddings": 8192,
+    "beta": 32,
+    "alpha": 1,
+    "apply_scale": True,
+}
+QUERIES = {"beta": 0.1, "original_max_position_embeddings": 8192}
 
-    document = from_json("params.json", json.dumps(params).encode())
-    spec = registry.read(registry.RUNTIMES["vllm"], document.config).main
 
+def read_params(runtime: str, **keys: Any) -> registry.Reading:
+    document = from_json("params.json", json.dumps({**PARAMS, **keys}).encode())
     assert document.kind == "params"
+    return registry.read(registry.RUNTIMES[runtime], document.config)
+
+
+# The magnitude of a scaling by 32, squared, where it counts. The file of a Mistral without a
+# factor on queries gets the architecture of Llama, which does not load the field that
+# takes it back.
+@pytest.mark.parametrize(
+    ("runtime", "applies", "queries", "multiplier"),
+    [
+        ("vllm", True, False, 1.8133),
+        ("vllm", False, False, 1.0),
+        ("vllm", False, True, 1.0),
+        ("llama.cpp", True, False, 1.8133),
+        ("llama.cpp", True, True, 1.8133),
+        ("llama.cpp", False, True, 1.0),
+        ("llama.cpp", False, False, 1.8133),
+    ],
+)
+def test_a_params_json_says_whether_its_scaling_counts_in_the_scores(
+    runtime: str, applies: bool, queries: bool, multiplier: float
+) -> None:
+    keys: dict[str, Any] = {"yarn": {**PARAMS_YARN, "apply_scale": applies}}
+    if queries:
+        keys["llama_4_scaling"] = QUERIES
+    spec = read_params(runtime, **keys).main
     assert spec is not None
+    assert (spec.base, spec.rotary_dim, spec.trained_len) == (1e6, 128, 8192)
     assert spec.logit_multiplier == pytest.approx(multiplier, abs=1e-4)
+
+
+@pytest.mark.parametrize(("queries", "loaded"), [(True, True), (False, False)])
+def test_the_ends_of_a_ramp_are_loaded_for_some_architectures(
+    queries: bool, loaded: bool
+) -> None:
+    keys: dict[str, Any] = {"yarn": {**PARAMS_YARN, "beta": 16, "alpha": 2}}
+    if queries:
+        keys["llama_4_scaling"] = QUERIES
+    ours = read_params("llama.cpp", **keys).main
+    usual = read_params("llama.cpp", yarn=PARAMS_YARN).main
+    theirs = read_params("vllm", **keys).main
+    assert ours is not None
+    assert usual is not None
+    assert theirs is not None
+    same = (theirs if loaded else usual).inv_freq(8192)
+    other = (usual if loaded else theirs).inv_freq(8192)
+    assert ours.inv_freq(8192) == pytest.approx(same)
+    assert ours.inv_freq(8192) != pytest.approx(other)
+
+
+@pytest.mark.parametrize(
+    ("keys", "outcome"),
+    [
+        ({"yarn": {**PARAMS_YARN, "alpha": 0}}, "read"),
+        ({"yarn": "on"}, "refused"),
+        ({"yarn": {key: PARAMS_YARN[key] for key in ("factor", "beta")}}, "refused"),
+        ({"head_dim": None}, "refused"),
+        ({"max_position_embeddings": None}, "refused"),
+        ({"moe": {"num_experts": 8}}, "not modelled"),
+    ],
+)
+def test_what_llama_cpps_converter_asks_of_a_params_json(
+    keys: dict[str, Any], outcome: str
+) -> None:
+    assert read_params("llama.cpp", **keys).outcome == outcome
 
 
 @pytest.mark.parametrize("runtime", ["transformers-4.48", "transformers-4.57"])

@@ -11,7 +11,7 @@ import pytest
 from ropelab.audit.audited import audit
 from ropelab.readers.document import ROTATING, WITHOUT_ROTATION, load
 from ropelab.readers.gguf import Length, read_header
-from ropelab.readers.registry import RUNTIMES, read
+from ropelab.readers.registry import RUNTIMES, Reading, read
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
 
@@ -112,6 +112,40 @@ def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
     assert statuses["rope.scaling.yarn_attn_factor"] == "overridden"
     findings = audit(load(str(tmp_path / "b.gguf"))).findings
     assert any(f.code == "W12" and "no effect" in f.says for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "status", "factor"),
+    [("llama", "ignored", 1.1386294), ("mistral3", "used", 1.0)],
+)
+def test_yarns_ramp_is_loaded_for_some_architectures(
+    tmp_path: Path, architecture: str, status: str, factor: float
+) -> None:
+    def written(fast: float) -> Reading:
+        path = tmp_path / f"{fast}.gguf"
+        writer = gguf.GGUFWriter(path, architecture)
+        writer.add_context_length(131072)
+        writer.add_embedding_length(4096)
+        writer.add_head_count(32)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(32768)
+        writer.add_rope_scaling_yarn_beta_fast(fast)
+        writer.add_rope_scaling_yarn_log_mul(1.0)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        return read(RUNTIMES["llama.cpp"], load(str(path)).config)
+
+    usual, other = written(32.0), written(8.0)
+    assert usual.main is not None
+    assert other.main is not None
+    same = usual.main.inv_freq(131072) == pytest.approx(other.main.inv_freq(131072))
+    assert same == (status == "ignored")
+    assert usual.main.attention_factor == pytest.approx(factor)
+    statuses = {use.path: use.status for use in other.keys}
+    assert statuses["rope.scaling.yarn_beta_fast"] == status
+    assert statuses["rope.scaling.yarn_log_multiplier"] == status
 
 
 @pytest.mark.parametrize(

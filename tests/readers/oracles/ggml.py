@@ -1,7 +1,7 @@
 """ggml's rope kernel through its shared libraries: pairs (1, 0) turned at position 1.
 
-The parameters are those that llama-context.cpp hands it for a file's keys without
-flags.
+The parameters are those that llama-context.cpp hands it for a file's keys without flags,
+the ends of YaRN's ramp as if every architecture loaded them.
 """
 
 import ctypes

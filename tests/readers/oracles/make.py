@@ -6,6 +6,7 @@ environment, whose torch all of them share. Nothing of theirs is kept but what t
 computed.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ PINNED = {"sglang": "5.19.0", "vllm": "5.20.2"}
 LLAMA_CPP = ("llama-cpp-python", "0.3.36", "0c1e570")
 PINNED_BY_THE_CONVERTER = "4.57.6"
 MLX = ("mlx[cpu]", "mlx-lm==0.32.2")
+ONNX = ("onnxruntime-genai", "0.18.0")
 
 
 def python(*arguments: str) -> None:
@@ -132,17 +134,45 @@ def from_converter(folder: Path, out: Path) -> None:
     observe("llamacpp", *places, commit, str(out / "llama.cpp.json"))
 
 
+def from_builder(folder: Path, out: Path) -> None:
+    """The builder of ONNX Runtime GenAI; its runtime is not needed."""
+    name, version = ONNX
+    place = folder / f"{name}-{version}"
+    if not place.exists():
+        pip(
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(place),
+            f"{name}=={version}",
+        )
+        wanted = ("onnx_ir", "onnx", "ml_dtypes", "protobuf", "tqdm")
+        pip("install", "--quiet", "--no-deps", "--target", str(place / "site"), *wanted)
+    older = transformers(folder, "4.57.1", TRANSFORMERS["4.57.1"])
+    for suffix, site in (("", "-"), ("-4.57", str(older))):
+        answers = str(out / f"{name}{suffix}.json")
+        observe("onnx", str(place), str(place / "site"), site, answers)
+
+
 def main(folder: Path) -> None:
     out = folder / "observed"
     out.mkdir(parents=True, exist_ok=True)
     from_transformers(folder, out)
     from_wheels(folder, out)
     from_converter(folder, out)
+    from_builder(folder, out)
     site = folder / "mlx"
     if not site.exists():
         pip("install", "--quiet", "--target", str(site), *MLX)
     observe("mlx", str(site), str(out / "mlx-lm.json"))
     python("pack.py", str(out), str(HERE.parent / "golden"))
+    builder = {
+        name: json.loads((out / f"{name}.json").read_text())
+        for name in (ONNX[0], f"{ONNX[0]}-4.57")
+    }
+    written = json.dumps(builder, separators=(",", ":")) + "\n"
+    (HERE.parent / "onnx.json").write_text(written)
 
 
 main(Path(sys.argv[1]).resolve())

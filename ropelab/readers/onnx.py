@@ -1,0 +1,137 @@
+"""ONNX Runtime GenAI: the tables of cos and sin that its model builder writes.
+
+Read from models/builder.py and builders/base.py, llama.py and phi.py of
+onnxruntime-genai 0.18.0, which loads a file by transformers. Its imports need transformers
+5. What it makes of a file that transformers 4 loaded is the subject of its pull request
+2609.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ropelab.readers import reader
+from ropelab.readers.families import table
+from ropelab.readers.reader import Made, Reader, Settings
+from ropelab.readers.spec import NotModelledError, RefusedError, whole
+from ropelab.readers.trace import ORIGINAL, Trace
+from ropelab.readers.transformers import Transformers4, Transformers5
+
+NAMES = table("names")["onnx"]
+
+
+@dataclass
+class OnnxBuilder(Reader):
+    """The builder, with one release of transformers."""
+
+    # True: the release fills in a block for every file, as transformers 5 does.
+    fills: bool = True
+
+    types = NAMES["types"]
+    other = "of onnxruntime-genai the class for '{}' was not read"
+    unknown = "the class of this model does not know the rope type '{}'"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        if trace.text.get("rope_position_scale") is not None:
+            raise NotModelledError("positions times rope_position_scale")
+        if not self.fills:
+            refuse_null(trace)
+            return Transformers4("factor", "switch").settings(trace)
+        settings = Transformers5().settings(trace)
+        if "all" not in settings:
+            raise NotModelledError("a rotation for each layer type")
+        return settings
+
+    def kind(self, settings: Settings) -> Any:
+        kind = settings.read("rope_type", "default")
+        model = settings.trace.model_type
+        if model == "phi3" and find_original(settings) != settings.longest:
+            # Its builder for longer contexts makes two tables, whatever the type.
+            return "longrope" if kind == "longrope" else "short and long tables"
+        if kind == "longrope":
+            return f"{kind} at the original length"
+        # The class of Llama replaces the method that knows the other types.
+        if model == "llama" and kind not in ("default", "llama3"):
+            settings.mark("rope_type", "ignored", "this class reads llama3 alone")
+            return "default"
+        if model != "llama" and kind == "llama3":
+            return "llama3, outside of Llama"
+        return kind
+
+
+def refuse_null(trace: Trace) -> None:
+    """Raise RefusedError for a rope_scaling of null, whose keys are looked at.
+
+    In transformers 4 most classes have it without a key in the file, too.
+    """
+    block = trace.block("rope_scaling")
+    filled = trace.model_type in NAMES["null"]
+    if block is None and (filled or trace.has("rope_scaling")):
+        raise RefusedError(
+            "rope_scaling is null, and its keys are looked at (TypeError); loaded by"
+            " transformers 5 it is filled in"
+        )
+    # The class of Phi-3 takes no second name of the type, and does not copy the first.
+    if block is not None and trace.model_type == "phi3":
+        raise RefusedError(
+            "rope_scaling has no rope_type (KeyError); loaded by transformers 5 it is"
+            " filled in"
+        )
+
+
+def find_original(settings: Settings) -> int:
+    """Return the length that a scaling starts from; without a key it is the longest."""
+    top = settings.trace.family.original_max_position_embeddings
+    given = settings.trace.get(ORIGINAL, settings.read(ORIGINAL, top))
+    return whole(given, ORIGINAL) if given is not None else settings.longest
+
+
+@reader.scaling_type("onnxruntime-genai", "yarn")
+def make_yarn(settings: Settings) -> Made:
+    trained = find_original(settings)
+    factor = settings.number("factor")
+    # attention_factor and truncate are not read. A lone mscale is the factor itself.
+    attention = reader.magnitude(factor)
+    mscale = settings.number("mscale", 0.0)
+    if mscale > 0:
+        attention = mscale
+    if mscale > 0 and settings.number("mscale_all_dim", 0.0) > 0:
+        attention = reader.mscale_ratio(settings, factor)
+
+    if settings.get("partial_rotary_factor", 1.0) != 1:
+        raise RefusedError("yarn with a rotated share has a ramp for the whole head")
+    check_ramp(settings, trained)
+    return reader.make_yarn(settings, factor, attention, trained, truncate=False)
+
+
+def check_ramp(settings: Settings, trained: int) -> None:
+    """Raise RefusedError for a ramp that does not lie inside the head, which is asserted."""
+    pairs = reader.head_dim_of(settings.trace) / 2
+    log_base = math.log(settings.number("rope_theta"))
+    ends = []
+    for name in ("beta_fast", "beta_slow"):
+        turns = settings.number(name, 0.0)
+        if turns <= 0:
+            raise RefusedError(f"yarn without {name}, whose default of 0 divides")
+        ends.append(pairs * math.log(trained / (turns * 2 * math.pi)) / log_base)
+    if not 0 < ends[0] < ends[1] < pairs - 1:
+        raise RefusedError(
+            f"yarn's ramp from pair {ends[0]:.1f} to {ends[1]:.1f} is not inside the head"
+        )
+
+
+@reader.scaling_type("onnxruntime-genai", "longrope")
+def make_longrope(settings: Settings) -> Made:
+    # Of two names of the type the older one is asked for, too.
+    settings.needs("type")
+    trained = find_original(settings)
+    ratio = settings.longest / trained
+    attention = reader.longrope_attention(ratio, trained)
+    for name in ("short_mscale", "long_mscale"):
+        own = settings.number(name, 0.0)
+        if own > 0 and own != attention:
+            raise NotModelledError(f"{name}, a factor on cos and sin of one table")
+    return reader.longrope(settings.lists(), ratio, trained)
+
+
+OnnxBuilder.methods = reader.methods_of("onnxruntime-genai")
