@@ -137,6 +137,8 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
         "pairs_kept": counts.count("kept"),
         "pairs_blended": counts.count("ramp"),
         "pairs_divided": counts.count("interpolated"),
+        # Of a table of divisors, and of a share that rests, some are neither.
+        "pairs_otherwise": counts.count("moved") + counts.count("dropped"),
         **{name: getattr(spec, name) for name in GAINS},
         "largest_ratio": ratio,
         "first_off_tokens": position,

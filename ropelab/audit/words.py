@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ropelab.audit.audit_case import MAIN, AuditCase, agrees, measure_distance
 from ropelab.readers.extra_rotations import COMPRESSED_KEYS, INDEXER
 from ropelab.readers.spec import RopeSpec
@@ -69,40 +71,83 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
         star = "*" if row["proof"].startswith("read") else ""
         group.names.append(f"{row['runtime']}{star}")
 
-    words = [describe_row(group.row, case.length) for group in groups]
     lines = []
-    for group, text in zip(groups, words, strict=True):
-        # Different rotations may have the same words: the method tells them apart.
-        if words.count(text) > 1:
+    for group in groups:
+        text = describe_row(group.row)
+        alike = [each for each in groups if describe_row(each.row) == text]
+        first_off = group.row["first_off_tokens"]
+        if first_off and alike[0].row["first_off_tokens"] is None:
+            # Its numbers are those of the reference, and some frequencies are not.
+            pairs = describe_different_pairs(group.spec, alike[0].spec, case.length)
+            layer, _, _ = text.partition("base ")
+            text = f"{layer}the same numbers, but {pairs}"
+        elif len(alike) > 1 and not first_off:
+            # Different rotations may have the same words: the method tells them apart.
             text = f"{text}, by {shorten_numbers(group.spec.method)}"
+        if first_off:
+            text = f"{text}, off from position {first_off} in {case.length}"
         lines.append((text, ", ".join(group.names)))
     return lines
 
 
+def describe_different_pairs(spec: RopeSpec, right: RopeSpec, length: int) -> str:
+    """Return in words which pairs of a rotation turn otherwise than those of another.
+
+    Both have the same number of pairs.
+    """
+    ours = spec.inv_freq(length)
+    theirs = right.inv_freq(length)
+    # Two runtimes round the same formula in different ways.
+    different = np.flatnonzero(~np.isclose(ours, theirs, rtol=1e-5, atol=0)).tolist()
+    if not different:
+        return "other frequencies"
+    first, last = different[0], different[-1]
+    if first == last:
+        return f"pair {first} turns otherwise"
+    if last - first + 1 > len(different):
+        return f"{len(different)} of pairs {first} to {last} turn otherwise"
+    return f"pairs {first} to {last} turn otherwise"
+
+
 def count_pairs(row: Mapping[str, Any]) -> str:
-    """Return the numbers of pairs that are kept, blended and divided."""
-    return "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
+    """Return the numbers of pairs that are kept, blended and divided, and of any others.
+
+    >>> row = {"pairs_kept": 8, "pairs_blended": 9, "pairs_divided": 15}
+    >>> count_pairs({**row, "pairs_otherwise": 0})
+    '8/9/15'
+    >>> count_pairs({**row, "pairs_otherwise": 2})
+    '8/9/15, 2 otherwise'
+    """
+    counts = "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row)
+    if row["pairs_otherwise"]:
+        counts = f"{counts}, {row['pairs_otherwise']} otherwise"
+    return counts
 
 
-def describe_row(row: Mapping[str, Any], length: int) -> str:
-    """Return a row of the table of runtimes in words."""
-    pairs = "unscaled"
-    if row["pairs_kept"] < row["rotary_dim"] // 2:
-        method = row["method"].partition("(")[0]
-        pairs = method.replace("longrope", "a divisor per pair")
-    if row["pairs_blended"] or row["pairs_divided"]:
-        pairs = f"{count_pairs(row)} pairs kept/blended/divided"
+def describe_pairs(row: Mapping[str, Any]) -> str:
+    """Return what a scaling does with the pairs of a row of the table of runtimes."""
+    pairs = row["rotary_dim"] // 2
+    if row["pairs_kept"] == pairs:
+        return "unscaled"
+    method = row["method"].partition("(")[0]
+    if method == "longrope":
+        return f"a divisor for each of {pairs} pairs"
+    if not (row["pairs_blended"] or row["pairs_divided"]):
+        return method
+    counts, comma, others = count_pairs(row).partition(",")
+    return f"{counts} pairs kept/blended/divided{comma}{others}"
 
+
+def describe_row(row: Mapping[str, Any]) -> str:
+    """Return a row of the table of runtimes in words, but for how far it is off."""
     features = f"{row['rotary_dim']} features"
     if row["rotation"] != MAIN:
         features = describe_place(row)
-    words = [f"base {write_number(row['base'])}", features, pairs]
+    words = [f"base {write_number(row['base'])}", features, describe_pairs(row)]
     if row["logit_multiplier"] != 1:
         words.append(f"logits x{row['logit_multiplier']:.4g}")
     if row["claimed_tokens"]:
         words.append(f"up to {row['claimed_tokens']} tokens")
-    if row["first_off_tokens"]:
-        words.append(f"off from position {row['first_off_tokens']} in {length}")
     text = ", ".join(words)
     if row["rotation"] != MAIN:
         return f"{EXTRA_NAMES[row['rotation']]}: {text}"

@@ -226,10 +226,9 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
     if flags:
         terminal.show_paragraph(f"flags that were read: {', '.join(flags)}")
     print_line("")
-    findings = audit.findings
-    if not verbose:
-        # N03 lists runtimes that are not modelled. `show_runtimes` only counts them.
-        findings = tuple(finding for finding in findings if finding.code != "N03")
+    # N03 lists runtimes that are not modelled. `show_runtimes` counts them, and with
+    # --verbose the table of runtimes has the reason in the row of each.
+    findings = tuple(finding for finding in audit.findings if finding.code != "N03")
     show_findings(findings)
     if findings:
         print_line("")

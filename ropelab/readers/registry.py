@@ -356,12 +356,12 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     """
     refuse_unread_key(runtime, trace)
     named = list_named(runtime, trace)
-    refuse_missing_part(runtime, trace, named)
 
     outer = str(trace.whole.get("model_type") or "")
     kinds = [kind for kind in (outer, trace.model_type) if kind]
-    # A GGUF file was converted already.
+    # A GGUF file was converted already, and has the language model alone.
     if "attention.head_count" not in trace.text:
+        refuse_missing_part(runtime, trace, named)
         refuse_unread_class(runtime, trace, kinds, named)
 
     # A release whose name is in read_by runs code that comes with the weights.

@@ -601,6 +601,71 @@ def test_a_table_of_divisors_is_not_called_unscaled() -> None:
     assert "llama.cpp" in names
 
 
+GPT_OSS: dict[str, Any] = {
+    "model_type": "gpt_oss",
+    "architectures": ["GptOssForCausalLM"],
+    "hidden_size": 2880,
+    "head_dim": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 24,
+    "max_position_embeddings": 131072,
+    "initial_context_length": 4096,
+    "rope_theta": 150000,
+    "rope_scaling": {
+        "rope_type": "yarn",
+        "factor": 32.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 4096,
+    },
+}
+
+
+def test_the_same_counts_of_pairs_are_told_apart_by_the_pairs() -> None:
+    result = audited(GPT_OSS)
+    lines = group_alike(result, result.rows["runtimes"])
+    (right, _), (other, names) = lines
+    assert mentions(right, "9/9/14", "truncate=false")
+    assert "9/9/14" not in other
+    assert "mlx-lm" in names
+
+    specs = dict(result.specs)
+    ours, theirs = (
+        specs[name].inv_freq(131072) for name in ("mlx-lm", "transformers-5")
+    )
+    different = np.flatnonzero(abs(ours / theirs - 1) > 1e-5)
+    assert mentions(other, f"pairs {different[0]} to {different[-1]}", "position 46")
+
+
+@pytest.mark.parametrize("kind", ["longrope", "yarn", "proportional"])
+def test_the_counts_of_pairs_add_up(kind: str) -> None:
+    tables = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
+    block: dict[str, Any] = {"rope_type": kind, "factor": 4.0}
+    if kind == "longrope":
+        block |= tables
+    if kind == "proportional":
+        block = {"rope_type": kind, "partial_rotary_factor": 0.25}
+    block["original_max_position_embeddings"] = 8192
+    config = {**GPT_OSS, "model_type": "llama", "rope_scaling": block}
+    config["architectures"] = ["LlamaForCausalLM"]
+    result = audited(config)
+    rows = [row for row in result.rows["runtimes"] if "base" in row]
+    assert rows
+    for row in rows:
+        names = ("kept", "blended", "divided", "otherwise")
+        assert sum(row[f"pairs_{name}"] for name in names) == row["rotary_dim"] // 2
+
+    row = rows[0]
+    assert row["runtime"] == "transformers-5"
+    assert (row["pairs_otherwise"] > 0) == (kind != "yarn")
+    words, _ = group_alike(result, result.rows["runtimes"])[0]
+    if kind == "longrope":
+        assert mentions(words, "a divisor for each of 32 pairs")
+        assert "kept" not in words
+
+
 def test_a_type_that_a_registry_lacks_is_not_in_that_release() -> None:
     config = {**QWEN, "model_type": "exaone4", "rope_scaling": None}
     lacking = {
