@@ -136,7 +136,7 @@ def describe_casts_apart(
             overflows.
         describe: makes the sentence of a row.
         effect: the words between the number of the other casts and their largest value,
-            such as "have a mean KL of".
+            such as "with a mean KL of up to".
         most: how many casts get a sentence of their own.
     """
     ordered = table.sort_values(
@@ -146,5 +146,6 @@ def describe_casts_apart(
     others = ordered.iloc[most:]
     if len(others):
         largest = others[column].max()
-        sentences.append(f"{len(others)} more casts {effect} {largest:.2g}")
+        more = count_of(len(others), "more cast")
+        sentences.append(f"{more} {effect} {largest:.2g}")
     return sentences

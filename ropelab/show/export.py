@@ -11,6 +11,7 @@ from ropelab.runs.leading import leads_by_column
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.page.shown import Shown
+from ropelab.show.page.views import find_intervals
 from ropelab.show.terminal import format_value
 
 # The name of the short table of a run.
@@ -75,18 +76,15 @@ def _join_intervals(table: pd.DataFrame) -> pd.DataFrame:
 
     The value of an interval is in the column before its bounds.
     """
-    columns = list(table.columns)
-    if "ci_low" not in columns or "ci_high" not in columns:
-        return table
-
-    value = str(columns[columns.index("ci_low") - 1])
-    texts = table[value].map(format_value)
-    low = table["ci_low"].map(format_value)
-    high = table["ci_high"].map(format_value)
-    with_interval = texts + " [" + low + ", " + high + "]"
-    has_interval = table["ci_low"].notna()
-    cells = with_interval.where(has_interval, texts)
-    return table.assign(**{value: cells}).drop(columns=["ci_low", "ci_high"])
+    for value, (low_name, high_name) in find_intervals(list(table.columns)).items():
+        texts = table[value].map(format_value)
+        low = table[low_name].map(format_value)
+        high = table[high_name].map(format_value)
+        with_interval = texts + " [" + low + ", " + high + "]"
+        has_interval = table[low_name].notna()
+        cells = with_interval.where(has_interval, texts)
+        table = table.assign(**{value: cells}).drop(columns=[low_name, high_name])
+    return table
 
 
 def _encode_csv(table: pd.DataFrame) -> bytes:

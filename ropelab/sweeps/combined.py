@@ -94,7 +94,8 @@ def make_tables(
     """Return the tables of a sweep.
 
     - sweep: the keys, and then the columns of the runs' short tables: a row for each row
-      of these. A column with the name of a key is called `<name>_found`. A result at a
+      of these. A column with the name of a key is called `<name>_found`, unless it
+      repeats the key. A result at a
       length is named by its share of the trained (L) or tested length (T): `copy @0.75T`.
     - further tables: the same for each further short table that the runs have.
     - runs: a row per run with its number, the keys, the answer, and its folder.
@@ -121,7 +122,14 @@ def make_tables(
 
     tables = {}
     for name, parts_of_table in parts.items():
-        tables[name] = pd.concat(parts_of_table, ignore_index=True)
+        whole = pd.concat(parts_of_table, ignore_index=True)
+        for key in sweep.keys:
+            found = f"{key}_found"
+            if found in whole and whole[found].astype(str).equals(
+                whole[key].astype(str)
+            ):
+                whole = whole.drop(columns=found)
+        tables[name] = whole
     tables["runs"] = pd.DataFrame(run_rows)
     return tables
 

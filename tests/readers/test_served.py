@@ -735,3 +735,33 @@ def test_types_that_the_servers_releases_of_transformers_lack_need_code() -> Non
         assert bare.outcome == "refused"
         coded = read(runtime, "internlm3", "InternLM3ForCausalLM", **code)
         assert coded.outcome == "read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [
+        ("cohere2_moe", "Cohere2MoeForCausalLM"),
+        ("cohere_compass_text", "CohereCompassForCausalLM"),
+        ("minicpm_sala", "MiniCPMSALAForCausalLM"),
+        ("iquest_q1", "IQuestQ1ForCausalLM"),
+        ("iquestloopcoder", "IQuestLoopCoderForCausalLM"),
+        ("muse_glimmer_text", "MuseGlimmerForCausalLM"),
+        ("muse_spark_text", "MuseSparkForConditionalGeneration"),
+    ],
+)
+def test_a_model_file_that_was_not_read_is_not_said_to_agree(
+    kind: str, architecture: str
+) -> None:
+    config = {
+        "model_type": kind,
+        "architectures": [architecture],
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 8,
+        "max_position_embeddings": 131072,
+        "rope_theta": 50000.0,
+    }
+    for name in ("vllm", "sglang"):
+        reading = read(RUNTIMES[name], config)
+        assert reading.outcome == "not modelled"
+        assert "not read" in reading.problem or "not in" in reading.problem

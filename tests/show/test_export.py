@@ -81,6 +81,23 @@ def test_latex_has_a_caption_bold_leaders_and_intervals(run):
     assert "b & 0.75 \\\\" in text
 
 
+def test_latex_has_every_interval_of_a_row():
+    values = pd.DataFrame(
+        {
+            "cast": ["a"],
+            "kl_nats_per_token": [0.5],
+            "kl_ci_low": [0.4],
+            "kl_ci_high": [0.6],
+            "share_beyond": [0.25],
+            "share_ci_low": [0.125],
+            "share_ci_high": [0.375],
+        }
+    )
+    text = export.as_latex(values)
+    assert "a & 0.5 [0.4, 0.6] & 0.25 [0.125, 0.375] \\\\" in text
+    assert "ci" not in text
+
+
 def test_markdown_has_a_row_per_row(run):
     tables = export.choose_tables(run, ["literature"])
     lines = export.encode_text(tables, "markdown").splitlines()

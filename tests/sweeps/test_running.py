@@ -313,6 +313,23 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         )
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_result_that_repeats_a_field_is_written_once(repeats: bool) -> None:
+    def run(against: str) -> SimpleNamespace:
+        found = against if repeats else "float32"
+        table = pd.DataFrame({"against": [found], "mean_kl": [0.5]})
+        config = SimpleNamespace(against=against)
+        return SimpleNamespace(
+            config=config, summary=lambda: table, further=dict, answer=""
+        )
+
+    runs: Any = [run("float16"), run("float32")]
+    sweep: Any = SimpleNamespace(keys=("against",))
+    table = make_tables(sweep, runs, ["a", "b"])["sweep"]
+    assert table["against"].tolist() == ["float16", "float32"]
+    assert ("against_found" in table) != repeats
+
+
 def test_results_at_neighbouring_distances_have_columns_of_their_own():
     def run(test_len: int) -> SimpleNamespace:
         far = 3 * test_len // 4

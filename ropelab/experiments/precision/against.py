@@ -211,7 +211,7 @@ def compare_scores(
 def state_against(table: pd.DataFrame) -> list[str]:
     """Say how far each plan is from the other one, the farthest first."""
     return describe_casts_apart(
-        table, "rms_score_difference", _describe_row, "move a score by up to"
+        table, "rms_score_difference", _describe_row, "with scores that differ by up to"
     )
 
 

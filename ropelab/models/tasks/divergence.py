@@ -320,7 +320,7 @@ def describe_divergence(tables: Tables) -> list[str]:
         tables["divergence"],
         "kl_nats_per_token",
         _describe_pair,
-        "have a mean KL of",
+        "with a mean KL of up to",
     )
 
 
