@@ -762,6 +762,6 @@ def test_a_model_file_that_was_not_read_is_not_said_to_agree(
         "rope_theta": 50000.0,
     }
     for name in ("vllm", "sglang"):
-        reading = read(RUNTIMES[name], config)
+        reading = registry.read(registry.RUNTIMES[name], config)
         assert reading.outcome == "not modelled"
         assert "not read" in reading.problem or "not in" in reading.problem
