@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,56 @@ def test_a_hundred_models_each_with_its_source_and_date() -> None:
     for model in models:
         assert model.source
         assert date.fromisoformat(model.date) <= date.fromisoformat(checked)
+
+
+def test_nothing_was_checked_in_the_future() -> None:
+    checked, models = read_published()
+    today = datetime.now(UTC).date()
+    assert date.fromisoformat(checked) <= today
+    assert max(date.fromisoformat(model.date) for model in models) <= today
+    assert f"Checked on {checked} with" in PAGE.read_text(encoding="utf-8")
+
+
+# As the models' own cards give them. The files have the number under three names, at the
+# top or in the part of the language model.
+LAYERS = {
+    "ChatGLM3-6B": 28,
+    "DeepSeek-V3": 61,
+    "EXAONE-3-7.8B": 32,
+    "Gemma-2-9B": 42,
+    "openai/gpt-oss-20b": 24,
+    "meta-llama/Llama-2-7b-hf": 32,
+    "Llama-3.1-405B": 126,
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 48,
+    "Mixtral-8x7B": 32,
+    "Qwen/Qwen2.5-7B-Instruct": 28,
+    "Qwen/Qwen3-235B-A22B": 94,
+    "Qwen/Qwen3-VL-2B-Instruct": 28,
+}
+
+
+def test_the_column_of_layers() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    (titles,) = [row for row in rows if row[0] == "model"]
+    by_model = {row[0]: row for row in rows if len(row) == len(titles)}
+    column = titles.index("layers")
+    stated = {name: by_model[name][column] for name in LAYERS}
+    assert stated == {name: str(layers) for name, layers in LAYERS.items()}
+
+
+@pytest.mark.parametrize(
+    "key", ["num_hidden_layers", "num_layers", "n_layers", "n_layer"]
+)
+def test_layers_have_one_of_four_names(key: str) -> None:
+    config = {
+        name: value for name, value in LLAMA.items() if name != "num_hidden_layers"
+    }
+    assert line_of({**config, key: 7}).layers == 7
+    assert line_of(config).layers is None
 
 
 def test_facts_alone_are_kept() -> None:
