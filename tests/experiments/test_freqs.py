@@ -220,6 +220,15 @@ def test_sections_name_the_axis_of_every_pair():
     assert "axis" not in summary({**found, "pairs": plain})
 
 
+def test_axes_that_take_turns_name_the_axis_of_every_pair():
+    pairs = tables_of(base=5e6, sections="24,20,20", layout="mrope_interleaved")[
+        "pairs"
+    ]
+    assert list(pairs["axis"]) == ["time", "height", "width"] * 20 + ["time"] * 4
+    plain = tables_of(base=5e6)["pairs"]
+    pd.testing.assert_frame_equal(pairs.drop(columns="axis"), plain)
+
+
 def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
     found = tables_of(
         base=1e4,

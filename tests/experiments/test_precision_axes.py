@@ -54,6 +54,30 @@ def test_axes_of_an_encoder_have_a_ladder_each() -> None:
     assert table["first_position_over_tolerance"].tolist() == [7, 7]
 
 
+def test_every_position_of_a_long_axis_is_looked_at() -> None:
+    """float16 holds every eighth whole number from 8,192 on, every fourth below."""
+    lengths = {"axis_lengths": (10_000, 10_000, 64), "tolerance": 0.1}
+    config = build(PrecisionConfig, {**QWEN, **lengths})
+    height = row_of(config, "height", "position=float16")
+    assert height["positions"] == 10_000
+
+    # The fastest pair of height, number 16, is off by 0.0949 rad at 8,195, which becomes
+    # 8,192, and by 0.126 at 8,196.
+    largest = 1e6 ** (-16 / 64)
+    assert height["max_angle_error_rad"] == pytest.approx(4 * largest, rel=1e-3)
+    assert height["first_position_over_tolerance"] == 8196
+    assert row_of(config, "width", "position=float16")["positions"] == 64
+
+
+def test_a_position_that_overflows_is_wrong() -> None:
+    """The pairs of width are slow, so that nothing else is wrong there."""
+    config = build(PrecisionConfig, {**QWEN, "axis_lengths": (64, 64, 70_000)})
+    width = row_of(config, "width", "position=float16")
+    assert pd.isna(width["max_angle_error_rad"])
+    # The first whole number that float16 rounds to infinity.
+    assert width["first_position_over_tolerance"] == 65_520
+
+
 def test_the_command_says_what_is_lost() -> None:
     run = ropelab.precision(**TOWER, length=64, long_lengths=(128,))
     assert {"axis", "max_angle_error_rad"} <= {*run.tables["axes"].columns}

@@ -80,6 +80,32 @@ def test_axes_that_a_code_mixes_up(change: Any, trial: str, tmp_path: Path) -> N
     assert verdicts(subject)[trial] == "broken"
 
 
+def test_equal_ids_that_a_code_takes_otherwise_than_plain_positions(
+    tmp_path: Path,
+) -> None:
+    subject = build("qwen2_vl", tmp_path)
+    part: Any = subject.model.model.language_model
+    forward = part.forward
+
+    def doubled(*arguments: Any, **named: Any) -> Any:
+        positions = named.get("position_ids")
+        if positions is not None and positions.ndim == 3:
+            named["position_ids"] = 2 * positions
+        return forward(*arguments, **named)
+
+    part.forward = doubled
+    assert verdicts(subject)["equal ids"] == "broken"
+
+
+def test_nothing_of_an_image_is_left_behind_the_law(tmp_path: Path) -> None:
+    subject = build("qwen2_vl", tmp_path)
+    asked = verdicts(subject)
+    assert asked[AFTER] == "broken"
+    assert {name for name, verdict in asked.items() if verdict == "broken"} == {AFTER}
+    left = [getattr(module, "rope_deltas", None) for module in subject.model.modules()]
+    assert not any(each is not None for each in left)
+
+
 def count_from_tokens(model: Any) -> None:
     """Text behind an image begins after as many steps as the image has tokens."""
     count = model.get_rope_index
