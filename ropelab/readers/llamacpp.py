@@ -58,7 +58,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
     fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
     for name in fields:
         trace.mark(name, "used")
-        if trace.model_type not in NAMES["loads"].get(name, trace.model_type):
+        if not is_loaded(name, trace.model_type):
             trace.mark(name, "ignored", "not loaded for this architecture")
     if dead in fields:
         trace.mark(dead, "overridden", "computed anew from the factor")
@@ -68,11 +68,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, RopeSpec]:
     """Return what the runtime computes from fields and from the flags of its server."""
     flags = trace.flags
-    fields = {
-        name: value
-        for name, value in given.items()
-        if architecture in NAMES["loads"].get(name, architecture)
-    }
+    fields = {n: value for n, value in given.items() if is_loaded(n, architecture)}
     context = whole(fields.get("context_length"), "context_length")
     head = fields.get("attention.key_length")
     if head is None:
@@ -131,6 +127,11 @@ def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, Rop
         return {"all": spec}
     sliding = spec.unscaled(number(local, "rope.freq_base_swa")).check()
     return {"full_attention": spec, "sliding_attention": sliding}
+
+
+def is_loaded(field: str, architecture: str) -> bool:
+    """Return True if the class of an architecture loads a field of its file."""
+    return field not in NAMES["loads"] or architecture in NAMES["loads"][field]
 
 
 def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:

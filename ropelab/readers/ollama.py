@@ -47,7 +47,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
     if writer is None:
         kind = short(first) if first else f"model type {short(model_type)}"
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
-    return llamacpp.read_fields(Trace(trace.whole), writer(trace), model_type)
+    return llamacpp.read_fields(Trace(trace.whole), writer(trace), trace.model_type)
 
 
 def size(trace: Trace, *paths: str) -> int:
