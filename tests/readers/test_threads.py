@@ -69,7 +69,7 @@ def test_ntk_of_one_axis_divides_its_own_slowest_pair(
     assert ratios[1] == pytest.approx(one_step)
 
 
-@pytest.mark.parametrize("name", ["onnx", "ort", "executorch"])
+@pytest.mark.parametrize("name", ["openvino", "ort", "executorch"])
 def test_a_runtime_that_was_not_read_is_named_in_one_line(name: str) -> None:
     with pytest.raises(InputError, match=f"unknown runtime '{name}'; allowed: "):
         choose_runtimes([name])
