@@ -313,6 +313,25 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
         )
 
 
+@pytest.mark.parametrize(("losses", "drawn"), [([5.4, 5.4], "kl"), ([5.4, 5.5], "nll")])
+def test_results_that_do_not_depend_on_the_field_leave_their_place_to_others(
+    losses: list[float], drawn: str
+) -> None:
+    names = ["float32", "float16"]
+    tables = {
+        "sweep": pd.DataFrame({"against": names, "method": "pi", "nll": losses}),
+        "divergence": pd.DataFrame(
+            {"against": names, "cast": "a", "tokens": 64, "kl": [0.25, 0.5]}
+        ),
+        "runs": pd.DataFrame({"case": [1, 2], "against": names, "answer": ""}),
+    }
+    (figure,) = draw(tables).values()
+    (ax,) = figure.axes
+    assert ax.get_ylabel() == drawn
+    expected = [0.25, 0.5] if drawn == "kl" else losses
+    assert np.array_equal(ax.lines[0].get_ydata(), expected)
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 def test_a_result_that_repeats_a_field_is_written_once(repeats: bool) -> None:
     def run(against: str) -> SimpleNamespace:

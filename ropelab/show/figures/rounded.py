@@ -78,7 +78,10 @@ def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
     ax.set_yscale("log")
     ax.set_ylim(bottom=bottom)
     shapes.set_token_axis(ax)
-    ax.set(xlabel="position in the text", ylabel="mean KL, nats per token")
+    ax.set(
+        xlabel="position in the text (tokens, end of bucket)",
+        ylabel="mean KL, nats per token",
+    )
     against = rows["against"].iloc[0]
     ax.set_title(
         f"Against {against}, {largest.index[0]} moves predictions most: by up to"

@@ -2,7 +2,8 @@
 
 The table `runs` has a row per run with the fields in which their configs differ. The
 table `sweep` has these fields and what was measured. The figure draws results over the
-field with most values.
+field with most values. Where none of them depends on the field, a further table of the
+runs may have some that do.
 """
 
 from collections.abc import Sequence
@@ -74,6 +75,24 @@ def choose_parts(tables: Tables) -> Parts:
     return Parts(along, tuple(lines), tuple(results))
 
 
+def choose_table(tables: Tables) -> Tables:
+    """Return the tables with the one that is drawn under the name `sweep`.
+
+    It is the first whose results depend on the field along the axis: the cast that others
+    are compared with changes how far these are apart, and not what the model predicts.
+    """
+    further = [name for name in tables if name not in ("sweep", "runs")]
+    for name in ("sweep", *further):
+        drawn = {**tables, "sweep": tables[name]}
+        parts = choose_parts(drawn)
+        lines = _split_lines(tables[name], parts.lines).values()
+        for rows in lines:
+            different = rows.groupby(parts.along)[list(parts.results)].mean().nunique()
+            if (different > 1).any():
+                return drawn
+    return tables
+
+
 def _count_names(
     table: pd.DataFrame, fields: Sequence[str], measured: Sequence[str]
 ) -> int:
@@ -95,10 +114,13 @@ def _count_names(
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw one figure, a panel per result; none if no result is a number."""
+    tables = choose_table(tables)
     parts = choose_parts(tables)
     table = tables["sweep"]
     results = [name for name in parts.results if table[name].notna().any()]
-    results = results[:MOST_PANELS]
+    # A result that is the same everywhere, such as a number of tokens, shows nothing.
+    different = [name for name in results if table[name].nunique() > 1]
+    results = (different or results)[:MOST_PANELS]
     if not results:
         return {}
 
