@@ -10,6 +10,7 @@ llama-cpp-python 0.3.36.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,12 @@ def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, Rop
     usual = fields.get("rope.scaling.original_context_length", context)
     trained = whole(flags.get("yarn_orig_ctx") or usual, "original context length")
     scaling, attention = scaling_of(fields, flags, kind, factor, width)
+    log = fields.get("rope.scaling.yarn_log_multiplier")
+    if log and architecture == "mistral3" and isinstance(scaling, Yarn):
+        # mscale counts as 1, so that the factor is the ratio of two magnitudes.
+        attention *= reader.magnitude(factor)
+        attention /= reader.magnitude(factor, number(log, "yarn_log_multiplier"))
+        scaling = replace(scaling, attention_factor=attention)
     longer = (
         kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {})
     )
@@ -446,7 +453,10 @@ def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
         weighed = trace.family.latent or trace.family.name == "ministral3"
         if weighed and block.get("mscale_all_dim") is not None:
             written("mscale_all_dim")
-            log = 0.1 * number(block["mscale_all_dim"], "mscale")
+            log = number(block["mscale_all_dim"], "mscale_all_dim")
+            if trace.family.latent:
+                # Taken back on loading (TAG_DEEPSEEK2_YARN_LOG_MUL_FIX).
+                log *= 0.1
             made["rope.scaling.yarn_log_multiplier"] = log
         kept = {"rope.scaling.type": "yarn", "rope.scaling.factor": block["factor"]}
         return {**kept, "rope.scaling.original_context_length": original, **made}

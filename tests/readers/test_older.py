@@ -2,6 +2,7 @@
 they ran.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -379,6 +380,21 @@ def test_converters_that_ask_for_a_key_of_the_rotation() -> None:
         ).outcome
         == "read"
     )
+
+
+@pytest.mark.parametrize("mscale", [0.0, 0.5, 1.0])
+def test_ministral_takes_its_factor_back_by_a_second_mscale(mscale: float) -> None:
+    keys = {"mscale": 1.0, "mscale_all_dim": mscale, "llama_4_scaling_beta": 0.1}
+    factor = YARN["factor"]
+    assert isinstance(factor, float)
+    magnitude = 0.1 * math.log(factor) + 1
+    for runtime in ("llama.cpp", "transformers-5"):
+        block = YARN | keys
+        spec = read(runtime, "ministral3", head_dim=128, rope_parameters=block).main
+        assert spec is not None
+        wanted = magnitude / (0.1 * mscale * math.log(factor) + 1)
+        assert spec.attention_factor == pytest.approx(wanted)
+        assert spec.plan(spec.length).attention_factor == pytest.approx(wanted)
 
 
 def test_the_converter_takes_the_rotated_part_of_latent_heads() -> None:
