@@ -240,8 +240,8 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
 
     document = audit.document
     length = max(audit.length, audit.spec.trained_len)
-    # emit reads JSON files, but neither GGUF files nor standard input.
-    if document.kind != "gguf" and Path(document.name).exists():
+    # emit reads neither GGUF files, nor Mistral's params.json, nor standard input.
+    if document.kind == "config" and Path(document.name).exists():
         source = shlex.quote(document.name)
         command = f"ropelab emit --from {source} --context {length} --target all"
         terminal.show_places({"next": command})

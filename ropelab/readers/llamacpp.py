@@ -47,7 +47,9 @@ FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
 def read(trace: Trace) -> dict[str, RopeSpec]:
     """Return the specs of a GGUF file, or of a configuration after conversion."""
     if OWN_PARAMS in trace.text:
-        return read_fields(trace, *convert_params(trace.text[OWN_PARAMS]))
+        fields, architecture = convert_params(trace.text[OWN_PARAMS])
+        mark_params(trace, architecture)
+        return read_fields(trace, fields, architecture)
     if "attention.head_count" not in trace.text and FREQS not in trace.text:
         architecture = trace.model_type
         if trace.family.latent:
@@ -286,6 +288,25 @@ def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
         "rope.scaling.yarn_log_multiplier": 0.0 if block["apply_scale"] else 1.0,
     }
     return fields, architecture
+
+
+def mark_params(trace: Trace, architecture: str) -> None:
+    """Set the status of the keys of a params.json, under their names in a config.json."""
+    block = {"rope_type": "rope.scaling.type", "factor": "rope.scaling.factor"}
+    block[ORIGINAL] = "rope.scaling.original_context_length"
+    block["beta_fast"] = "rope.scaling.yarn_beta_fast"
+    block["beta_slow"] = "rope.scaling.yarn_beta_slow"
+    # `apply_scale: false` is a factor of 1 there.
+    block["attention_factor"] = "rope.scaling.yarn_log_multiplier"
+
+    written = {MAXIMUM: "context_length", "head_dim": "attention.key_length"}
+    written["rope_theta"] = "rope.freq_base"
+    written |= {f"rope_scaling.{name}": field for name, field in block.items()}
+    for path, field in written.items():
+        if is_loaded(field, architecture):
+            trace.mark(path, "translated", f"written as {field}")
+        else:
+            trace.mark(path, "ignored", "written, and not loaded for this architecture")
 
 
 def is_filled(trace: Trace) -> bool:

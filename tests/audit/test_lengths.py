@@ -130,6 +130,18 @@ def test_flags_that_were_read_are_shown(tmp_path: Path, call: Any) -> None:
     assert json.loads(out)["flags"] == ["--max-model-len 32768"]
 
 
+@pytest.mark.parametrize("params", [True, False])
+def test_a_file_that_emit_does_not_read_has_no_suggestion(
+    params: bool, tmp_path: Path, call: Any
+) -> None:
+    path = tmp_path / ("params.json" if params else "config.json")
+    sizes = {"dim": 4096, "n_heads": 32, "n_layers": 4, "head_dim": 128}
+    lengths = {"max_position_embeddings": 8192, "rope_theta": 1e6}
+    path.write_text(json.dumps({**sizes, **lengths} if params else LLAMA))
+    _, out, _ = call("audit", str(path))
+    assert ("ropelab emit" in out) != params
+
+
 def test_runtimes_that_are_left_out_are_counted(tmp_path: Path, call: Any) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA, "model_type": "qwen3"}))

@@ -108,6 +108,19 @@ def test_the_ends_of_a_ramp_are_loaded_for_some_architectures(
 
 
 @pytest.mark.parametrize(
+    ("queries", "status"), [(True, "translated"), (False, "ignored")]
+)
+def test_the_keys_of_a_params_json_have_a_status(queries: bool, status: str) -> None:
+    keys: dict[str, Any] = {"yarn": {**PARAMS_YARN, "apply_scale": False}}
+    if queries:
+        keys["llama_4_scaling"] = QUERIES
+    uses = {use.path: use.status for use in read_params("llama.cpp", **keys).keys}
+    assert uses["rope_scaling.factor"] == uses["rope_theta"] == "translated"
+    assert uses["rope_scaling.beta_fast"] == status
+    assert uses["rope_scaling.attention_factor"] == status
+
+
+@pytest.mark.parametrize(
     ("keys", "outcome"),
     [
         ({"yarn": {**PARAMS_YARN, "alpha": 0}}, "read"),
