@@ -22,7 +22,6 @@ from uuid import uuid4
 from ropelab import experiments
 from ropelab.experiments import Experiment
 from ropelab.math.models import is_known
-from ropelab.runs import cell as jobs
 from ropelab.runs import store
 from ropelab.runs.cell import (
     Cell,
@@ -33,6 +32,8 @@ from ropelab.runs.cell import (
     Stored,
     Values,
     name_of,
+    silent,
+    with_starts,
 )
 from ropelab.runs.config import Config, Label, build, respell
 from ropelab.runs.engine import Engine, Here
@@ -76,9 +77,11 @@ class Run:
         question = escape(self.config.asks(self.experiment.question))
         answer = escape(self.answer)
         summary = self.summary().map(format_value).to_html(index=False, border=0)
-        rows = (f"{name} ({len(table)} rows)" for name, table in self.tables.items())
-        names = escape(", ".join(rows))
-        return f"<p><b>{question}</b></p><p>{answer}</p>{summary}<p>tables: {names}</p>"
+        sizes = (f"{name} ({len(table)} rows)" for name, table in self.tables.items())
+        tables = escape(", ".join(sizes))
+        return (
+            f"<p><b>{question}</b></p><p>{answer}</p>{summary}<p>tables: {tables}</p>"
+        )
 
     @property
     def following(self) -> str:
@@ -156,8 +159,8 @@ class Work:
             total += cell.resources.estimate()
         return total
 
-    def workers(self, asked: int | None) -> int:
-        """Return how many processes compute side by side.
+    def count_workers(self, asked: int | None) -> int:
+        """Return how many processes will compute the cells side by side.
 
         `asked` is the number that a user wants; None for as many as fit.
         """
@@ -168,6 +171,19 @@ class Work:
     def counts(self) -> dict[str, int]:
         """The numbers of cells that are left to compute, and of finished ones."""
         return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """The time of day at which it was made, and the seconds since then."""
+
+    start: datetime = field(default_factory=lambda: datetime.now(UTC))
+    # The time of day may be set while a run is made. A monotonic clock only counts.
+    _monotonic_start: float = field(default_factory=monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return monotonic() - self._monotonic_start
 
 
 def unite(works: Iterable[Work]) -> Work:
@@ -193,7 +209,7 @@ class Lab:
     # True draws the figures of runs that have none.
     figures: bool = True
     # Shows how much of the work is done.
-    progress: Progress = jobs.silent
+    progress: Progress = silent
     # It is called with a folder that another process holds, while the lab waits for it.
     waiting: Waiting = quietly
     # It is called with what a user should read before long work; None for no notices.
@@ -225,7 +241,7 @@ class Lab:
         InputError: there is no such experiment, or a value is not allowed.
         """
         experiment = experiments.load(name)
-        config = build(experiment.config, _with_model_read(experiment, values), called)
+        config = build(experiment.config, _read_model_file(experiment, values), called)
         experiment.check(config)
         return Plan(experiment, config)
 
@@ -240,16 +256,16 @@ class Lab:
         InputError: a run cannot be made, or only beyond the limits. Nothing was computed
         then. RopelabError: a run failed. The others were still made.
         """
-        numbers = self._number_plans(plans)
+        numbers_of_plan = self._number_plans(plans)
         # Runs that read the results of other runs are made after them, one by one.
-        readers = [plan for plan in numbers if plan.config.reads()]
-        independent = [plan for plan in numbers if plan not in readers]
-        groups = [independent, *([plan] for plan in readers)]
+        reading = [plan for plan in numbers_of_plan if plan.config.reads()]
+        independent = [plan for plan in numbers_of_plan if plan not in reading]
+        groups = [independent, *([plan] for plan in reading)]
 
         failures: list[Exception] = []
         for group in groups:
             for plan, run in self._run_side_by_side(group, failures):
-                for number in numbers[plan]:
+                for number in numbers_of_plan[plan]:
                     yield number, run
                     # A run that several plans ask for is made once, and reused for the
                     # others.
@@ -262,22 +278,23 @@ class Lab:
 
         Plans whose results others require are added, without a number.
         """
-        numbers: dict[Plan, list[int]] = {}
+        numbers_of_plan: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
-            numbers.setdefault(plan, []).append(number)
+            numbers_of_plan.setdefault(plan, []).append(number)
         if self.results is None:
             # Runs in memory cannot read each other, so none is required.
-            return numbers
+            return numbers_of_plan
 
-        for plan in list(numbers):
+        for plan in list(numbers_of_plan):
             for name, values in plan.config.requires():
-                numbers.setdefault(self.prepare(name, values), [])
-        return numbers
+                required_plan = self.prepare(name, values)
+                numbers_of_plan.setdefault(required_plan, [])
+        return numbers_of_plan
 
-    def work(self, plan: Plan, context: Context) -> Work:
+    def find_work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
-            cells = jobs.with_starts(plan.experiment.cells(plan.config))
+            cells = with_starts(plan.experiment.cells(plan.config))
         left = dict(cells)
         for name, cell in cells.items():
             if context.cells.is_finished(cell):
@@ -286,7 +303,7 @@ class Lab:
 
     def is_finished(self, plan: Plan) -> bool:
         """Return True if the run of a plan was made before and will be reused."""
-        place = self._folder(plan)
+        place = self._find_folder(plan)
         return place is not None and not self.force and place.find() is not None
 
     def announce(self, work: Work) -> None:
@@ -295,17 +312,19 @@ class Lab:
         """
         if not work.left:
             return
-        self._refuse(work)
-        workers = work.workers(self.workers)
+
+        self._check_limits(work)
+        workers = work.count_workers(self.workers)
         if self.notice and work.estimate.seconds_on(workers) >= MINUTE:
             self.notice(work.estimate.text(workers))
 
-    def _refuse(self, work: Work) -> None:
+    def _check_limits(self, work: Work) -> None:
         """Raise InputError for work beyond the limits."""
         estimate = work.estimate
-        workers = work.workers(self.workers)
+        workers = work.count_workers(self.workers)
         if self.most_seconds < inf:
             refuse_longer(estimate.seconds_on(workers), self.most_seconds)
+
         if self.limits:
             free_bytes = inf
             # Cells of the usual size are tried even if little memory is free.
@@ -313,13 +332,16 @@ class Lab:
                 free_bytes = available_memory()
             refuse_beyond(estimate, workers, free_bytes)
 
-    def context(self) -> Context:
+    def make_context(self) -> Context:
         """Return what cells need while they are computed: a store, and progress."""
         if self.results is None:
             return Context(self.progress, limits=self.limits)
-        # With `force` stored cells are only used if this very command made them, which a
-        # random name marks.
-        again = uuid4().hex if self.force else ""
+
+        again = ""
+        if self.force:
+            # Stored cells are only used if this very command made them, which a random
+            # name marks.
+            again = uuid4().hex
         cells = Cells(self.results / ".cells", again, self.waiting)
         return Context(self.progress, cells, self.limits)
 
@@ -330,35 +352,34 @@ class Lab:
 
         The errors of runs that fail are appended to `failures`.
         """
-        context = self.context()
-        start = datetime.now(UTC)
-        begun = monotonic()
-        places = {plan: self._folder(plan) for plan in plans}
-        reused = self._find_runs(places)
-        missing = [plan for plan in plans if plan not in reused]
-        works = {plan: self.work(plan, context) for plan in missing}
+        stopwatch = Stopwatch()
+        context = self.make_context()
+        places = {plan: self._find_folder(plan) for plan in plans}
+        reused_runs = self._find_runs(places)
+        missing = [plan for plan in plans if plan not in reused_runs]
+        works = {plan: self.find_work(plan, context) for plan in missing}
         all_work = unite(works.values())
         self._check_work(works, all_work)
 
-        yield from reused.items()
+        yield from reused_runs.items()
+
+        values = Values(context, self._find_stored_runs)
         cells = list(all_work.left.values())
         with closing(self.engine.compute(cells, context)) as computed:
-            watched = self._show_as_known(computed, works, context)
-            for plan, errors in _group_by_plan(works, watched):
+            shown = self._show_finished_cells(computed, works, context)
+            for plan, errors in _group_by_plan(works, shown):
+                make = partial(self._make, plan, values, works[plan], stopwatch)
                 try:
                     with naming(plan.label.origin):
                         if errors:
                             raise _join_errors(errors)
-                        values = Values(context, self._stored_runs)
-                        work = works[plan]
-                        make = partial(self._make, plan, values, work, start, begun)
                         run = self._keep_run(plan, places[plan], values, make)
                 except RopelabError as error:
                     failures.append(error)
                 else:
                     yield plan, run
 
-    def _show_as_known(
+    def _show_finished_cells(
         self,
         computed: Iterable[tuple[Cell, Exception | None]],
         works: Mapping[Plan, Work],
@@ -374,19 +395,26 @@ class Lab:
 
         ((plan, work),) = works.items()
         values = Values(context)
-        # The values of finished cells, by the name of the cell.
-        known = {}
+        # The tables of finished cells, by the name of the cell.
+        known_tables = {}
         for name, cell in work.cells.items():
             if name not in work.left:
-                known[name] = values[cell]
-        # Two rows of the table may be the same computation under different labels. Their
-        # cells have one name.
-        rows = [(name_of(cell), cell) for cell in plan.experiment.cells(plan.config)]
+                known_tables[name] = values[cell]
+
+        # Two cells of the config may be the same computation under different labels. They
+        # have one name, so that the first to be finished gives both their tables.
+        named_cells = []
+        for cell in plan.experiment.cells(plan.config):
+            named_cells.append((name_of(cell), cell))
 
         for cell, error in computed:
             if error is None:
-                known[name_of(cell)] = values[cell]
-                finished = [(row, known[name]) for name, row in rows if name in known]
+                known_tables[name_of(cell)] = values[cell]
+                finished = [
+                    (each, known_tables[name])
+                    for name, each in named_cells
+                    if name in known_tables
+                ]
                 table = plan.experiment.summarize_finished(finished)
                 if table is not None and not table.empty:
                     self.watch(table)
@@ -419,12 +447,12 @@ class Lab:
         """
         for plan, work in works.items():
             with naming(plan.label.origin):
-                self._refuse(work)
+                self._check_limits(work)
         self.announce(all_work)
 
         if self.notice:
             # Some number formats are slow on this machine, which a notice says.
-            for dtype, device in sorted(_number_formats(works)):
+            for dtype, device in sorted(_list_number_formats(works)):
                 self.notice(about_dtype(dtype, device))
         if works and self.results is not None:
             store.check_writable(self.results)
@@ -449,7 +477,7 @@ class Lab:
             place.draw(run.pictures, again=False, waiting=self.waiting)
         return run
 
-    def _folder(self, plan: Plan) -> store.RunFolder | None:
+    def _find_folder(self, plan: Plan) -> store.RunFolder | None:
         """Return the folder of a run; None if runs are kept in memory.
 
         Its name depends on the config, on the stored runs that the run reads, and on code
@@ -457,29 +485,34 @@ class Lab:
         """
         if self.results is None:
             return None
+
         config = plan.config
-        folders: list[Path] = []
+        folders_read: list[Path] = []
         for name in config.reads():
-            folders += [Path(run.path) for run in self._stored_runs(name)]
-        inputs = config.inputs() | store.as_inputs(self.results, folders)
-        inputs |= find_sources(config.model_dump(mode="json"))
-        experiment = plan.experiment
+            folders_read += [Path(run.path) for run in self._find_stored_runs(name)]
+
+        hashes_of_inputs = {
+            **config.inputs(),
+            **store.as_inputs(self.results, folders_read),
+            **find_sources(config.model_dump(mode="json")),
+        }
         return store.RunFolder(
-            self.results,
-            experiment.name,
-            experiment.version,
-            config,
-            inputs,
-            plan.label,
+            results=self.results,
+            experiment=plan.experiment.name,
+            version=plan.experiment.version,
+            config=config,
+            inputs=hashes_of_inputs,
+            label=plan.label,
         )
 
-    def _stored_runs(self, name: str) -> list[Stored]:
+    def _find_stored_runs(self, name: str) -> list[Stored]:
+        """Return the stored runs of an experiment, for the runs that read them."""
         if self.results is None:
             return []
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
     def _make(
-        self, plan: Plan, values: Values, work: Work, start: datetime, begun: float
+        self, plan: Plan, values: Values, work: Work, stopwatch: Stopwatch
     ) -> store.Made:
         """Return what is stored of a run: tables, pictures, and facts about them."""
         experiment = plan.experiment
@@ -487,8 +520,7 @@ class Lab:
         tables = plan.tables(values)
         run = plan.finish(tables)
         times = experiment.times(config, values)
-        # The time of day may be set while a run is made. A monotonic clock only counts.
-        seconds = monotonic() - begun
+        seconds = stopwatch.seconds
 
         about = {
             "title": plan.label.title,
@@ -497,16 +529,19 @@ class Lab:
             "answer": run.answer,
             "summary": store.to_records(run.summary()),
             "command": config.command(experiment.name),
-            "start": start.isoformat(timespec="seconds"),
+            "start": stopwatch.start.isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
             "measurements": work.counts,
             "times": {name: store.to_records(table) for name, table in times.items()},
         }
-        pictures = run.pictures() if self.figures else None
+
+        pictures = None
+        if self.figures:
+            pictures = run.pictures()
         return store.Made(tables, pictures, about)
 
 
-def _with_model_read(
+def _read_model_file(
     experiment: Experiment, values: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the values of a config with the model file read, if `model` names one.
@@ -515,10 +550,13 @@ def _with_model_read(
     """
     name = values.get("model")
     takes_names = "model" in experiment.config.model_fields
-    if not takes_names or experiment.config.argument or not isinstance(name, str):
+    # An experiment that takes the model without a flag, such as evaluate, loads it.
+    loads_model = bool(experiment.config.argument)
+    if not takes_names or loads_model or not isinstance(name, str):
         return values
     if not name or is_known(name):
         return values
+
     # The readers are slow to import, and a known model needs none.
     from ropelab.readers.model_file import is_model_file, model_of_file
 
@@ -527,7 +565,7 @@ def _with_model_read(
     return {**values, "model": model_of_file(name)}
 
 
-def _number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
+def _list_number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
     """Return the number formats in which plans compute, each with its device."""
     formats: set[tuple[str, str]] = set()
     for plan in plans:
@@ -544,21 +582,22 @@ def _group_by_plan(
 
     Plans without cells to compute come first.
     """
-    missing = {plan: set(work.left) for plan, work in works.items()}
+    # The names of the cells that each plan waits for.
+    awaited = {plan: set(work.left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
     for plan in works:
-        if not missing[plan]:
+        if not awaited[plan]:
             yield plan, []
 
     for cell, error in computed:
         name = name_of(cell)
-        waiting = [plan for plan in works if name in missing[plan]]
+        waiting = [plan for plan in works if name in awaited[plan]]
         for plan in waiting:
-            missing[plan].remove(name)
+            awaited[plan].remove(name)
             # A cell that starts from a failed one has the same error, which counts once.
             if error and error not in errors[plan]:
                 errors[plan].append(error)
-            if not missing[plan]:
+            if not awaited[plan]:
                 yield plan, errors[plan]
 
 

@@ -158,14 +158,14 @@ def test_only_what_is_left_is_counted(corpora, tmp_path):
     values = {"bases": (30.0, 300.0), "steps": 2, "documents": 2, "corpus": corpora[0]}
     lab = Lab(tmp_path, figures=False)
     plan = lab.prepare("base-empirical", {**values, "tasks": "copy", "sequences": 1})
-    before = lab.work(plan, lab.context())
+    before = lab.find_work(plan, lab.make_context())
     assert len(before.cells) == len(before.left) == before.estimate.parts == 4
     assert not list(tmp_path.iterdir())
     first = next(iter(before.left.values()))
-    list(lab.engine.compute([first], lab.context()))
-    assert len(lab.work(plan, lab.context()).left) == 3
+    list(lab.engine.compute([first], lab.make_context()))
+    assert len(lab.find_work(plan, lab.make_context()).left) == 3
     lab.run(plan)
-    after = lab.work(plan, lab.context())
+    after = lab.find_work(plan, lab.make_context())
     assert (len(after.left), after.estimate) == (0, Estimate())
 
 
@@ -212,7 +212,7 @@ def test_arithmetic_knows_its_cost_at_every_size(name, grown):
     largest = 18 if name == "precision" else 20
     for power in range(10, largest):
         plan = Lab().prepare(name, {grown: 2**power, **others} if grown else {})
-        costs.append(Lab().work(plan, Lab().context()).estimate)
+        costs.append(Lab().find_work(plan, Lab().make_context()).estimate)
     assert all(cost.seconds > 0 and cost.bytes > 0 for cost in costs)
     assert all(a.seconds <= b.seconds for a, b in pairwise(costs))
 
@@ -229,7 +229,7 @@ def test_quick_is_estimated_below_a_minute_and_keeps_what_is_given(
     values, less = experiment.choose_quick_values(given)
     plan = lab.prepare(name, values)
     assert plan.config.model_dump()["documents"] == 3
-    assert lab.work(plan, Context()).estimate.seconds_on(1) < 60
+    assert lab.find_work(plan, Context()).estimate.seconds_on(1) < 60
     assert less
     assert "documents" not in less
     assert all(f"{field} " in less for field in experiment.quick if field not in given)

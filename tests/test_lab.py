@@ -155,7 +155,7 @@ def test_runs_with_the_same_short_hash_are_two(tmp_path):
 def test_another_run_that_takes_the_name_meanwhile_is_left_alone(lab, monkeypatch):
     monkeypatch.setattr(store, "fingerprint", lambda value: "0123456789abcdef")
     first, second = plan(base=2.0), plan(base=3.0)
-    place = lab._folder(second)
+    place = lab._find_folder(second)
     assert place is not None
     before = place.path
     shutil.copytree(folder_of(lab.run(first)), before, dirs_exist_ok=True)

@@ -99,7 +99,7 @@ def keys(experiment: str, **values: object) -> set[str]:
     """The names of all cells of a run."""
     lab = Lab()
     plan = lab.prepare(experiment, values)
-    return set(lab.work(plan, Context()).cells)
+    return set(lab.find_work(plan, Context()).cells)
 
 
 def test_the_example_has_12_lines(mymodule) -> None:

@@ -41,7 +41,8 @@ def test_a_run_asks_for_exactly_the_cells_that_its_config_lists(path, monkeypatc
     monkeypatch.setattr("ropelab.experiments.encodings.cost.ROUNDS", 2)
     lab = Lab()
     plan = lab.prepare(*read_toml(path))
-    work, context = lab.work(plan, lab.context()), lab.context()
+    context = lab.make_context()
+    work = lab.find_work(plan, context)
     errors = [
         error for _, error in lab.engine.compute(list(work.cells.values()), context)
     ]

@@ -23,10 +23,10 @@ def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> PlannedWork:
     """Find the cells of all runs of all files; nothing is computed and nothing
     written.
     """
-    context = lab.context()
+    context = lab.make_context()
     planned = []
     for sweep in sweeps:
-        planned += [(plan, lab.work(plan, context)) for plan in sweep.plans]
+        planned += [(plan, lab.find_work(plan, context)) for plan in sweep.plans]
     return planned
 
 
@@ -116,7 +116,7 @@ def _count_cells(work: Work) -> str:
 
 
 def _describe_cost(work: Work, lab: Lab) -> str:
-    return work.estimate.text(work.workers(lab.workers))
+    return work.estimate.text(work.count_workers(lab.workers))
 
 
 def read_shard(text: str) -> tuple[int, int]:
@@ -179,7 +179,7 @@ def _name_unit(cell: Cell) -> str:
 def compute(share: Work, lab: Lab) -> None:
     """Compute the unfinished cells of a share; raise the first error at the end."""
     lab.announce(share)
-    computed = lab.engine.compute(list(share.left.values()), lab.context())
+    computed = lab.engine.compute(list(share.left.values()), lab.make_context())
     errors = [error for _, error in computed if error]
     if errors:
         raise errors[0]
