@@ -7,9 +7,9 @@ that guesses tokens for a large one, and has to agree with it.
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from typer import Argument, Option
 
@@ -27,6 +27,28 @@ if TYPE_CHECKING:
 
 # The levels of findings for which each choice of --fail-on lets the command fail.
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything that one command prints."""
+
+    # The audit of each file.
+    audits: "Sequence[FileAudit]"
+    # The flags of a server that were read, each with its value.
+    flags: Sequence[str]
+    # The rows in which two files differ; None for one file, or more than two.
+    difference: Rows | None = None
+    # The findings on the second of two files as the draft model of the first.
+    draft_findings: "Sequence[AuditFinding]" = ()
+
+    def find_levels(self) -> set[str]:
+        """Return the level of the worst finding of each file, and those of the
+        findings on a draft model.
+        """
+        levels: set[str] = {audit.worst() for audit in self.audits}
+        levels |= {finding.level for finding in self.draft_findings}
+        return levels
 
 
 def audit(
@@ -69,52 +91,42 @@ def audit(
 
     Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
-    from ropelab.audit import audited
-    from ropelab.audit.comparison import compare
-    from ropelab.audit.draft import compare_draft
-
     if out:
-        command = shlex.join(["ropelab", "audit", *files, "--json"])
-        raise InputError(
-            f"audit prints, and writes no file of its own; type: {command} >"
-            f" {shlex.quote(out)}"
-        )
+        refuse_out(files, out)
     form = choose_form(format_, json)
-    failing = LEVELS[known("--fail-on", fail_on, LEVELS)]
+    failing_levels = LEVELS[known("--fail-on", fail_on, LEVELS)]
 
-    tokens = read_tokens(length)
-    read_flags = list_flags(flags)
-    audits = []
-    for name in files:
-        file_audit = audited.audit(
-            name,
-            runtime=runtime,
-            length=tokens,
-            dtype=dtype,
-            flags=flags,
-            precision=verbose or form == "json",
-        )
-        audits.append(file_audit)
-
-    difference: Rows | None = None
-    draft: list[AuditFinding] = []
-    if len(audits) == 2:
-        difference = compare(*audits)
-        draft = list(compare_draft(*audits))
-
+    report = make_report(
+        files,
+        flags,
+        runtime=runtime,
+        length=read_tokens(length),
+        dtype=dtype,
+        precision=verbose or form == "json",
+    )
     if figures:
-        draw_audits(audits, Path(figures))
-    if form == "sarif":
-        print_sarif(audits, draft)
-    elif form == "json":
-        print_audits(audits, read_flags, difference, draft)
-    else:
-        show_audits(audits, verbose, read_flags, difference, draft)
+        draw_audits(report.audits, Path(figures))
 
-    levels = {file_audit.worst() for file_audit in audits}
-    levels |= {finding.level for finding in draft}
-    has_failed = not levels.isdisjoint(failing)
-    return FOUND if has_failed else 0
+    if form == "sarif":
+        print_sarif(report)
+    elif form == "json":
+        print_report(report)
+    else:
+        show_report(report, verbose)
+
+    if report.find_levels().isdisjoint(failing_levels):
+        return 0
+    return FOUND
+
+
+def refuse_out(files: Sequence[str], out: str) -> NoReturn:
+    """Raise InputError with the command that writes the audit into a file."""
+    # Other commands have --out, so that people type it here, too.
+    command = shlex.join(["ropelab", "audit", *files, "--json"])
+    raise InputError(
+        f"audit prints, and writes no file of its own; type: {command} >"
+        f" {shlex.quote(out)}"
+    )
 
 
 def choose_form(format_: str, json: bool) -> str:
@@ -126,6 +138,26 @@ def choose_form(format_: str, json: bool) -> str:
     return "json"
 
 
+def make_report(files: Sequence[str], flags: str, **options: Any) -> AuditReport:
+    """Audit files and, if there are two, compare them.
+
+    `flags` are those of a server, as typed. The options are those of
+    `ropelab.audit.audited.audit`, and hold for every file.
+    """
+    from ropelab.audit import audited
+    from ropelab.audit.comparison import compare
+    from ropelab.audit.draft import compare_draft
+
+    known_flags = list_flags(flags)
+    audits = [audited.audit(name, flags=flags, **options) for name in files]
+    if len(audits) != 2:
+        return AuditReport(audits, known_flags)
+
+    first, second = audits
+    draft_findings = list(compare_draft(first, second))
+    return AuditReport(audits, known_flags, compare(first, second), draft_findings)
+
+
 def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
     """Draw the figures of one file into a folder, those of several into a numbered
     folder each.
@@ -135,52 +167,47 @@ def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
     from ropelab.show.figures.audit import draw
 
     check_writable(folder, "figures")
-    for number, audit in enumerate(audits, 1):
-        place = folder if len(audits) == 1 else folder / str(number)
-        figures = drawn.draw_figures(draw, audit.tables)
-        drawn.write(drawn.encode_figures(figures), place)
+    for number, file_audit in enumerate(audits, 1):
+        folder_of_file = folder
+        if len(audits) > 1:
+            folder_of_file = folder / str(number)
+        figures = drawn.draw_figures(draw, file_audit.tables)
+        drawn.write(drawn.encode_figures(figures), folder_of_file)
 
 
-def print_sarif(audits: "Sequence[FileAudit]", draft: "Sequence[AuditFinding]") -> None:
+def print_sarif(report: AuditReport) -> None:
     """Print the document of --format sarif.
 
     The findings on a draft model are listed with those of the last file.
     """
     from ropelab.audit.sarif import as_sarif
 
-    *others, last = audits
-    last = replace(last, findings=(*last.findings, *draft))
-    print_document(as_sarif([*others, last], ropelab.__version__))
+    *others, last = report.audits
+    findings = (*last.findings, *report.draft_findings)
+    audits = [*others, replace(last, findings=findings)]
+    print_document(as_sarif(audits, ropelab.__version__))
 
 
-def print_audits(
-    audits: "Sequence[FileAudit]",
-    flags: "Sequence[str]",
-    difference: Rows | None,
-    draft: "Sequence[AuditFinding]",
-) -> None:
-    """Print the document of --json.
-
-    `difference` has the rows in which two files differ. It is None for one file, or more
-    than two.
-    """
+def print_report(report: AuditReport) -> None:
+    """Print the document of --json."""
     documents = []
-    for audit in audits:
+    for file_audit in report.audits:
         document = {
-            "name": audit.document.name,
-            "answer": audit.answer,
-            "length": audit.length,
-            "tables": audit.rows,
+            "name": file_audit.document.name,
+            "answer": file_audit.answer,
+            "length": file_audit.length,
+            "tables": file_audit.rows,
         }
         documents.append(document)
 
+    # The other keys are left out where there is nothing to say.
     more: dict[str, Any] = {}
-    if flags:
-        more["flags"] = flags
-    if difference is not None:
-        more["difference"] = difference
-    if draft:
-        more["draft"] = [asdict(finding) for finding in draft]
+    if report.flags:
+        more["flags"] = report.flags
+    if report.difference is not None:
+        more["difference"] = report.difference
+    if report.draft_findings:
+        more["draft"] = [asdict(finding) for finding in report.draft_findings]
     print_document({"experiment": "audit", "files": documents, **more})
 
 
@@ -198,24 +225,19 @@ def list_flags(text: str) -> list[str]:
     return [f"{name} {value}".rstrip() for name, value in flags]
 
 
-def show_audits(
-    audits: "Sequence[FileAudit]",
-    verbose: bool,
-    flags: "Sequence[str]",
-    difference: Rows | None,
-    draft: "Sequence[AuditFinding]",
-) -> None:
+def show_report(report: AuditReport, verbose: bool) -> None:
     """Print the audit of each file, then what two files have to do with each other."""
-    for number, file_audit in enumerate(audits):
+    for number, file_audit in enumerate(report.audits):
         if number > 0:
             print_line("")
-        show_audit(file_audit, verbose, flags)
-    if difference is not None:
-        show_difference(audits, difference)
-    show_findings(draft)
+        show_audit(file_audit, verbose, report.flags)
+
+    if report.difference is not None:
+        show_difference(report.audits, report.difference)
+    show_findings(report.draft_findings)
 
 
-def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> None:
+def show_audit(audit: "FileAudit", verbose: bool, flags: Sequence[str]) -> None:
     """Print the verdict, the findings with their advice, the runtimes and what to type
     next.
     """
@@ -226,6 +248,7 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
     if flags:
         terminal.show_paragraph(f"flags that were read: {', '.join(flags)}")
     print_line("")
+
     # N03 lists runtimes that are not modelled. `show_runtimes` counts them, and with
     # --verbose the table of runtimes has the reason in the row of each.
     findings = tuple(finding for finding in audit.findings if finding.code != "N03")
@@ -239,11 +262,11 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: "Sequence[str]") -> Non
         show_runtimes(audit)
 
     document = audit.document
-    length = max(audit.length, audit.spec.trained_len)
     # emit reads neither GGUF files, nor Mistral's params.json, nor standard input.
     if document.kind == "config" and Path(document.name).exists():
         source = shlex.quote(document.name)
-        command = f"ropelab emit --from {source} --context {length} --target all"
+        context = max(audit.length, audit.spec.trained_len)
+        command = f"ropelab emit --from {source} --context {context} --target all"
         terminal.show_places({"next": command})
 
 
@@ -261,10 +284,10 @@ def show_runtimes(audit: "FileAudit") -> None:
     if any("*" in names for _, names in groups):
         print_line("* read from source, not run")
 
-    left_out = audit.group_problems("not modelled").values()
-    count = sum(len(names) for names in left_out)
-    if count:
-        print_line(f"{count_of(count, 'runtime')} left out (--verbose)")
+    names_by_reason = audit.group_problems("not modelled")
+    left_out = sum(len(names) for names in names_by_reason.values())
+    if left_out:
+        print_line(f"{count_of(left_out, 'runtime')} left out (--verbose)")
 
 
 def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:
