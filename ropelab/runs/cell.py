@@ -142,11 +142,14 @@ class Resources:
             # No rate was measured on a GPU. An estimate that has one part and neither
             # seconds nor bytes stands for unknown cost.
             return Estimate(parts=1)
+
         seconds = self.seconds
         if self.operations:
             seconds += self.operations / rate(self.dtype or "float32")
         if self.alone:
+            # The cell uses all cores, whatever the number of workers.
             return Estimate(alone=seconds / cores(), bytes=self.memory_bytes)
+
         return Estimate(
             seconds=seconds,
             bytes=self.memory_bytes,
@@ -289,9 +292,8 @@ class Cells:
                 (fresh / file).write_bytes(content)
 
     def _folder(self, name: Named) -> Path:
-        return (
-            self.root / name.kind / fingerprint({"version": name.version, **name.key})
-        )
+        code = fingerprint({"version": name.version, **name.key})
+        return self.root / name.kind / code
 
     def _about(self, name: Named) -> dict[str, Any]:
         return {
@@ -311,13 +313,16 @@ class Cells:
         about = CELL.description(folder)
         if about is None:
             raise DamagedError(f"{folder / CELL.file} is not what was written")
+
+        # The place of a folder says which cell it has, and so does its description.
         code = fingerprint({"version": about["version"], **about["key"]})
         if (about["kind"], code) != (folder.parent.name, folder.name):
             raise DamagedError(f"{folder / CELL.file} is not what was written")
 
-        # A cell that was computed before this run began is computed again.
-        is_older = bool(self.again) and about["again"] != self.again
-        return None if is_older else about
+        if self.again and about["again"] != self.again:
+            # The cell was computed before this run began, and is computed again.
+            return None
+        return about
 
     def _may_be_used(self, folder: Path) -> bool:
         with suppress(DamagedError):

@@ -308,19 +308,25 @@ def build(
     InputError names every field that is wrong, as `name` calls it (`head_dim` or
     `--head-dim`).
     """
+    fields = config_class.model_fields
     try:
         spelled = {key: spell_value(value) for key, value in values.items()}
-        if PARTIAL in spelled and "rotary_dim" not in config_class.model_fields:
-            raise unknown_name("key", PARTIAL, config_class.model_fields)
+        if PARTIAL in spelled and "rotary_dim" not in fields:
+            raise unknown_name("key", PARTIAL, fields)
         return config_class.model_validate(respell(config_class, spelled, name))
+
     except RecursionError:
         raise InputError("a value is nested too deeply") from None
+
     except ValidationError as error:
         problems = error.errors(include_url=False)
+        # A key that does not exist is reported alone, since the other problems may
+        # follow from it.
         unknown = [each for each in problems if each["type"] == "extra_forbidden"]
         if unknown:
             key = str(unknown[0]["loc"][-1])
-            raise unknown_name("key", key, config_class.model_fields) from None
+            raise unknown_name("key", key, fields) from None
+
         sentences = [_describe_problem(each, name) for each in problems]
         raise InputError("; ".join(sentences)) from None
 
@@ -339,6 +345,7 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     field_name = name(str(location[0])) if location else ""
     text = problem["msg"].removeprefix("Value error, ")
     value = str(problem["input"])
+
     if problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
         return str(unknown_name(field_name, value, allowed))
@@ -350,9 +357,12 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
         if low < high < low + LONGEST_SPAN:
             numbers = ",".join(map(str, range(low, high + 1)))
             return f"{field_name} takes a list; type: {field_name} {numbers}"
+
     if not location:
+        # The problem is one of the whole config, and its text names the fields.
         return text
-    return f"{field_name} {plain_words(text)}, got {cut_text(repr(problem['input']))}"
+    given = cut_text(repr(problem["input"]))
+    return f"{field_name} {plain_words(text)}, got {given}"
 
 
 def plain_words(text: str) -> str:

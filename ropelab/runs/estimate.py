@@ -135,6 +135,7 @@ def duration(seconds: float) -> str:
     """
     if seconds > 1e6 * YEAR:
         return "a million years or more"
+
     # Each unit with its length, and the time from which on the next unit is used.
     units = (
         ("second", 1.0, MINUTE),
@@ -146,6 +147,7 @@ def duration(seconds: float) -> str:
     unit, length = next(
         (unit, length) for unit, length, border in units if seconds < border
     )
+
     count = seconds / length
     digits = 0
     if unit in ("hour", "day") and count < 10:

@@ -87,6 +87,7 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
 
     if len(raw) > MOST_BYTES:
         raise InputError(f"{name} is larger than 16 MB, which no configuration is")
+
     try:
         value = json.loads(
             raw, parse_constant=read_constant, parse_float=_read_finite_float
@@ -96,6 +97,7 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     except (ValueError, UnicodeDecodeError) as error:
         why = explain_content(raw) or str(error)
         raise InputError(f"{name} is not valid JSON: {why}") from None
+
     if not isinstance(value, dict):
         raise InputError(
             f"{name} must hold a JSON object, not a {type(value).__name__}"

@@ -238,12 +238,15 @@ def check_own(path: Path, mark: str = "") -> None:
     except OSError:
         # There is no file to replace. Whoever writes reports what is wrong.
         return
+
     content = path.read_bytes()
     if mark and mark.encode() in content:
         return
+
     recorded_hashes = _read_record(path.parent).get(path.name, [])
     if hashlib.sha256(content).hexdigest() in recorded_hashes:
         return
+
     raise InputError(
         f"{path} is there and was not written by ropelab; move it away, or choose"
         " another place"

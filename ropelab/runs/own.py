@@ -50,6 +50,7 @@ def find(kind: Kind, name: str) -> Any | None:
     InputError: the name is a reference, and cannot be imported.
     """
     is_reference = REFERENCE.fullmatch(name)
+    # A reference names one object, whatever kind of object is wanted.
     key = ("" if is_reference else kind, name)
     value, import_before = _objects.get(key, (None, None))
     if value is not None and import_before is _import_of(value):
@@ -62,6 +63,7 @@ def find(kind: Kind, name: str) -> Any | None:
         value = _import(name)
     else:
         return None
+
     # A cast plan is a value that says everything in its text, wherever it is defined.
     if kind != "casts":
         _check_place(name, value)

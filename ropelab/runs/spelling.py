@@ -47,10 +47,12 @@ def read_number(value: object) -> object:
         raise ValueError("must be a number, not true or false")
     if not isinstance(value, str):
         return value
+
     power = POWER_OF_TWO.fullmatch(value)
     if power:
         (exponent,) = power.groups()
         return 2 ** int(exponent)
+
     if THOUSANDS.fullmatch(value):
         joined = value.replace(",", "").strip()
         raise ValueError(f"must be a number without commas; type {joined}")
@@ -63,11 +65,13 @@ def read_number(value: object) -> object:
     suffix = suffix_text.lower()
     if suffix and "e" in text.lower():
         raise ValueError(f"must have either an exponent or '{suffix}', not both")
+
     unit = SUFFIXES[suffix]
     number = float(text) * unit
     digits = text.lower().partition("e")[0]
     if number == 0 and float(digits) != 0:
         raise ValueError("is too close to 0 for a float64")
+
     if not math.isfinite(number) or number != int(number):
         return number
     # A float64 is not exact beyond 2^53, so digits alone are read as a whole number.

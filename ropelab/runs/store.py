@@ -16,7 +16,14 @@ import re
 import shlex
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -284,16 +291,7 @@ class RunFolder:
             manifest = RUN.description(self.path)
             if manifest is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
-            for path in files_below(self.path):
-                place = path.relative_to(self.path)
-                top = place.parts[0]
-                is_ours = top in WRITTEN and (
-                    path.parent == self.path or path.name in ours[top]
-                )
-                if path.is_file() and is_ours:
-                    copy = fresh / place
-                    copy.parent.mkdir(exist_ok=True, parents=True)
-                    shutil.copyfile(path, copy)
+            _copy_written(self.path, fresh, ours)
 
             figures = _save_figures(pictures(), fresh)
             RUN.describe(fresh / RUN.file, {**manifest, "figures": figures})
@@ -320,6 +318,27 @@ def _list_ours(folder: Path) -> dict[str, set[str]]:
         stem = Path(figure).stem
         ours[FIGURES].update(f"{stem}{ending}" for ending in FIGURE_ENDINGS)
     return ours
+
+
+def _copy_written(
+    folder: Path, fresh: Path, ours: Mapping[str, Collection[str]]
+) -> None:
+    """Copy what ropelab wrote into a run's folder, except for the figures, into the
+    folder that replaces it.
+
+    `ours` has the names of what ropelab wrote into each folder there.
+    """
+    for path in files_below(folder):
+        place = path.relative_to(folder)
+        top = place.parts[0]
+        is_written = top in WRITTEN
+        if path.parent != folder:
+            is_written = is_written and path.name in ours[top]
+
+        if is_written and path.is_file():
+            copy = fresh / place
+            copy.parent.mkdir(exist_ok=True, parents=True)
+            shutil.copyfile(path, copy)
 
 
 def _keep_readable(text: str, longest: int = 48) -> str:

@@ -72,44 +72,40 @@ class Engine:
         if not cells:
             return
 
-        names = list(map(name_of, cells))
-        # Cells that this process computes, in the end: those that ask for it, and those
-        # that start from one of them.
-        alone = set[str]()
-        for name, cell in zip(names, cells, strict=True):
-            starts_alone = not alone.isdisjoint(map(name_of, cell.starts))
-            if cell.resources.alone or starts_alone:
-                alone.add(name)
-        shared = {n: cell for n, cell in enumerate(cells) if names[n] not in alone}
-        here: Sequence[int] = range(len(cells))
+        # The cells for workers, by their numbers, and those that this process computes
+        # when the workers are done.
+        shared = _select_shared(cells)
+        here = [number for number in range(len(cells)) if number not in shared]
+        # The errors of cells that failed, by the names of the cells.
         failed: dict[str, Exception] = {}
 
         with Board(context.progress, cells) as board:
             workers = 0
             if shared:
                 workers = self.open(list(shared.values()), context, board)
+
             if workers:
                 board.workers = workers
-                here = [number for number in here if number not in shared]
                 for number, error in self._compute_by_workers(shared, board):
                     if error is not None:
-                        failed[names[number]] = error
+                        failed[name_of(cells[number])] = error
                     yield cells[number], error
+            else:
+                # Without workers this process computes everything.
+                here = list(range(len(cells)))
 
             for number in here:
                 cell = cells[number]
                 # If one of its starts has failed, the cell fails with the same error.
-                error = None
-                for start in map(name_of, cell.starts):
-                    if error is None:
-                        error = failed.get(start)
+                error = _find_error(cell.starts, failed)
                 if error is None:
                     try:
                         compute_cell(number, cell, board.take, context)
                     except RopelabError as raised:
                         error = raised
+
                 if error is not None:
-                    failed[names[number]] = error
+                    failed[name_of(cell)] = error
                 board.finish(number)
                 yield cell, error
 
@@ -167,6 +163,33 @@ class Engine:
 
 class Here(Engine):
     """Computes cells one after another, without any other process."""
+
+
+def _select_shared(cells: Sequence[Cell]) -> dict[int, Cell]:
+    """Return the cells that any process may compute, by their numbers.
+
+    The others ask for the process that started the work, or start from such a cell.
+    """
+    shared = {}
+    names_of_others = set[str]()
+    for number, cell in enumerate(cells):
+        starts_from_other = not names_of_others.isdisjoint(map(name_of, cell.starts))
+        if cell.resources.alone or starts_from_other:
+            names_of_others.add(name_of(cell))
+        else:
+            shared[number] = cell
+    return shared
+
+
+def _find_error(
+    starts: Sequence[Cell], failed: Mapping[str, Exception]
+) -> Exception | None:
+    """Return the error of the first start that failed; None if none did."""
+    for start in starts:
+        error = failed.get(name_of(start))
+        if error is not None:
+            return error
+    return None
 
 
 def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:

@@ -88,18 +88,20 @@ class Workers(Engine):
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
+        # A training has as many threads as there are workers. While other workers
+        # compute, the system shares out the cores, and a model that trains alone has all
+        # of them.
+        cores = self._machine.workers
         try:
-            # A training has as many threads as there are workers. While other workers
-            # compute, the system shares out the cores, and a model that trains alone
-            # has all of them.
-            cores = self._machine.workers
             with _safe_path():
                 future = self._executor.submit(
                     work, number, cell, kept.root, kept.again, gpu, cores
                 )
         except (OSError, BrokenProcessPool) as error:
+            # The cell ends with this error, like one whose worker was lost.
             future = Future()
             future.set_exception(error)
+
         self._running[future] = number, cell, gpu
         self._folder.note_semaphores()
 
@@ -209,6 +211,7 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     _send = queue.put
     _sources = sources
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     for name in sources:
         # Code from outside is imported before the first cell is unpickled, which would
         # otherwise import it from a compiled copy. An error is left to the first cell,

@@ -103,22 +103,26 @@ class OnRay(Engine):
             self._folder = self._connection.enter_context(
                 _join_cluster(self._address, cpus, self._store)
             )
+
         import ray
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._store.join(ray.get_runtime_context().gcs_address)
+        # The queue is on this node, so that it is not lost with another machine.
         here = ray.get_runtime_context().get_node_id()
         on_this_node = NodeAffinitySchedulingStrategy(here, soft=False)
         self._queue = Queue(
             actor_options={"num_cpus": 0, "scheduling_strategy": on_this_node}
         )
+
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(compute_on_worker)
         self._kept = context.cells
         self._board = board
         self._objects: dict[str, ObjectRef] = {}
         self._running: dict[ObjectRef, tuple[int, Cell]] = {}
-        cores = max(1, _total("CPU"))
+
+        cores = max(1, _count_in_cluster("CPU"))
         return min(cores, self._count or cores)
 
     def stop(self) -> None:
@@ -138,14 +142,14 @@ class OnRay(Engine):
         self._store.check()
         # Cells are begun until one of them finds no room. A cluster that grows on demand
         # does so when it sees a cell wait.
-        most = _total("CPU") + 1
+        most = _count_in_cluster("CPU") + 1
         if self._count:
             most = min(most, self._count)
         if len(running) >= most:
             return None
 
         on_gpu = sum(each.gpu for each, _ in running)
-        if resources.gpu and on_gpu > _total("GPU"):
+        if resources.gpu and on_gpu > _count_in_cluster("GPU"):
             return None
         return 0
 
@@ -162,8 +166,10 @@ class OnRay(Engine):
             archive = self._kept.pack(name)
             if archive is not None:
                 archives.append(archive)
+
         contents: list[Input | Archive] = [*resources.inputs, *archives]
         objects = [self._put_content(content) for content in contents]
+
         sources = own.known_sources()
         about = (
             (VERSION, sources, sys.path if sources else []),
@@ -185,6 +191,7 @@ class OnRay(Engine):
             name = hashlib.sha256(pickle.dumps(content)).hexdigest()
         else:
             name = repr(content)
+
         if name not in self._objects:
             whole = content if isinstance(content, Archive) else content.content()
             self._objects[name] = ray.put(whole)
@@ -203,6 +210,7 @@ class OnRay(Engine):
                 self._board.take(message)
         except Exception as error:
             raise MachineError(f"{LOST}: {_first_line(error)}") from None
+
         for reference in done:
             number, cell = self._running.pop(reference)
             try:
@@ -278,21 +286,28 @@ class _Store:
         """End this process if a call waits for a lost store: the thread of that call
         cannot end it.
         """
-        while not stop_watching.wait(SECONDS_BETWEEN_LOOKS):
+        loss: MachineError | None = None
+        while loss is None:
+            if stop_watching.wait(SECONDS_BETWEEN_LOOKS):
+                return
             try:
                 self.check()
             except MachineError as error:
-                if not stop_watching.wait(SECONDS_TO_LEAVE):
-                    say(f"ropelab: {error}")
-                    # An exit function of other code may itself wait for the thread that
-                    # waits. The timer ends this process then.
-                    threading.Timer(SECONDS_TO_END, _end_now).start()
-                    # A main thread that has ended runs its exit functions already, and
-                    # `_leave` is one of them.
-                    if threading.main_thread().is_alive():
-                        _leave(self)
-                    _end_now()
-                return
+                loss = error
+
+        if stop_watching.wait(SECONDS_TO_LEAVE):
+            # The call has returned in time, and its caller ended the work.
+            return
+
+        say(f"ropelab: {loss}")
+        # An exit function of other code may itself wait for the thread that waits. The
+        # timer ends this process then.
+        threading.Timer(SECONDS_TO_END, _end_now).start()
+        # A main thread that has ended runs its exit functions already, and `_leave` is
+        # one of them.
+        if threading.main_thread().is_alive():
+            _leave(self)
+        _end_now()
 
 
 def compute_on_worker(
@@ -323,7 +338,7 @@ def compute_on_worker(
         )
     # The path of the user comes after that of the worker: a file in the user's folder
     # may have the name of a library.
-    sys.path += [place for place in path if place not in sys.path]
+    sys.path += [entry for entry in path if entry not in sys.path]
     own.check_sources(sources)
     cell: Cell = pickle.loads(pickled)
 
@@ -348,7 +363,7 @@ def compute_on_worker(
     return tuple(written)
 
 
-def _total(resource: str) -> int:
+def _count_in_cluster(resource: str) -> int:
     """Return the number of `CPU` or `GPU` in the cluster."""
     import ray
 

@@ -87,8 +87,7 @@ class Schedule:
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells = cells
         self._place = place
-        resources = {number: cell.resources for number, cell in cells.items()}
-        self._needs = resources
+        self._resources = {number: cell.resources for number, cell in cells.items()}
 
         numbers = {name_of(cell): number for number, cell in cells.items()}
         self._starts: dict[int, set[int]] = {}
@@ -101,7 +100,7 @@ class Schedule:
         # of training. Cells that others wait for follow, and then the others, the
         # longest first, so that none of the long ones is left to the end.
         def urgency(number: int) -> tuple[bool, bool, float, int]:
-            size = resources[number].size
+            size = self._resources[number].size
             return size > MOMENT, number not in awaited, -size, number
 
         self._waiting = sorted(cells, key=urgency)
@@ -122,22 +121,25 @@ class Schedule:
         if last_tries & self._running.keys():
             return None
 
-        running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
+        running = []
+        for other, gpu in self._running.items():
+            running.append((self._resources[other], gpu))
+
         for number in sorted(self._waiting, key=lambda number: number in last_tries):
             if self._starts[number] & self.undone:
                 continue
             if number in last_tries and running:
                 continue
 
-            gpu = self._place(self._needs[number], running)
-            if gpu is not None:
+            place = self._place(self._resources[number], running)
+            if place is not None:
                 self._waiting.remove(number)
-                self._running[number] = gpu
-                return number, gpu
+                self._running[number] = place
+                return number, place
 
             # A cell that waits for a GPU lets others go first. A cell that waits for
             # memory does not, or smaller ones would take the memory again and again.
-            if not self._needs[number].gpu:
+            if not self._resources[number].gpu:
                 return None
         return None
 
