@@ -13,7 +13,7 @@ from typing import Any
 from ropelab.math.scaling import Yarn
 from ropelab.readers import reader
 from ropelab.readers.families import table
-from ropelab.readers.reader import Made, Reader, Settings
+from ropelab.readers.reader import MadeScaling, Reader, Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
@@ -22,14 +22,14 @@ from ropelab.readers.transformers import Transformers5
 class Exllama(Reader):
     """ExLlamaV3: transformers' older formulas, one table for all lengths."""
 
-    types = frozenset(table("names")["exllama"])
-    other = "the architecture file for '{}' was not read"
+    model_types = frozenset(table("names")["exllama"])
+    refusal_of_model = "the architecture file for '{}' was not read"
     # Scaling types that do not need a maximum take 2048.
-    lengths = (MAXIMUM,)
-    allows_usual = False
+    length_keys = (MAXIMUM,)
+    default_limits = False
     multiplies_unscaled = False
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_parameters"
         if trace.block("rope_scaling") is not None:
             where = "rope_scaling"
@@ -39,28 +39,33 @@ class Exllama(Reader):
             settings.put_first(name, keys, usual, "default of model/config.py")
         return {"all": settings}
 
-    def kind(self, settings: Settings) -> Any:
-        # `rope_type` wins over `type`; null is no scaling.
-        kind = settings.read("rope_type" if "rope_type" in settings.values else "type")
+    def find_type(self, settings: Settings) -> Any:
+        name = "type"
+        if "rope_type" in settings.values:
+            name = "rope_type"
+        kind = settings.read(name)
+        # A type of null is no scaling.
         return "default" if kind is None else kind
 
-    def width(self, settings: Settings, head_dim: int) -> int:
-        given = settings.trace.get("rotary_dim")
-        if given is not None:
-            return whole(given, "rotary_dim")
+    def find_width(self, settings: Settings, head_dim: int) -> int:
+        width = settings.trace.get("rotary_dim")
+        if width is not None:
+            return whole(width, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
         return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
 
-    def pairing(self, trace: Trace) -> Any:
+    def find_pairing(self, trace: Trace) -> Any:
         # Neighbouring features form a pair in latent attention alone, whatever the model.
         return "interleaved" if trace.family.latent else "half"
 
 
 @reader.scaling_type("exllamav3", "yarn")
-def exllama_yarn(settings: Settings) -> Made:
+def make_exllama_yarn(settings: Settings) -> MadeScaling:
+    """Return YaRN by ExLlamaV3's rules."""
     if settings.trace.get(MAXIMUM) is None:
         raise RefusedError(f"yarn without {MAXIMUM}")
+
     trained = settings.longest
     if settings.get(ORIGINAL) is None:
         factor = settings.number("factor")
@@ -74,87 +79,98 @@ def exllama_yarn(settings: Settings) -> Made:
     elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
         # Mscales are read for latent attention alone.
         attention = reader.mscale_ratio(settings, factor)
+    elif settings.get("llama_4_scaling_beta"):
+        attention = 1.0
     else:
-        # With llama_4_scaling_beta the factor on cos and sin is 1.
-        beta = settings.get("llama_4_scaling_beta")
-        attention = 1.0 if beta else reader.magnitude(factor)
+        attention = reader.magnitude(factor)
     return reader.make_yarn(settings, factor, attention, trained)
 
 
 @reader.scaling_type("exllamav3", "longrope", "su")
-def table_by_ratio(settings: Settings) -> Made:
+def choose_table_by_ratio(settings: Settings) -> MadeScaling:
+    """Return longrope with the table that the lengths in the file choose."""
     original = settings.read(ORIGINAL)
     if original is None:
         original = settings.trace.get(ORIGINAL)
     if original is None:
         raise RefusedError(f"longrope without {ORIGINAL}")
+
+    # The table is chosen once, not by the length of a prompt.
     trained = whole(original, ORIGINAL)
-    # The table is chosen once, by the lengths in the file, not by the length of a
-    # prompt.
     name = "long_factor" if settings.longest > trained else "short_factor"
-    return reader.one_table(settings, name, trained)
+    return reader.make_one_table(settings, name, trained)
 
 
-Exllama.methods = reader.methods_of("unscaled") | reader.methods_of("exllamav3")
+Exllama.rules = reader.read_rules("unscaled") | reader.read_rules("exllamav3")
 
 
 class TensorRt(Reader):
     """TensorRT-LLM, its PyTorch path."""
 
-    usual_longest = None
+    default_longest = None
     usual_factor = 1.0
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         # transformers loads the file. Of several layer types full attention is read, which
         # is the first.
-        loaded = next(iter(Transformers5().settings(trace).values()))
+        loaded = next(iter(Transformers5().read_settings(trace).values()))
         if loaded.layer == "compress":
             raise NotModelledError(
                 "DeepSeek-V4's bases by layer, with a rule of its own"
             )
+
         # The original length at top level wins; one that is missing or 0 is 1024.
-        top = trace.get(ORIGINAL)
+        beside = trace.get(ORIGINAL)
+        if beside:
+            loaded.put(ORIGINAL, beside, ORIGINAL)
+            return {"all": loaded}
+
+        # transformers fills in the maximum, which TensorRT-LLM does not.
         source = loaded.sources.get(ORIGINAL, "")
-        inside = 0 if source == MAXIMUM else loaded.get(ORIGINAL)
-        loaded.put(ORIGINAL, top or inside or 1024, ORIGINAL if top else source)
+        inside = 0
+        if source != MAXIMUM:
+            inside = loaded.get(ORIGINAL)
+        loaded.put(ORIGINAL, inside or 1024, source)
         return {"all": loaded}
 
-    def kind(self, settings: Settings) -> Any:
+    def find_type(self, settings: Settings) -> Any:
         # An empty name is no scaling.
-        return super().kind(settings) or "default"
+        return super().find_type(settings) or "default"
 
-    def width(self, settings: Settings, head_dim: int) -> int:
+    def find_width(self, settings: Settings, head_dim: int) -> int:
         trace = settings.trace
         # The base of GPT-NeoX, rotary_emb_base, is taken for a width.
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
-            given = trace.get(name)
-            if given:
-                return reader.width_of(head_dim, whole(given, name) / head_dim)
+            width = trace.get(name)
+            if width:
+                return reader.width_of(head_dim, whole(width, name) / head_dim)
+
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
         return reader.width_of(head_dim, number(share, "share"))
 
 
 @reader.scaling_type("tensorrt-llm", "longrope", "su")
-def table_by_limit(settings: Settings) -> Made:
+def choose_table_by_limit(settings: Settings) -> MadeScaling:
+    """Return longrope with the table that the limit of the runtime chooses."""
     trained = settings.original()
     # Without max_seq_len the long table is used.
     limit = settings.trace.get("max_seq_len")
     is_long = limit is None or number(limit, "max_seq_len") > trained
     name = "long_factor" if is_long else "short_factor"
-    return reader.one_table(settings, name, trained)
+    return reader.make_one_table(settings, name, trained)
 
 
-TensorRt.methods = reader.methods_of("unscaled") | reader.methods_of("tensorrt-llm")
+TensorRt.rules = reader.read_rules("unscaled") | reader.read_rules("tensorrt-llm")
 
 
 class Tgi(Reader):
     """text-generation-inference: the block of transformers 4, with its own scaling types."""
 
-    unknown = "rope scaling type '{}' is not implemented"
+    refusal_of_type = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
     reads_local = True
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
         # The variables ROPE_SCALING and ROPE_FACTOR replace the block. They are among the
         # flags here.
@@ -169,7 +185,7 @@ class Tgi(Reader):
         )
         return {"all": settings}
 
-    def width(self, settings: Settings, head_dim: int) -> int:
+    def find_width(self, settings: Settings, head_dim: int) -> int:
         # flash_phi, flash_neox and flash_gptj read the share, the others rotate the
         # whole head.
         trace = settings.trace
@@ -181,13 +197,15 @@ class Tgi(Reader):
 
 
 @reader.scaling_type("tgi", "default", "linear", "mrope")
-def tgi_unscaled(settings: Settings) -> Made:
+def make_tgi_unscaled(settings: Settings) -> MadeScaling:
+    """Scale nothing."""
     settings.mark("factor", "ignored", "linear is not applied on this path")
-    return reader.unscaled(settings)
+    return reader.make_unscaled(settings)
 
 
 @reader.scaling_type("tgi", "yarn")
-def tgi_yarn(settings: Settings) -> Made:
+def make_tgi_yarn(settings: Settings) -> MadeScaling:
+    """Return YaRN by TGI's rules."""
     # Betas are fixed at 32 and 1, and one mscale alone is read. attention_factor and
     # truncate are not.
     factor = settings.number("factor")
@@ -197,10 +215,10 @@ def tgi_yarn(settings: Settings) -> Made:
 
 
 @reader.scaling_type("tgi", "longrope", "su")
-def tgi_longrope(settings: Settings) -> Made:
+def refuse_tgi_longrope(settings: Settings) -> MadeScaling:
     raise NotModelledError(
         "two tables inside one sequence: short below the original length"
     )
 
 
-Tgi.methods = reader.methods_of("tgi")
+Tgi.rules = reader.read_rules("tgi")

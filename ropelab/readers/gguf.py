@@ -20,19 +20,25 @@ from ropelab.runs.errors import InputError
 # struct codes of the scalar types, by their number in the file.
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
-# Bytes of a string that are kept (templates may be longer and are cut); keys, and
-# tensors.
-LONGEST_STRING = MOST_KEYS = MOST_TENSORS = 2**16
+# The most bytes of a string that are kept. Templates may be longer and are cut.
+LONGEST_STRING = 2**16
+MOST_KEYS = 2**16
+MOST_TENSORS = 2**16
 # Strings inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22
-# The array of numbers that is kept: models differ in it from layer to layer.
-PER_LAYER, MOST_LAYERS = ".attention.head_count", 2**12
+# The end of the name of the array of numbers that is kept: models differ in it from layer
+# to layer.
+PER_LAYER = ".attention.head_count"
+MOST_LAYERS = 2**12
 LONGEST_NAME = 2**12
+# A head has fewer pairs.
+MOST_PAIRS = 2**12
 ROPE_TENSORS = (
     "rope_freqs.weight",
     "rope_factors_long.weight",
     "rope_factors_short.weight",
 )
+# The number of float32 among the types of tensors.
 FLOAT32 = 0
 # The number of this type among the scalars, and the alignment of a file that names none.
 UINT32 = 4
@@ -59,6 +65,17 @@ class Length:
     count: int
 
 
+@dataclass(frozen=True)
+class TensorPlace:
+    """The place of a tensor in a file."""
+
+    elements: int
+    # The number of its type.
+    kind: int
+    # The bytes from the beginning of all tensors to its own.
+    offset: int
+
+
 class _Cursor:
     """A file that refuses to be read beyond its end."""
 
@@ -70,6 +87,7 @@ class _Cursor:
         self.entries = 0
 
     def fail(self, problem: str) -> InputError:
+        """Make an error for the file."""
         return InputError(f"{self.name} is not a readable GGUF file: {problem}")
 
     def require(self, count: int, problem: str) -> None:
@@ -121,10 +139,10 @@ def read_header(path: Path) -> Header:
             )
 
         fields, kinds = _read_fields(cursor, keys)
-        alignment = _alignment_of(cursor, fields, kinds)
+        alignment = _find_alignment(cursor, fields, kinds)
         places = _read_places(cursor, tensors, alignment)
-        found = _rope_tensors(cursor, places, alignment)
-        return Header(fields, kinds, found)
+        rope_tensors = _read_rope_tensors(cursor, places, alignment)
+        return Header(fields, kinds, rope_tensors)
 
 
 def _read_fields(
@@ -141,15 +159,16 @@ def _read_fields(
             raise cursor.fail("a key without a name")
         if name in fields:
             raise cursor.fail(f"the key {name} is there twice")
+
         kind = cursor.scalar("I")
         kinds[name] = (kind,)
         if kind == ARRAY:
             kinds[name] = (kind, cursor.peek("I"))
-        fields[name] = _value(cursor, kind, name.endswith(PER_LAYER))
+        fields[name] = _read_value(cursor, kind, name.endswith(PER_LAYER))
     return fields, kinds
 
 
-def _alignment_of(
+def _find_alignment(
     cursor: _Cursor, fields: Mapping[str, Any], kinds: Mapping[str, tuple[int, ...]]
 ) -> int:
     """Return the bytes whose multiple every offset is; InputError for one that
@@ -166,14 +185,14 @@ def _alignment_of(
     return int(alignment)
 
 
-def _read_places(
-    cursor: _Cursor, count: int, alignment: int
-) -> dict[str, tuple[int, int, int]]:
-    """Read elements, type and offset of each tensor; InputError where one does not
-    follow the other, as llama.cpp asks for.
+def _read_places(cursor: _Cursor, count: int, alignment: int) -> dict[str, TensorPlace]:
+    """Read the place of each tensor; InputError where one does not follow the other, as
+    llama.cpp asks for.
     """
-    places: dict[str, tuple[int, int, int]] = {}
-    last = 0
+    places: dict[str, TensorPlace] = {}
+    # The offset below which no tensor may begin. The sizes of other types than float32
+    # are not known here, so that it is exact after a tensor of that type only.
+    least_offset = 0
     for _ in range(count):
         name = cursor.text(LONGEST_NAME)
         if name in places:
@@ -181,22 +200,30 @@ def _read_places(
         dimensions = cursor.scalar("I")
         if dimensions > 4:
             raise cursor.fail(f"a tensor with {dimensions} dimensions")
+
         elements = 1
         for _ in range(dimensions):
             elements *= cursor.scalar("Q")
         kind = cursor.scalar("I")
         offset = cursor.scalar("Q")
-        is_misplaced = offset % alignment or offset < last or (offset and not places)
-        if is_misplaced:
+
+        is_first = not places
+        is_aligned = offset % alignment == 0
+        if not is_aligned or offset < least_offset or (is_first and offset > 0):
             raise cursor.fail(f"{name} does not begin where the tensor before it ends")
-        places[name] = elements, kind, offset
-        last = offset
+        places[name] = TensorPlace(elements, kind, offset)
+        least_offset = offset
         if kind == FLOAT32:
-            last += -(-4 * elements // alignment) * alignment
+            least_offset += _round_up(4 * elements, alignment)
     return places
 
 
-def _value(cursor: _Cursor, kind: int, kept: bool) -> Any:
+def _round_up(count: int, alignment: int) -> int:
+    """Return the least multiple of an alignment that is not below a count."""
+    return count + -count % alignment
+
+
+def _read_value(cursor: _Cursor, kind: int, is_kept: bool) -> Any:
     """Read a value; of an array only the length, unless it is to be kept and has
     numbers.
     """
@@ -210,7 +237,7 @@ def _value(cursor: _Cursor, kind: int, kept: bool) -> Any:
     inner = cursor.scalar("I")
     count = cursor.scalar("Q")
     if inner in SCALARS:
-        if kept and count <= MOST_LAYERS:
+        if is_kept and count <= MOST_LAYERS:
             return [cursor.scalar(SCALARS[inner]) for _ in range(count)]
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
@@ -230,22 +257,23 @@ def _value(cursor: _Cursor, kind: int, kept: bool) -> Any:
     return Length(count)
 
 
-def _rope_tensors(
-    cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
+def _read_rope_tensors(
+    cursor: _Cursor, places: Mapping[str, TensorPlace], alignment: int
 ) -> dict[str, Float[np.ndarray, " pairs"]]:
-    start = -(-cursor.file.tell() // alignment) * alignment
+    """Read the tensors about rotation, where the header has just been read."""
+    start = _round_up(cursor.file.tell(), alignment)
 
     tensors = {}
     for name in ROPE_TENSORS:
         if name not in places:
             continue
-        elements, kind, offset = places[name]
-        if kind != FLOAT32 or not 1 <= elements <= 2**12:
+        place = places[name]
+        if place.kind != FLOAT32 or not 1 <= place.elements <= MOST_PAIRS:
             raise cursor.fail(f"{name} is not a short list of float32")
-        if start + offset > cursor.size:
+        if start + place.offset > cursor.size:
             raise cursor.fail(f"{name} begins beyond the end")
 
-        cursor.file.seek(start + offset)
-        raw = np.frombuffer(cursor.take(4 * elements), "<f4")
+        cursor.file.seek(start + place.offset)
+        raw = np.frombuffer(cursor.take(4 * place.elements), "<f4")
         tensors[name] = raw.astype(np.float64)
     return tensors

@@ -18,25 +18,31 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
 from ropelab.readers import reader
-from ropelab.readers import spec as values
 from ropelab.readers.document import OWN_PARAMS
 from ropelab.readers.families import RELEASES, table
 from ropelab.readers.reader import Settings
 from ropelab.readers.spec import (
+    FrequencyFactors,
     NotModelledError,
     RefusedError,
     RopeSpec,
     number,
+    numbers,
+    short,
     whole,
 )
 from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
 Fields = dict[str, Any]
-FREQS, LONG, SHORT = (
-    "rope_freqs.weight",
-    "rope_factors_long.weight",
-    "rope_factors_short.weight",
-)
+# Tensors with a divisor for the frequency of each pair.
+FREQS = "rope_freqs.weight"
+LONG = "rope_factors_long.weight"
+SHORT = "rope_factors_short.weight"
+# A field that a file may have, and that llama.cpp computes anew from the factor.
+RECOMPUTED = "rope.scaling.yarn_attn_factor"
+USUAL_BASE = 10000.0
+# The beginnings of model types whose graphs scale whole scores by DeepSeek's multiplier.
+MULTIPLIED = ("deepseek", "kimi", "mistral4")
 
 NAMES = table("names")["llamacpp"]
 FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
@@ -50,31 +56,108 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
         fields, architecture = convert_params(trace.text[OWN_PARAMS])
         mark_params(trace, architecture)
         return read_fields(trace, fields, architecture)
-    if "attention.head_count" not in trace.text and FREQS not in trace.text:
-        architecture = trace.model_type
-        if trace.family.latent:
-            architecture = "deepseek2"
-        elif trace.family.name == "ministral3":
-            architecture = "mistral3"
-        return read_fields(trace, convert(trace), architecture)
 
-    fields, dead = dict(trace.text), "rope.scaling.yarn_attn_factor"
+    is_gguf = "attention.head_count" in trace.text or FREQS in trace.text
+    if not is_gguf:
+        return read_fields(trace, convert(trace), find_architecture(trace))
+
+    fields = dict(trace.text)
     for name in fields:
-        trace.mark(name, "used")
-        if not is_loaded(name, trace.model_type):
+        if is_loaded(name, trace.model_type):
+            trace.mark(name, "used")
+        else:
             trace.mark(name, "ignored", "not loaded for this architecture")
-    if dead in fields:
-        trace.mark(dead, "overridden", "computed anew from the factor")
+    if RECOMPUTED in fields:
+        trace.mark(RECOMPUTED, "overridden", "computed anew from the factor")
     return read_fields(trace, fields, trace.model_type)
 
 
-def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, RopeSpec]:
+def is_loaded(field: str, architecture: str) -> bool:
+    """Return True if llama.cpp loads a field for an architecture; most it always does."""
+    loading = NAMES["loads"].get(field)
+    return loading is None or architecture in loading
+
+
+def find_architecture(trace: Trace) -> str:
+    """Return the architecture that the converter writes for a configuration.
+
+    Only those that load further fields have to be told apart from the model type.
+    """
+    if trace.family.latent:
+        return "deepseek2"
+    if trace.family.name == "ministral3":
+        return "mistral3"
+    return trace.model_type
+
+
+def read_fields(
+    trace: Trace, fields_of_file: Fields, architecture: str
+) -> dict[str, RopeSpec]:
     """Return what the runtime computes from fields and from the flags of its server."""
+    fields = {
+        name: value
+        for name, value in fields_of_file.items()
+        if is_loaded(name, architecture)
+    }
+
+    # The order of these steps decides which of several errors is reported.
     flags = trace.flags
-    fields = {n: value for n, value in given.items() if is_loaded(n, architecture)}
     context = whole(fields.get("context_length"), "context_length")
-    head = fields.get("attention.key_length")
-    if head is None:
+    head_dim, width = read_widths(fields)
+    base, base_source = read_base(fields, flags)
+
+    kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise RefusedError(f"unknown scaling type '{kind}'")
+    factor = 1.0
+    if kind != "none":
+        factor = find_factor(fields, flags)
+    usual_trained = fields.get("rope.scaling.original_context_length", context)
+    trained = whole(
+        flags.get("yarn_orig_ctx") or usual_trained, "original context length"
+    )
+    scaling, attention = make_scaling(fields, flags, kind, factor, width)
+    multiplier = fields.get("rope.scaling.yarn_log_multiplier")
+    if multiplier and architecture == "mistral3" and isinstance(scaling, Yarn):
+        # mscale counts as 1, so that the factor is the ratio of two magnitudes.
+        attention *= reader.magnitude(factor)
+        attention /= reader.magnitude(factor, number(multiplier, "yarn_log_multiplier"))
+        scaling = replace(scaling, attention_factor=attention)
+
+    # Flags that set YaRN, with another factor than that of the file, set the length, too.
+    claimed = context
+    sets_yarn = kind == "yarn" and flags.get("rope_scaling")
+    if sets_yarn and factor != find_factor(fields, {}):
+        claimed = int(trained * factor)
+
+    first_feature = 0
+    if trace.family.place == "last":
+        first_feature = head_dim - width
+    spec = RopeSpec(
+        base=base,
+        head_dim=head_dim,
+        rotary_dim=width,
+        place=first_feature,
+        scaling=scaling,
+        trained_len=trained,
+        claimed_len=claimed,
+        attention_factor=attention,
+        softmax_factor=find_softmax_factor(trace, fields, factor),
+        pairing="half" if is_ocr(trace) else trace.family.pairing,
+        base_source=base_source,
+    ).check()
+
+    sliding_base = fields.get("rope.freq_base_swa")
+    if sliding_base is None:
+        return {"all": spec}
+    sliding = spec.unscaled(number(sliding_base, "rope.freq_base_swa")).check()
+    return {"full_attention": spec, "sliding_attention": sliding}
+
+
+def read_widths(fields: Fields) -> tuple[int, int]:
+    """Return the features of a head, and how many of them rotate."""
+    key_length = fields.get("attention.key_length")
+    if key_length is None:
         heads = fields.get("attention.head_count")
         # A list has a number for each layer, of which the first decides for all.
         if isinstance(heads, list):
@@ -84,118 +167,81 @@ def read_fields(trace: Trace, given: Fields, architecture: str) -> dict[str, Rop
                     "a first layer without heads and no attention.key_length"
                 )
         heads = whole(heads, "attention.head_count")
-        head = whole(fields.get("embedding_length"), "embedding_length") // heads
-    head_dim = whole(head, "attention.key_length")
+        hidden = whole(fields.get("embedding_length"), "embedding_length")
+        key_length = hidden // heads
+
+    head_dim = whole(key_length, "attention.key_length")
     width = whole(fields.get("rope.dimension_count", head_dim), "rope.dimension_count")
     if width % 2 or width > head_dim:
         raise NotModelledError(f"{width} rotated of {head_dim} features")
-    source = "rope.freq_base" if "rope.freq_base" in fields else "default of llama.cpp"
-    source = "--rope-freq-base" if flags.get("rope_freq_base") else source
-    base = number(
-        flags.get("rope_freq_base") or fields.get("rope.freq_base", 10000.0), "base"
-    )
-
-    kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
-    if kind not in ("none", "linear", "yarn", "longrope"):
-        raise RefusedError(f"unknown scaling type '{kind}'")
-    factor = 1.0 if kind == "none" else factor_of(fields, flags)
-    usual = fields.get("rope.scaling.original_context_length", context)
-    trained = whole(flags.get("yarn_orig_ctx") or usual, "original context length")
-    scaling, attention = scaling_of(fields, flags, kind, factor, width)
-    log = fields.get("rope.scaling.yarn_log_multiplier")
-    if log and architecture == "mistral3" and isinstance(scaling, Yarn):
-        # mscale counts as 1, so that the factor is the ratio of two magnitudes.
-        attention *= reader.magnitude(factor)
-        attention /= reader.magnitude(factor, number(log, "yarn_log_multiplier"))
-        scaling = replace(scaling, attention_factor=attention)
-    longer = (
-        kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {})
-    )
-    claimed = int(trained * factor) if longer else context
-
-    softmax, multiplier = 1.0, fields.get("rope.scaling.yarn_log_multiplier")
-    if multiplier and trace.model_type.startswith(("deepseek", "kimi", "mistral4")):
-        # These graphs scale whole scores by (1 + multiplier ln(factor))^2.
-        multiplier = number(multiplier, "yarn_log_multiplier")
-        softmax = (1 + multiplier * math.log(max(1.0, factor))) ** 2
-
-    spec = RopeSpec(
-        base=base,
-        head_dim=head_dim,
-        rotary_dim=width,
-        place=head_dim - width if trace.family.place == "last" else 0,
-        scaling=scaling,
-        trained_len=trained,
-        claimed_len=claimed,
-        attention_factor=attention,
-        softmax_factor=softmax,
-        pairing="half" if is_ocr(trace) else trace.family.pairing,
-        base_source=source,
-    ).check()
-    if (local := fields.get("rope.freq_base_swa")) is None:
-        return {"all": spec}
-    sliding = spec.unscaled(number(local, "rope.freq_base_swa")).check()
-    return {"full_attention": spec, "sliding_attention": sliding}
+    return head_dim, width
 
 
-def is_loaded(field: str, architecture: str) -> bool:
-    """Return True if the class of an architecture loads a field of its file."""
-    return field not in NAMES["loads"] or architecture in NAMES["loads"][field]
+def read_base(fields: Fields, flags: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the base, and the field or flag that it comes from."""
+    base = flags.get("rope_freq_base")
+    if base:
+        return number(base, "base"), "--rope-freq-base"
+    if "rope.freq_base" in fields:
+        return number(fields["rope.freq_base"], "base"), "rope.freq_base"
+    return USUAL_BASE, "default of llama.cpp"
 
 
-def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
+def find_softmax_factor(trace: Trace, fields: Fields, factor: float) -> float:
+    """Return DeepSeek's factor on whole scores, (1 + multiplier ln(factor))^2."""
+    multiplier = fields.get("rope.scaling.yarn_log_multiplier")
+    if not multiplier or not trace.model_type.startswith(MULTIPLIED):
+        return 1.0
+    multiplier = number(multiplier, "yarn_log_multiplier")
+    return (1 + multiplier * math.log(max(1.0, factor))) ** 2
+
+
+def find_factor(fields: Fields, flags: Mapping[str, Any]) -> float:
     """Return the factor by which positions are divided."""
     if flags.get("rope_scale"):
         return number(flags["rope_scale"], "--rope-scale")
     if flags.get("rope_freq_scale"):
         return 1 / number(flags["rope_freq_scale"], "--rope-freq-scale")
-    given = fields.get("rope.scaling.factor", fields.get("rope.scale_linear", 0.0))
-    return number(given, "rope.scaling.factor") or 1.0
+
+    older = fields.get("rope.scale_linear", 0.0)
+    factor = fields.get("rope.scaling.factor", older)
+    # A factor of 0 is a missing one.
+    return number(factor, "rope.scaling.factor") or 1.0
 
 
-def scaling_of(
+def make_scaling(
     fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
 ) -> tuple[Scaling, float]:
-    """Return the scaling and the factor on cos and sin."""
-    # A file sets the factor on cos and sin with this key alone. Another, yarn_attn_factor,
-    # is computed anew.
+    """Return the scaling and the factor on cos and sin.
+
+    Args:
+        fields: the fields of the file.
+        flags: the flags of the server.
+        kind: the scaling type.
+        factor: the factor by which positions are divided.
+        width: the number of features that rotate.
+    """
+    # A file sets the factor on cos and sin with this key alone.
     key = "rope.scaling.attn_factor"
-    own = number(fields.get(key, 1.0), key)
-    weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
-    weight = -1.0 if weight is None else number(weight, "yarn_ext_factor")
-    # A negative weight means that none is set.
-    if weight < 0:
-        weight = 1.0 if kind == "yarn" else 0.0
-    if weight not in (0.0, 1.0):
-        raise NotModelledError(f"a ramp weighted by {weight:g}")
+    own_attention = number(fields.get(key, 1.0), key)
+    has_ramp = find_ramp_weight(fields, flags, kind) > 0
 
     if FREQS in fields or LONG in fields or SHORT in fields:
         if FREQS not in fields and not (LONG in fields and SHORT in fields):
             raise NotModelledError(f"only one of {LONG} and {SHORT}")
-        if weight and factor != 1:
+        if has_ramp and factor != 1:
             raise NotModelledError("the yarn ramp on top of a tensor of divisors")
-        names = (FREQS, FREQS) if FREQS in fields else (SHORT, LONG)
-        short, long = (values.numbers(fields[name], name) for name in names)
-        if len(short) != width // 2 or len(long) != width // 2:
-            raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
-        # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
-        made = values.FrequencyFactors if FREQS in fields else LongRope
-        divided = made(
-            long_factor=tuple(factor * value for value in long),
-            short_factor=tuple(factor * value for value in short),
-            factor=1.0,
-            attention_factor=own,
-        )
-        return divided, own
+        return divide_by_tensors(fields, factor, width, own_attention), own_attention
 
-    if not weight:
-        return PositionInterpolation(factor=factor), own
+    if not has_ramp:
+        return PositionInterpolation(factor=factor), own_attention
+
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
     slow = flags.get("yarn_beta_slow", fields.get("rope.scaling.yarn_beta_slow", 1.0))
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
-    attention = own
+    attention = own_attention
     if not fields.get("rope.scaling.yarn_log_multiplier"):
-        attention = reader.magnitude(factor) * own
+        attention = reader.magnitude(factor) * own_attention
     scaling = Yarn(
         factor=factor,
         beta_fast=number(fast, "yarn_beta_fast"),
@@ -203,6 +249,50 @@ def scaling_of(
         attention_factor=attention,
     )
     return scaling, attention
+
+
+def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> float:
+    """Return the weight of YaRN's ramp: 1 applies it, 0 divides all positions alike.
+
+    NotModelledError: a weight between them.
+    """
+    name = "yarn_ext_factor"
+    weight = flags.get(name, fields.get(f"rope.scaling.{name}"))
+    weight = -1.0 if weight is None else number(weight, name)
+    # A negative weight means that none is set.
+    if weight < 0:
+        return 1.0 if kind == "yarn" else 0.0
+    if weight not in (0.0, 1.0):
+        raise NotModelledError(f"a ramp weighted by {weight:g}")
+    return weight
+
+
+def divide_by_tensors(
+    fields: Fields, factor: float, width: int, attention: float
+) -> LongRope:
+    """Return the scaling of a file with tensors of divisors, one for all lengths or a
+    short and a long one.
+    """
+    short_name = SHORT
+    long_name = LONG
+    kind: type[LongRope] = LongRope
+    if FREQS in fields:
+        short_name = long_name = FREQS
+        kind = FrequencyFactors
+
+    short_table = numbers(fields[short_name], short_name)
+    long_table = numbers(fields[long_name], long_name)
+    pairs = width // 2
+    if len(short_table) != pairs or len(long_table) != pairs:
+        raise RefusedError(f"{len(short_table)} divisors for {pairs} pairs")
+
+    # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
+    return kind(
+        long_factor=tuple(factor * divisor for divisor in long_table),
+        short_factor=tuple(factor * divisor for divisor in short_table),
+        factor=1.0,
+        attention_factor=attention,
+    )
 
 
 def is_ocr(trace: Trace) -> bool:
@@ -219,9 +309,9 @@ def convert(trace: Trace) -> Fields:
         settings.mark(key, "ignored")
 
     context = find_context(trace)
-    widths = width_fields(trace, name)
+    widths = write_widths(trace, name)
     fields: Fields = {"context_length": whole(context, "context length"), **widths}
-    fields |= base_fields(settings, name, sliding)
+    fields |= write_bases(settings, name, sliding)
 
     # These classes write no scaling of the file.
     if family.converted:
@@ -230,20 +320,21 @@ def convert(trace: Trace) -> Fields:
         return {**fields, "rope.scaling.type": "none"}
 
     # The converter loads files with transformers 4.57.6, where `type` wins.
-    first, second = "rope_type", "type"
+    keys = ("rope_type", "type")
     if name == "rope_scaling":
-        first, second = "type", "rope_type"
-    kind = block.get(first, block.get(second))
+        keys = ("type", "rope_type")
+    key = keys[0] if keys[0] in block else keys[1]
+    kind = block.get(key)
     if kind is None:
         return fields
 
-    settings.mark(first if first in block else second, "translated")
-    unread = kind == "llama3" and trace.model_type not in NAMES["llama3"]
-    if kind in family.unconverted or unread:
+    settings.mark(key, "translated")
+    is_unread_llama3 = kind == "llama3" and trace.model_type not in NAMES["llama3"]
+    if kind in family.unconverted or is_unread_llama3:
         raise NotModelledError(
             f"'{family.name}' with '{kind}', which has a rule of its own"
         )
-    return fields | scaling_fields(settings, kind, fields)
+    return fields | write_scaling(settings, kind, fields)
 
 
 def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
@@ -265,14 +356,14 @@ def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
     fields: Fields = {
         "context_length": whole(params[MAXIMUM], "context length"),
         "attention.key_length": whole(params["head_dim"], "head_dim"),
-        "rope.freq_base": number(params.get("rope_theta", 10000.0), "rope_theta"),
+        "rope.freq_base": number(params.get("rope_theta", USUAL_BASE), "rope_theta"),
     }
     if "yarn" not in params:
         return fields, architecture
 
     block = params["yarn"]
     if not isinstance(block, Mapping):
-        raise RefusedError(f"yarn must be a dict, not {values.short(block)}")
+        raise RefusedError(f"yarn must be a dict, not {short(block)}")
     needed = ("apply_scale", "factor", "beta", "alpha", ORIGINAL)
     missing = [name for name in needed if name not in block]
     if missing:
@@ -292,21 +383,23 @@ def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
 
 def mark_params(trace: Trace, architecture: str) -> None:
     """Set the status of the keys of a params.json, under their names in a config.json."""
-    block = {"rope_type": "rope.scaling.type", "factor": "rope.scaling.factor"}
-    block[ORIGINAL] = "rope.scaling.original_context_length"
-    block["beta_fast"] = "rope.scaling.yarn_beta_fast"
-    block["beta_slow"] = "rope.scaling.yarn_beta_slow"
-    # `apply_scale: false` is a factor of 1 there.
-    block["attention_factor"] = "rope.scaling.yarn_log_multiplier"
-
-    written = {MAXIMUM: "context_length", "head_dim": "attention.key_length"}
-    written["rope_theta"] = "rope.freq_base"
-    written |= {f"rope_scaling.{name}": field for name, field in block.items()}
-    for path, field in written.items():
+    field_of_key = {
+        MAXIMUM: "context_length",
+        "head_dim": "attention.key_length",
+        "rope_theta": "rope.freq_base",
+        "rope_scaling.rope_type": "rope.scaling.type",
+        "rope_scaling.factor": "rope.scaling.factor",
+        f"rope_scaling.{ORIGINAL}": "rope.scaling.original_context_length",
+        "rope_scaling.beta_fast": "rope.scaling.yarn_beta_fast",
+        "rope_scaling.beta_slow": "rope.scaling.yarn_beta_slow",
+        # `apply_scale: false` is a factor of 1 there.
+        "rope_scaling.attention_factor": "rope.scaling.yarn_log_multiplier",
+    }
+    for key, field in field_of_key.items():
         if is_loaded(field, architecture):
-            trace.mark(path, "translated", f"written as {field}")
+            trace.mark(key, "translated", f"written as {field}")
         else:
-            trace.mark(path, "ignored", "written, and not loaded for this architecture")
+            trace.mark(key, "ignored", "written, and not loaded for this architecture")
 
 
 def is_filled(trace: Trace) -> bool:
@@ -323,7 +416,10 @@ def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any
     name = "rope_scaling"
     if "rope_parameters" in trace.text:
         name = "rope_parameters"
-    block = trace.block(name) or ({} if trace.has(name) else family.rope)
+    block = trace.block(name) or {}
+    if not trace.has(name):
+        # A block of null is there, and means no scaling.
+        block = family.rope
 
     if family.unconverted == ("any",):
         raise NotModelledError(
@@ -350,15 +446,18 @@ def find_context(trace: Trace) -> Any:
     names = (MAXIMUM, *NAMES["lengths"])
     context, path = trace.first(names, family.max_position_embeddings)
     if family.name == "nomic_bert" and path == "n_positions":
-        # The converter knows two files by their lengths.
+        # The converter knows two files by their lengths, and writes the trained ones.
         context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     return context
 
 
-def width_fields(trace: Trace, block: str) -> Fields:
-    """Return the fields of a head's width and of the part that rotates."""
+def write_widths(trace: Trace, block: str) -> Fields:
+    """Return the fields of a head's width and of the part that rotates.
+
+    `block` is the name of the block that is read.
+    """
     family = trace.family
     keys = family.head_keys
     if is_ocr(trace):
@@ -379,127 +478,190 @@ def width_fields(trace: Trace, block: str) -> Fields:
     # Classes that rotate the whole head write no share.
     share: Any = 1.0
     if family.shares or family.name in NAMES["shares"]:
-        usual = (
+        usual_keys = (
             f"{block}.partial_rotary_factor",
             "partial_rotary_factor",
             *family.partial_keys,
         )
-        names = tuple(NAMES["shares"].get(family.name, usual))
-        share, _ = trace.first(names, family.partial or 1)
-        width = reader.share_of(trace, head_dim)
-        if width is not None:
-            share = width
+        share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
+        share, _ = trace.first(share_keys, family.partial or 1)
+        share_by_width = reader.share_of(trace, head_dim)
+        if share_by_width is not None:
+            share = share_by_width
     return {
         "attention.key_length": head_dim,
         "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
     }
 
 
-def base_fields(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:
-    """Return the fields of the base, and of that of sliding layers."""
+def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:
+    """Return the fields of the base, and of that of sliding layers.
+
+    Args:
+        settings: the settings of a configuration.
+        block: the name of the block that is read.
+        sliding: the block of sliding layers; it may be empty.
+    """
     trace = settings.trace
     family = trace.family
-    usual = (
-        f"{block}.rope_theta",
+    key_in_block = f"{block}.rope_theta"
+    usual_keys: tuple[str, ...] = (
+        key_in_block,
         "global_rope_theta",
         "rope_theta",
         *family.base_keys,
     )
     default = family.base
     if not is_filled(trace):
-        usual = (*usual, "rotary_emb_base")
-        default = 10000.0
+        usual_keys = (*usual_keys, "rotary_emb_base")
+        default = USUAL_BASE
 
-    base, path = trace.first(tuple(NAMES["bases"].get(family.name, usual)), default)
-    if path == usual[0]:
+    keys = tuple(NAMES["bases"].get(family.name, usual_keys))
+    base, path = trace.first(keys, default)
+    if path == key_in_block:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     if family.ratio_key:
         base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
     fields: Fields = {"rope.freq_base": number(base, "rope_theta")}
 
-    names = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
-    local, _ = trace.first(names)
+    sliding_keys = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
+    sliding_base, _ = trace.first(sliding_keys)
     # Sliding layers are never scaled, in files without the key either.
     if family.local_base_key:
-        local = local or sliding.get("rope_theta") or family.local_base or base
-    if local is not None and family.name not in NAMES["one_base"]:
-        fields["rope.freq_base_swa"] = number(local, "local base")
+        # The first of these that is there and not 0.
+        sliding_base = (
+            sliding_base or sliding.get("rope_theta") or family.local_base or base
+        )
+    if sliding_base is not None and family.name not in NAMES["one_base"]:
+        fields["rope.freq_base_swa"] = number(sliding_base, "local base")
     return fields
 
 
-def scaling_fields(settings: Settings, kind: Any, fields: Fields) -> Fields:
-    """Return the fields of a scaling; types that the converter lacks are dropped."""
-    trace, block = settings.trace, settings.values
+def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
+    """Return the fields of a scaling; types that the converter lacks are dropped.
 
-    def written(*keys: str) -> None:
-        for key in keys:
-            settings.mark(key, "translated", "written into the file")
+    Args:
+        settings: the settings of a configuration.
+        kind: their scaling type.
+        fields: the fields that are written before.
+    """
+    block = settings.values
+    if kind in ("longrope", "su"):
+        return write_longrope(settings, fields)
+    if kind == "llama3":
+        original = block.get(ORIGINAL)
+        if original is None:
+            original = settings.trace.get(ORIGINAL, 8192)
+        mark_written(settings, *BANDS, ORIGINAL)
+        head_dim = fields["attention.key_length"]
+        base = fields.get("rope.freq_base", USUAL_BASE)
+        return {FREQS: compute_divisors(block, original, head_dim, base)}
 
-    scales = kind in ("llama3", "longrope", "su") or block.get("factor") is not None
-    if not scales or kind not in ("linear", "yarn", "llama3", "longrope", "su"):
+    if block.get("factor") is None:
         return {}
     if kind == "linear":
-        written("factor")
+        mark_written(settings, "factor")
         return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
-    if kind in ("longrope", "su") and trace.model_type in ("minicpm", "minicpm3"):
-        # These classes write no factor, and no original length.
-        written(*LISTS)
-        return {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
-    if kind in ("longrope", "su") and trace.model_type not in ("phi3", "phimoe"):
-        # Other classes write no tables.
-        return {"rope.scaling.type": "longrope"}
+    if kind == "yarn":
+        return write_yarn(settings)
+    return {}
+
+
+def mark_written(settings: Settings, *keys: str) -> None:
+    """Mark keys of a configuration as written into the file."""
+    for key in keys:
+        settings.mark(key, "translated", "written into the file")
+
+
+def write_yarn(settings: Settings) -> Fields:
+    """Return the fields of YaRN.
+
+    mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
+    """
+    trace = settings.trace
+    block = settings.values
     original = block.get(ORIGINAL)
     if original is None:
-        original = trace.get(ORIGINAL, 8192 if kind == "llama3" else None)
-    if kind == "llama3":
-        written(*BANDS, ORIGINAL)
-        base = fields.get("rope.freq_base", 10000.0)
-        return {FREQS: divisors(block, original, fields["attention.key_length"], base)}
-    if original is None and kind == "yarn":
+        original = trace.get(ORIGINAL)
+    if original is None:
         raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
-    if kind == "yarn":
-        # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are
-        # lost.
-        given = [key for key in NAMES["yarn"] if block.get(key) is not None]
-        written("factor", ORIGINAL)
-        for key in given:
-            name = f"rope.scaling.{NAMES['yarn'][key]}"
-            if trace.family.name == "ministral3" or name not in NAMES["loads"]:
-                written(key)
-            else:
-                settings.mark(key, "ignored", "written, and not loaded for this model")
-        for key in ("attention_factor", "attn_factor"):
-            settings.mark(key, "overridden", "written, then computed anew on loading")
-        made = {f"rope.scaling.{NAMES['yarn'][key]}": block[key] for key in given}
-        weighed = trace.family.latent or trace.family.name == "ministral3"
-        if weighed and block.get("mscale_all_dim") is not None:
-            written("mscale_all_dim")
-            log = number(block["mscale_all_dim"], "mscale_all_dim")
-            if trace.family.latent:
-                # Taken back on loading (TAG_DEEPSEEK2_YARN_LOG_MUL_FIX).
-                log *= 0.1
-            made["rope.scaling.yarn_log_multiplier"] = log
-        kept = {"rope.scaling.type": "yarn", "rope.scaling.factor": block["factor"]}
-        return {**kept, "rope.scaling.original_context_length": original, **made}
+
+    fields: Fields = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": block["factor"],
+        "rope.scaling.original_context_length": original,
+    }
+    mark_written(settings, "factor", ORIGINAL)
+    for key, name in NAMES["yarn"].items():
+        if block.get(key) is None:
+            continue
+        field = f"rope.scaling.{name}"
+        fields[field] = block[key]
+        if trace.family.name == "ministral3" or field not in NAMES["loads"]:
+            mark_written(settings, key)
+        else:
+            settings.mark(key, "ignored", "written, and not loaded for this model")
+    for key in ("attention_factor", "attn_factor"):
+        settings.mark(key, "overridden", "written, then computed anew on loading")
+
+    has_multiplier = trace.family.latent or trace.family.name == "ministral3"
+    if has_multiplier and block.get("mscale_all_dim") is not None:
+        mark_written(settings, "mscale_all_dim")
+        multiplier = number(block["mscale_all_dim"], "mscale_all_dim")
+        if trace.family.latent:
+            # Taken back on loading (TAG_DEEPSEEK2_YARN_LOG_MUL_FIX).
+            multiplier *= 0.1
+        fields["rope.scaling.yarn_log_multiplier"] = multiplier
+    return fields
+
+
+def write_longrope(settings: Settings, fields: Fields) -> Fields:
+    """Return the fields of longrope, of which each class writes others.
+
+    `fields` are those that are written before.
+    """
+    trace = settings.trace
+    block = settings.values
+    tables = {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
+    if trace.model_type in ("minicpm", "minicpm3"):
+        # These classes write no factor, and no original length.
+        mark_written(settings, *LISTS)
+        return tables
+    if trace.model_type not in ("phi3", "phimoe"):
+        # Other classes write no tables.
+        return {"rope.scaling.type": "longrope"}
+
+    original = block.get(ORIGINAL)
+    if original is None:
+        original = trace.get(ORIGINAL)
     trained = whole(original, ORIGINAL)
-    written(*LISTS, ORIGINAL)
+    mark_written(settings, *LISTS, ORIGINAL)
     attention = reader.longrope_attention(fields["context_length"] / trained, trained)
     return {
         "rope.scaling.type": "longrope",
         "rope.scaling.original_context_length": trained,
         "rope.scaling.attn_factor": attention,
-        LONG: block.get("long_factor"),
-        SHORT: block.get("short_factor"),
+        **tables,
     }
 
 
-def divisors(
-    block: Mapping[str, Any], original: Any, width: int, base: float
+def compute_divisors(
+    block: Mapping[str, Any], original: Any, head_dim: int, base: float
 ) -> list[float]:
-    usual = {"factor": 8.0, **reader.KEPT}
-    bands = {
-        name: number(block.get(name, value), name) for name, value in usual.items()
-    }
-    geometry = Geometry(width, base, whole(original, ORIGINAL))
-    scaled = Llama3(**reader.divisible(bands)).plan(geometry, 1).inv_freq
+    """Return the divisor of each pair that stands for llama3 in a file.
+
+    Args:
+        block: the numbers of llama3, which have defaults.
+        original: the length that the scaling starts from, unchecked.
+        head_dim: the features of a head, all of which rotate.
+        base: the base.
+    """
+    defaults = {"factor": 8.0, **reader.KEPT}
+    bands = {}
+    for name, default in defaults.items():
+        bands[name] = number(block.get(name, default), name)
+
+    geometry = Geometry(head_dim, base, whole(original, ORIGINAL))
+    reader.check_bands(bands)
+    scaled = Llama3(**bands).plan(geometry, 1).inv_freq
     return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

@@ -11,10 +11,17 @@ from collections.abc import Callable
 import numpy as np
 
 from ropelab.readers import llamacpp, reader
-from ropelab.readers import spec as values
 from ropelab.readers.families import table
 from ropelab.readers.llamacpp import LONG, SHORT, Fields
-from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
+from ropelab.readers.spec import (
+    MOST_FEATURES,
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    numbers,
+    short,
+)
 from ropelab.readers.trace import BANDS, ORIGINAL, Trace
 
 BLOCK = "rope_scaling"
@@ -50,7 +57,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
     return llamacpp.read_fields(Trace(trace.whole), writer(trace), trace.model_type)
 
 
-def size(trace: Trace, *paths: str) -> int:
+def read_size(trace: Trace, *paths: str) -> int:
     """Return the first of the values that is not 0, or 0.
 
     RefusedError: Go does not read the value as a whole number of 32 bits.
@@ -71,12 +78,12 @@ def size(trace: Trace, *paths: str) -> int:
     return 0
 
 
-def real(trace: Trace, path: str) -> float:
+def read_float32(trace: Trace, path: str) -> float:
     """Return a number rounded to float32; 0 where it is missing."""
     value = trace.get(path)
     if value is None:
         return 0.0
-    given = values.number(value, path)
+    given = number(value, path)
     if abs(given) > float(np.finfo(np.float32).max):
         raise RefusedError(f"{path} does not fit into 32 bits")
     return float(np.float32(given))
@@ -112,22 +119,22 @@ def read_type(
     return kind or ""
 
 
-def head_width(trace: Trace, *heads: str) -> int:
-    hidden = size(trace, "hidden_size")
-    count = size(trace, *heads)
+def find_head_width(trace: Trace, *heads: str) -> int:
+    hidden = read_size(trace, "hidden_size")
+    count = read_size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
-    if hidden // count > values.MOST_FEATURES:
+    if hidden // count > MOST_FEATURES:
         raise RefusedError(f"a head of {hidden // count} features")
     return hidden // count
 
 
-def base_of(trace: Trace, always: bool = True) -> float:
+def read_base(trace: Trace, always: bool = True) -> float:
     """Return rope_theta at top level; 0 if it is missing.
 
     ``always``: True for a converter that then writes a base of 0.
     """
-    base = real(trace, "rope_theta")
+    base = read_float32(trace, "rope_theta")
     if base:
         trace.mark("rope_theta", "translated", "written as rope.freq_base")
     elif always:
@@ -137,9 +144,9 @@ def base_of(trace: Trace, always: bool = True) -> float:
     return base
 
 
-def context(trace: Trace, *paths: str) -> int:
+def read_context(trace: Trace, *paths: str) -> int:
     """Return the context length, without which llama.cpp loads no file."""
-    length = size(trace, *paths)
+    length = read_size(trace, *paths)
     if not length:
         raise RefusedError(
             f"{paths[0]} is missing, and llama.cpp needs a context length"
@@ -148,19 +155,19 @@ def context(trace: Trace, *paths: str) -> int:
 
 
 def take_number(trace: Trace, name: str) -> float:
-    value = real(trace, f"{BLOCK}.{name}")
+    value = read_float32(trace, f"{BLOCK}.{name}")
     trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
     return value
 
 
 @writes("LlamaForCausalLM")
 @writes("MixtralForCausalLM")
-def llama(trace: Trace) -> Fields:
+def write_llama(trace: Trace) -> Fields:
     """Write linear if it is under `type`, and llama3 if it is under `rope_type`."""
     # The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose
     # width is not that of its head.
-    width = head_width(trace, "num_attention_heads", "n_head")
-    head_dim = size(trace, "head_dim") or width
+    width = find_head_width(trace, "num_attention_heads", "n_head")
+    head_dim = read_size(trace, "head_dim") or width
     if head_dim != width:
         trace.mark("head_dim", "refused")
         raise RefusedError(
@@ -168,11 +175,11 @@ def llama(trace: Trace) -> Fields:
         )
 
     fields: Fields = {
-        "context_length": context(trace, "max_position_embeddings", "n_ctx"),
+        "context_length": read_context(trace, "max_position_embeddings", "n_ctx"),
         "attention.key_length": head_dim,
         "rope.dimension_count": width,
     }
-    base = base_of(trace, always=False)
+    base = read_base(trace, always=False)
     if base:
         fields["rope.freq_base"] = base
 
@@ -184,17 +191,19 @@ def llama(trace: Trace) -> Fields:
         fields["rope.scaling.factor"] = take_number(trace, "factor")
     if newer == "llama3" and base:
         # Numbers that are missing or 0 have the defaults of llama.cpp's converter.
-        given = {name: take_number(trace, name) for name in BANDS}
-        block = {name: value for name, value in given.items() if value}
-        original = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
+        numbers_given = {name: take_number(trace, name) for name in BANDS}
+        block = {name: value for name, value in numbers_given.items() if value}
+        original = read_size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
         trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
-        fields[llamacpp.FREQS] = llamacpp.divisors(block, original, head_dim, base)
+        fields[llamacpp.FREQS] = llamacpp.compute_divisors(
+            block, original, head_dim, base
+        )
     return fields
 
 
 @writes("Qwen2ForCausalLM")
-def qwen2(trace: Trace) -> Fields:
-    width = head_width(trace, "num_attention_heads")
+def write_qwen2(trace: Trace) -> Fields:
+    width = find_head_width(trace, "num_attention_heads")
     read_type(
         trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2"
     )
@@ -208,31 +217,31 @@ def qwen2(trace: Trace) -> Fields:
             "rope_scaling.factor is read as a list for Qwen2, and a number stops it"
         )
     return {
-        "context_length": context(trace, "max_position_embeddings"),
+        "context_length": read_context(trace, "max_position_embeddings"),
         "attention.key_length": width,
-        "rope.freq_base": base_of(trace),
+        "rope.freq_base": read_base(trace),
     }
 
 
 @writes("Phi3ForCausalLM")
-def phi3(trace: Trace) -> Fields:
+def write_phi3(trace: Trace) -> Fields:
     """Write two tables, empty or not."""
-    width = head_width(trace, "num_attention_heads", "n_head")
+    width = find_head_width(trace, "num_attention_heads", "n_head")
     known = ("su", "longrope", "yarn")
     kind = read_type(trace, "type", known, refusal="is unknown for Phi-3")
     fields: Fields = {
-        "context_length": context(trace, "max_position_embeddings"),
+        "context_length": read_context(trace, "max_position_embeddings"),
         "attention.key_length": width,
         # The whole head is written, whatever share rotates.
         "rope.dimension_count": width,
-        "rope.freq_base": base_of(trace),
+        "rope.freq_base": read_base(trace),
     }
     for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
         table = trace.get(f"{BLOCK}.{name}", status="translated")
-        fields[field] = () if table is None else values.numbers(table, name)
+        fields[field] = () if table is None else numbers(table, name)
 
     # The original length inside the block is not read.
-    trained = size(trace, ORIGINAL)
+    trained = read_size(trace, ORIGINAL)
     if trained:
         fields["rope.scaling.original_context_length"] = trained
     if not kind:
@@ -248,17 +257,17 @@ def phi3(trace: Trace) -> Fields:
 
 
 @writes("GptOssForCausalLM")
-def gptoss(trace: Trace) -> Fields:
+def write_gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
     kind = read_type(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
-    at_top = real(trace, "rope_scaling_factor")
+    at_top = read_float32(trace, "rope_scaling_factor")
     inside = take_number(trace, "factor")
     if at_top and inside:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
 
-    start = size(trace, "initial_context_length")
-    length = size(trace, "max_position_embeddings") or int(at_top * start)
-    trained = size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
+    start = read_size(trace, "initial_context_length")
+    length = read_size(trace, "max_position_embeddings") or int(at_top * start)
+    trained = read_size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
     if not length:
         raise RefusedError(
             "max_position_embeddings is missing, and llama.cpp needs one"
@@ -266,8 +275,8 @@ def gptoss(trace: Trace) -> Fields:
 
     fields: Fields = {
         "context_length": length,
-        "attention.key_length": size(trace, "head_dim"),
-        "rope.freq_base": base_of(trace),
+        "attention.key_length": read_size(trace, "head_dim"),
+        "rope.freq_base": read_base(trace),
         "rope.scaling.type": kind or "yarn",
         "rope.scaling.factor": at_top or inside,
         "rope.scaling.original_context_length": trained,

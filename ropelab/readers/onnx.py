@@ -12,7 +12,7 @@ from typing import Any
 
 from ropelab.readers import reader
 from ropelab.readers.families import table
-from ropelab.readers.reader import Made, Reader, Settings
+from ropelab.readers.reader import MadeScaling, Reader, Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers4, Transformers5
@@ -27,22 +27,22 @@ class OnnxBuilder(Reader):
     # True: the release fills in a block for every file, as transformers 5 does.
     fills: bool = True
 
-    types = NAMES["types"]
-    other = "of onnxruntime-genai the class for '{}' was not read"
-    unknown = "the class of this model does not know the rope type '{}'"
+    model_types = NAMES["types"]
+    refusal_of_model = "of onnxruntime-genai the class for '{}' was not read"
+    refusal_of_type = "the class of this model does not know the rope type '{}'"
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.text.get("rope_position_scale") is not None:
             raise NotModelledError("positions times rope_position_scale")
         if not self.fills:
             refuse_null(trace)
-            return Transformers4("factor", "switch").settings(trace)
-        settings = Transformers5().settings(trace)
+            return Transformers4("factor", "switch").read_settings(trace)
+        settings = Transformers5().read_settings(trace)
         if "all" not in settings:
             raise NotModelledError("a rotation for each layer type")
         return settings
 
-    def kind(self, settings: Settings) -> Any:
+    def find_type(self, settings: Settings) -> Any:
         kind = settings.read("rope_type", "default")
         model = settings.trace.model_type
         if model == "phi3" and find_original(settings) != settings.longest:
@@ -82,12 +82,14 @@ def refuse_null(trace: Trace) -> None:
 def find_original(settings: Settings) -> int:
     """Return the length that a scaling starts from; without a key it is the longest."""
     top = settings.trace.family.original_max_position_embeddings
-    given = settings.trace.get(ORIGINAL, settings.read(ORIGINAL, top))
-    return whole(given, ORIGINAL) if given is not None else settings.longest
+    original = settings.trace.get(ORIGINAL, settings.read(ORIGINAL, top))
+    if original is None:
+        return settings.longest
+    return whole(original, ORIGINAL)
 
 
 @reader.scaling_type("onnxruntime-genai", "yarn")
-def make_yarn(settings: Settings) -> Made:
+def make_onnx_yarn(settings: Settings) -> MadeScaling:
     trained = find_original(settings)
     factor = settings.number("factor")
     # attention_factor and truncate are not read. A lone mscale is the factor itself.
@@ -121,7 +123,7 @@ def check_ramp(settings: Settings, trained: int) -> None:
 
 
 @reader.scaling_type("onnxruntime-genai", "longrope")
-def make_longrope(settings: Settings) -> Made:
+def make_onnx_longrope(settings: Settings) -> MadeScaling:
     # Of two names of the type the older one is asked for, too.
     settings.needs("type")
     trained = find_original(settings)
@@ -131,7 +133,7 @@ def make_longrope(settings: Settings) -> Made:
         own = settings.number(name, 0.0)
         if own > 0 and own != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin of one table")
-    return reader.longrope(settings.lists(), ratio, trained)
+    return reader.make_longrope(settings.lists(), ratio, trained)
 
 
-OnnxBuilder.methods = reader.methods_of("onnxruntime-genai")
+OnnxBuilder.rules = reader.read_rules("onnxruntime-genai")

@@ -1,9 +1,9 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
 A runtime is a subclass of `Reader`, which changes the steps that the runtime takes in
-another way. The settings of a layer type are the keys of its rope block and others. A
-scaling type, such as `yarn`, is a function that makes the scaling from the settings; the
-keys that it needs and their defaults are in methods.toml.
+another way; `make_spec` lists the steps. The settings of a layer type are the keys of its
+rope block and others. A scaling type, such as `yarn`, has a function that makes the
+scaling from the settings; the keys that it needs and their defaults are in methods.toml.
 """
 
 import math
@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ropelab.math import scaling as scalings
-from ropelab.readers import spec as values
 from ropelab.readers.families import table
 from ropelab.readers.spec import (
     MOST_FEATURES,
@@ -21,6 +20,8 @@ from ropelab.readers.spec import (
     RefusedError,
     RopeSpec,
     number,
+    numbers,
+    short,
     whole,
 )
 from ropelab.readers.trace import (
@@ -39,22 +40,20 @@ KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
 # A scaling, the factor on cos and sin, and the trained length.
-Made = tuple[scalings.Scaling, float, int]
-
-
-Make = TypeVar("Make", bound=Callable[..., Any])
+MadeScaling = tuple[scalings.Scaling, float, int]
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 # The functions that make the scaling types, by table of methods.toml and type.
-MAKERS: dict[tuple[str, str], Callable[..., Made]] = {}
+MAKERS: dict[tuple[str, str], Callable[..., MadeScaling]] = {}
 
 
-def scaling_type(name: str, *kinds: str) -> Callable[[Make], Make]:
+def scaling_type(table_name: str, *kinds: str) -> Callable[[Maker], Maker]:
     """Let a function make these scaling types of a table of methods.toml."""
 
-    def register(make: Make) -> Make:
+    def register(maker: Maker) -> Maker:
         for kind in kinds:
-            MAKERS[name, kind] = make
-        return make
+            MAKERS[table_name, kind] = maker
+        return maker
 
     return register
 
@@ -66,11 +65,12 @@ class Settings:
     """
 
     def __init__(
-        self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = ""
+        self, trace: Trace, block: Mapping[str, Any] | None = None, where: str = ""
     ) -> None:
+        """Start with the values of a rope block, whose path in the file is `where`."""
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
-        self.sources = {name: f"{at}.{name}" for name in self.values}
+        self.sources = {name: f"{where}.{name}" for name in self.values}
         # The layer type, where each has a dict.
         self.layer = ""
         # The longest context, and the defaults of the scaling type. The reader sets both
@@ -88,7 +88,7 @@ class Settings:
     ) -> None:
         """Set a value from the first key outside the block that is there.
 
-        Without one it is the default, whose source is ``source``.
+        Without any it is the default, and `source` says so in words.
         """
         value, path = self.trace.first(keys, default)
         self.put(name, value, path or source)
@@ -118,7 +118,7 @@ class Settings:
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
         """Read the two tables of longrope, the short one first."""
-        return tuple(values.numbers(self.read(name), name) for name in LISTS)
+        return tuple(numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
         """Set the status of the key that a value comes from."""
@@ -143,11 +143,11 @@ class Settings:
 class ScalingRule:
     """One scaling type as a runtime reads it."""
 
-    make: Callable[[Settings], Made]
+    make: Callable[[Settings], MadeScaling]
     needs: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_scaling(self, settings: Settings) -> Made:
+    def make_scaling(self, settings: Settings) -> MadeScaling:
         settings.needs(*self.needs)
         settings.defaults = self.defaults
         made = self.make(settings)
@@ -162,18 +162,18 @@ class Reader:
     """
 
     # The scaling types by name.
-    methods: Mapping[str, ScalingRule] = {}
-    # The refusal of any other type.
-    unknown = "unknown rope type '{}'"
+    rules: Mapping[str, ScalingRule] = {}
+    # The refusal of any other scaling type, which takes the place of the braces.
+    refusal_of_type = "unknown rope type '{}'"
     # The model types that are read; empty: all are.
-    types: Collection[str] = ()
-    # The reason why other model types are not read.
-    other = ""
+    model_types: Collection[str] = ()
+    # The reason why other model types are not read; the braces stand for such a type.
+    refusal_of_model = ""
     # Keys of the longest context, and its default. None: one of the keys is required.
-    lengths: tuple[str, ...] = (MAXIMUM, "n_positions")
-    usual_longest: int | None = 2048
-    # True if the default limits the length, too.
-    allows_usual = True
+    length_keys: tuple[str, ...] = (MAXIMUM, "n_positions")
+    default_longest: int | None = 2048
+    # True if the default limits the length of a file that has none of these keys.
+    default_limits = True
     # True if DeepSeek's factor on scores also holds without a scaling.
     multiplies_unscaled = True
     # The model types without that factor.
@@ -186,80 +186,85 @@ class Reader:
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         """Return the rotation of each layer type; a single one is called 'all'.
 
-        RefusedError, NotModelledError: see `spec`.
+        RefusedError, NotModelledError: see `ropelab.readers.spec`.
         """
-        if self.types and trace.model_type not in self.types:
-            raise NotModelledError(self.other.format(values.short(trace.model_type)))
+        if self.model_types and trace.model_type not in self.model_types:
+            raise NotModelledError(
+                self.refusal_of_model.format(short(trace.model_type))
+            )
 
         specs = {}
-        for layer, settings in self.settings(trace).items():
-            specs[layer] = self.spec(settings)
-        local_key = trace.family.local_base_key
-        if not (local_key and self.reads_local):
+        for layer, settings in self.read_settings(trace).items():
+            specs[layer] = self.make_spec(settings)
+        if not (trace.family.local_base_key and self.reads_local):
             return specs
 
+        # Layers with a sliding window have another base.
         full = specs["all"]
-        usual_base = trace.family.local_base
-        if usual_base is None:
-            usual_base = full.base
-        given_base = trace.get(local_key, usual_base)
-
-        # Layers with a sliding window have another base. They are not scaled, but for
-        # those of ModernBERT.
-        if trace.family.local_scaled:
-            if given_base is None:
-                given_base = full.base
-            base = number(given_base, local_key)
-            sliding = replace(full, base=base, base_source="")
-        else:
-            sliding = full.unscaled(number(given_base, local_key))
+        sliding = find_sliding(trace, full)
         return {"full_attention": full, "sliding_attention": sliding}
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         """Return the settings of each layer type."""
         raise NotImplementedError
 
-    def spec(self, settings: Settings) -> RopeSpec:
+    def make_spec(self, settings: Settings) -> RopeSpec:
         """Return the rotation of a layer type."""
+        # The order of these steps decides which of several errors is reported.
         trace = settings.trace
-        settings.longest = self.longest(trace)
+        settings.longest = self.find_longest(trace)
         claimed, multiplied = self.limit_length(settings)
-        head_dim = self.head_dim(trace)
-        scaling, attention, trained = self.method(settings)
-        stated = trace.family.max_position_embeddings or trace.first(self.lengths)[1]
+        head_dim = self.find_head_dim(trace)
+        scaling, attention, trained = self.make_scaling(settings)
+        # A trained length that differs from the longest context was read from the block
+        # of the scaling.
+        is_stated = self.has_length(trace) or trained != settings.longest
         base = settings.number("rope_theta")
-        width = self.width(settings, head_dim)
+        width = self.find_width(settings, head_dim)
+
+        first_feature = 0
+        if trace.family.place == "last":
+            first_feature = head_dim - width
 
         return RopeSpec(
             base=base,
             head_dim=head_dim,
             rotary_dim=width,
-            place=head_dim - width if trace.family.place == "last" else 0,
+            place=first_feature,
             backwards=trace.family.backwards,
             scaling=scaling,
             trained_len=trained,
             claimed_len=claimed,
             attention_factor=attention,
-            softmax_factor=self.softmax_factor(settings),
-            pairing=self.pairing(trace),
+            softmax_factor=self.find_softmax_factor(settings),
+            pairing=self.find_pairing(trace),
             base_source=settings.sources.get("rope_theta", ""),
             multiplied=multiplied,
-            stated=bool(stated) or trained != settings.longest,
+            stated=is_stated,
         ).check()
 
-    def longest(self, trace: Trace) -> int:
+    def find_longest(self, trace: Trace) -> int:
         """Return the longest context."""
-        keys = self.lengths
-        usual = self.usual_longest
+        keys = self.length_keys
+        usual = self.default_longest
         # A class that has a maximum does not take n_positions for it (NomicBERT).
         if trace.family.max_position_embeddings:
-            keys = self.lengths[:1]
+            keys = self.length_keys[:1]
             usual = trace.family.max_position_embeddings
 
-        given, path = trace.first(keys, usual)
-        if given is None:
+        longest, path = trace.first(keys, usual)
+        if longest is None:
             raise RefusedError(f"{MAXIMUM} is missing")
-        return whole(given, path or MAXIMUM)
+        return whole(longest, path or MAXIMUM)
+
+    def has_length(self, trace: Trace) -> bool:
+        """Return True if the class or the file states the longest context."""
+        # Keys are only looked at where the class states none, since they then count as
+        # used.
+        if trace.family.max_position_embeddings:
+            return True
+        _, length_key = trace.first(self.length_keys)
+        return bool(length_key)
 
     def limit_length(self, settings: Settings) -> tuple[int | None, int]:
         """Return the length that the runtime allows, None without a limit.
@@ -267,27 +272,37 @@ class Reader:
         The second value is the length that the factor was multiplied with to give it; 0:
         it was not multiplied.
         """
-        given = self.allows_usual or settings.trace.first(self.lengths)[1]
-        return (settings.longest if given else None), 0
+        if self.default_limits:
+            return settings.longest, 0
+        _, length_key = settings.trace.first(self.length_keys)
+        if length_key:
+            return settings.longest, 0
+        return None, 0
 
-    def head_dim(self, trace: Trace) -> int:
+    def find_head_dim(self, trace: Trace) -> int:
+        """Return the features of a head."""
         return head_dim_of(trace)
 
-    def kind(self, settings: Settings) -> Any:
+    def find_type(self, settings: Settings) -> Any:
         """Return the scaling type. Of two keys, `type` is read and not `rope_type`."""
-        return settings.read("type" if settings.get("type") else "rope_type", "default")
+        name = "rope_type"
+        if settings.get("type"):
+            name = "type"
+        return settings.read(name, "default")
 
-    def method(self, settings: Settings) -> Made:
-        kind = self.kind(settings)
-        if not isinstance(kind, str) or kind not in self.methods:
-            raise RefusedError(self.unknown.format(kind))
+    def make_scaling(self, settings: Settings) -> MadeScaling:
+        """Make the scaling by the rule of its type; RefusedError for an unknown type."""
+        kind = self.find_type(settings)
+        if not isinstance(kind, str) or kind not in self.rules:
+            raise RefusedError(self.refusal_of_type.format(kind))
         settings.values["rope_type"] = kind
-        return self.methods[kind].make_scaling(settings)
+        return self.rules[kind].make_scaling(settings)
 
-    def width(self, settings: Settings, head_dim: int) -> int:
+    def find_width(self, settings: Settings, head_dim: int) -> int:
+        """Return the number of features that rotate."""
         return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
-    def softmax_factor(self, settings: Settings) -> float:
+    def find_softmax_factor(self, settings: Settings) -> float:
         """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) +
         1)^2.
         """
@@ -297,27 +312,49 @@ class Reader:
             return 1.0
         if not self.multiplies_unscaled and settings.get("rope_type") == "default":
             return 1.0
+
         factor = settings.number("factor", self.usual_factor)
         return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
 
-    def pairing(self, trace: Trace) -> Any:
+    def find_pairing(self, trace: Trace) -> Any:
+        """Return which features form a pair: `half` or `interleaved`."""
         family = trace.family
         if family.half_key and trace.has(family.half_key):
             if trace.get(family.half_key):
                 return "half"
             return "interleaved"
 
-        given = None
+        value = None
         if family.pairing_key:
-            given = trace.get(family.pairing_key)
-
-        if given is None:
+            value = trace.get(family.pairing_key)
+        if value is None:
             return family.pairing
+
+        is_interleaved = bool(value)
         if family.interleaved_by:
-            given = given in family.interleaved_by
-        if given:
-            return "interleaved"
-        return "half"
+            is_interleaved = value in family.interleaved_by
+        return "interleaved" if is_interleaved else "half"
+
+
+def find_sliding(trace: Trace, full: RopeSpec) -> RopeSpec:
+    """Return the rotation of layers with a sliding window, whose base has its own key.
+
+    They are not scaled, but for those of ModernBERT. `full` is the rotation of the other
+    layers.
+    """
+    family = trace.family
+    usual_base = family.local_base
+    if usual_base is None:
+        usual_base = full.base
+    base = trace.get(family.local_base_key, usual_base)
+
+    if not family.local_scaled:
+        return full.unscaled(number(base, family.local_base_key))
+    # ModernBERT takes a base of null for a missing one.
+    if base is None:
+        base = full.base
+    base = number(base, family.local_base_key)
+    return replace(full, base=base, base_source="")
 
 
 def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
@@ -327,44 +364,55 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     hidden_size divided by the heads. Code that reads no key, `()`, has no default either.
     """
     family = trace.family
-    given, source = trace.first(family.head_keys if keys is None else keys)
+    has_default = keys != () and not family.sized_by_heads
+    if keys is None:
+        keys = family.head_keys
+    given, source = trace.first(keys)
 
     if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
-        width = whole(given, source)
-    elif family.head_dim is not None and keys != () and not family.sized_by_heads:
+        head_dim = whole(given, source)
+    elif family.head_dim is not None and has_default:
         source = "class default"
-        width = family.head_dim
+        head_dim = family.head_dim
     else:
         source = "hidden_size / num_attention_heads"
-        hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
-        names = ("num_attention_heads", "n_head", "n_heads")
-        heads, _ = trace.first(names, family.num_attention_heads)
-        if hidden is None or heads is None:
-            raise RefusedError(
-                "neither head_dim nor hidden_size and num_attention_heads are there"
-            )
-        width = whole(hidden, "hidden_size") * family.head_scale
-        width //= whole(heads, "num_attention_heads")
-        if width < 1:
-            raise RefusedError("hidden_size is below num_attention_heads")
+        head_dim = divide_by_heads(trace)
 
-    if width > MOST_FEATURES:
-        raise RefusedError(f"{source} of {width} features is more than any head has")
-    return width
+    if head_dim > MOST_FEATURES:
+        raise RefusedError(f"{source} of {head_dim} features is more than any head has")
+    return head_dim
+
+
+def divide_by_heads(trace: Trace) -> int:
+    """Return hidden_size / num_attention_heads, where these keys have several names."""
+    family = trace.family
+    hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
+    head_names = ("num_attention_heads", "n_head", "n_heads")
+    heads, _ = trace.first(head_names, family.num_attention_heads)
+    if hidden is None or heads is None:
+        raise RefusedError(
+            "neither head_dim nor hidden_size and num_attention_heads are there"
+        )
+
+    features = whole(hidden, "hidden_size") * family.head_scale
+    head_dim = features // whole(heads, "num_attention_heads")
+    if head_dim < 1:
+        raise RefusedError("hidden_size is below num_attention_heads")
+    return head_dim
 
 
 def widen_full_attention(
     trace: Trace, specs: dict[str, RopeSpec]
 ) -> dict[str, RopeSpec]:
     """Return the specs with Gemma 4's larger heads in the layers of full attention."""
-    usual = trace.family.global_head_dim
-    if usual is None or "full_attention" not in specs:
+    default = trace.family.global_head_dim
+    if default is None or "full_attention" not in specs:
         return specs
 
-    head_dim = whole(trace.get("global_head_dim", usual), "global_head_dim")
+    head_dim = whole(trace.get("global_head_dim", default), "global_head_dim")
     full = specs["full_attention"]
     width = width_of(head_dim, full.rotary_dim / full.head_dim)
     wider = replace(full, head_dim=head_dim, rotary_dim=width).check()
@@ -406,14 +454,14 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 
 def mscale_ratio(settings: Settings, factor: float) -> float:
     """Return the factor on attention of DeepSeek, the ratio of two magnitudes."""
-    over = magnitude(factor, settings.number("mscale", 1.0))
-    return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
+    numerator = magnitude(factor, settings.number("mscale", 1.0))
+    return numerator / magnitude(factor, settings.number("mscale_all_dim", 0.0))
 
 
 def find_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
     """Return the factor on attention: by its key, by two mscales, or by the factor.
 
-    ``mscales``: True if the runtime reads the mscales.
+    `mscales` is True if the runtime reads the mscales.
     """
     if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
@@ -431,24 +479,30 @@ def longrope_attention(factor: float, trained: float) -> float:
     return math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
-def longrope(
+def make_longrope(
     tables: Sequence[tuple[float, ...]],
     factor: float,
     trained: int,
     attention: Any = None,
-) -> Made:
+) -> MadeScaling:
     """Divide the frequency of each pair by a number, from one of two tables.
 
     The length of the context chooses the short table or the long one.
+
+    Args:
+        tables: the short one and the long one, with a number for each pair.
+        factor: the longest context divided by the trained length.
+        trained: the trained length in tokens.
+        attention: the factor on cos and sin; None: it follows from the factor.
     """
     if attention is None:
         attention = longrope_attention(factor, trained)
     attention = number(attention, "attention_factor")
-    short, long = tables
+    short_table, long_table = tables
 
     scaling = scalings.LongRope(
-        long_factor=long,
-        short_factor=short,
+        long_factor=long_table,
+        short_factor=short_table,
         factor=max(1.0, factor),
         attention_factor=attention,
     )
@@ -465,7 +519,8 @@ def longrope(
 @scaling_type("servers", "mrope")
 @scaling_type("unsloth", "dynamic")
 @scaling_type("onnxruntime-genai", "default")
-def unscaled(settings: Settings) -> Made:
+def make_unscaled(settings: Settings) -> MadeScaling:
+    """Scale nothing."""
     return scalings.Unscaled(), 1.0, settings.longest
 
 
@@ -474,14 +529,17 @@ def unscaled(settings: Settings) -> Made:
 @scaling_type("tensorrt-llm", "linear")
 @scaling_type("mlx-lm", "linear")
 @scaling_type("onnxruntime-genai", "linear")
-def linear(settings: Settings) -> Made:
+def make_linear(settings: Settings) -> MadeScaling:
+    """Divide all positions by the factor."""
     scaling = scalings.PositionInterpolation(factor=settings.number("factor"))
     return scaling, 1.0, settings.longest
 
 
 @scaling_type("common", "dynamic")
 @scaling_type("tgi", "dynamic")
-def dynamic(settings: Settings) -> Made:
+def make_dynamic(settings: Settings) -> MadeScaling:
+    """Raise the base with the length of the context."""
+    # Hunyuan's files have an alpha under this type.
     if settings.trace.family.name.startswith("hunyuan") and settings.get("alpha"):
         return raise_base(settings)
     scaling = scalings.DynamicNtk(factor=settings.number("factor"))
@@ -489,7 +547,7 @@ def dynamic(settings: Settings) -> Made:
 
 
 @scaling_type("tensorrt-llm", "dynamic")
-def raise_base(settings: Settings) -> Made:
+def raise_base(settings: Settings) -> MadeScaling:
     """Multiply the base by Hunyuan's alpha at every length. `factor` is not read."""
     scaling = scalings.NtkAware(factor=settings.number("alpha"))
     return scaling, 1.0, settings.longest
@@ -503,17 +561,20 @@ def raise_base(settings: Settings) -> Made:
 @scaling_type("mlx-lm", "llama3")
 @scaling_type("megatron", "llama3")
 @scaling_type("onnxruntime-genai", "llama3")
-def llama3(settings: Settings) -> Made:
-    bands = divisible({name: settings.number(name) for name in BANDS})
+def make_llama3(settings: Settings) -> MadeScaling:
+    """Divide low frequencies by the factor, with a ramp to the high ones."""
+    bands = {name: settings.number(name) for name in BANDS}
+    check_bands(bands)
     return scalings.Llama3(**bands), 1.0, settings.original()
 
 
-def divisible(bands: dict[str, float]) -> dict[str, float]:
-    """Return the numbers of llama3; RefusedError: a length would be divided by 0."""
-    for name in BANDS[1:]:
+def check_bands(bands: Mapping[str, float]) -> None:
+    """Raise RefusedError for numbers of llama3 by which a length would be divided by
+    0.
+    """
+    for name in ("low_freq_factor", "high_freq_factor"):
         if bands[name] == 0:
             raise RefusedError(f"{name} is 0, and a length is divided by it")
-    return bands
 
 
 def make_yarn(
@@ -522,7 +583,7 @@ def make_yarn(
     attention: float,
     trained: int | None = None,
     truncate: bool | None = None,
-) -> Made:
+) -> MadeScaling:
     """Return YaRN. What is None, and the betas, is read from the settings."""
     if truncate is None:
         truncate = bool(settings.read("truncate", True))
@@ -542,47 +603,54 @@ def make_yarn(
 @scaling_type("vllm", "deepseek_yarn")
 @scaling_type("tensorrt-llm", "yarn")
 @scaling_type("mlx-lm", "yarn", "deepseek_yarn", "telechat3-yarn")
-def mscale_yarn(settings: Settings) -> Made:
+def make_mscale_yarn(settings: Settings) -> MadeScaling:
+    """Return YaRN with DeepSeek's factor on attention."""
     factor = settings.number("factor")
     return make_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
 
 
-def one_table(settings: Settings, name: str, trained: int) -> Made:
+def make_one_table(settings: Settings, name: str, trained: int) -> MadeScaling:
     """Use one of longrope's two tables at every length.
 
     Its factor is the ratio of the longest context to the trained length.
     """
+    # Lengths choose the table, so that both keys count as used.
     for key in LISTS:
         settings.mark(key, "used")
 
-    table = values.numbers(settings.read(name), name)
+    divisors = numbers(settings.read(name), name)
     ratio = settings.longest / trained
-    return longrope((table, table), ratio, trained)
+    return make_longrope((divisors, divisors), ratio, trained)
 
 
 @scaling_type("transformers-5", "proportional")
 @scaling_type("servers", "proportional")
 @scaling_type("exllamav3", "proportional")
 @scaling_type("mlx-lm", "proportional")
-def proportional(settings: Settings, factor: float | None = None) -> Made:
+def make_proportional(settings: Settings, factor: float | None = None) -> MadeScaling:
+    """Rotate a share of the pairs, by the frequencies of the whole head.
+
+    The factor is None for a runtime that reads it from the file.
+    """
     if factor is None:
         factor = settings.number("factor", 1.0)
     if factor != 1:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
+
     share = settings.number("partial_rotary_factor", 1.0)
     return scalings.Proportional(p=share), 1.0, settings.longest
 
 
-def methods_of(name: str) -> dict[str, ScalingRule]:
+def read_rules(table_name: str) -> dict[str, ScalingRule]:
     """Return a table of methods.toml with the functions that were registered for it."""
-    methods = {}
-    for kind, row in table("methods")[name].items():
-        make = MAKERS[name, kind]
+    rules = {}
+    for kind, row in table("methods")[table_name].items():
+        make = MAKERS[table_name, kind]
         if "fixed" in row:
             make = partial(make, **row["fixed"])
         needs = tuple(row.get("needs", ()))
-        methods[kind] = ScalingRule(make, needs, row.get("defaults", {}))
-    return methods
+        rules[kind] = ScalingRule(make, needs, row.get("defaults", {}))
+    return rules
 
 
-COMMON = methods_of("common")
+COMMON_RULES = read_rules("common")

@@ -41,6 +41,8 @@ from ropelab.runs.sentences import printable
 # of transformers, vLLM and TGI has angles in float32, and cos and sin in the format of
 # the model.
 MODEL_FORMAT = "transformers_llama"
+# The most characters of the reason why a runtime does not read a file.
+LONGEST_PROBLEM = 300
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,10 @@ class Runtime:
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
+        if not self.compared:
+            return "read from source, not run"
         if model_type not in self.compared:
-            return "read from source, not run" + (
-                " for this model" if self.compared else ""
-            )
+            return "read from source, not run for this model"
         if self.proof == "parts":
             return "compared with what its converter wrote and its kernel rotated"
         return "compared with what it computed"
@@ -97,15 +99,18 @@ def is_listed(
     """Return True if a runtime has a class for a model, or its list is not known."""
     if name not in LISTS:
         return True
+
     # The language part of a model of several parts has a class of the whole's.
-    texts = families.CLASSES["texts"].items()
-    outer = {whole for whole, kind in texts if kind in kinds and kind.startswith(whole)}
+    types = set(kinds)
+    for whole, part in families.CLASSES["texts"].items():
+        if part in kinds and part.startswith(whole):
+            types.add(whole)
 
     named = set(architectures)
     # Without a name it may be that of a model of text, or of one of text and images.
     if not named:
-        named = {*list_architectures({*kinds, *outer})}
-    return bool(LISTS[name] & {*kinds, *outer, *named})
+        named = set(list_architectures(types))
+    return not LISTS[name].isdisjoint(types | named)
 
 
 # What came of reading a configuration as a runtime does. refused: the runtime stops.
@@ -138,12 +143,15 @@ class Reading:
     def __repr__(self) -> str:
         if self.outcome != "read":
             return f"<{self.runtime.name}: {self.outcome}, {self.problem}>"
-        layers = ", ".join(
-            f"{layer}: {spec.method}, base {spec.base:g}, {spec.rotary_dim} of"
-            f" {spec.head_dim} features"
-            for layer, spec in self.layers.items()
-        )
-        return f"<{self.runtime.name} {self.runtime.version}: {layers}>"
+
+        rotations = []
+        for layer, spec in self.layers.items():
+            rotations.append(
+                f"{layer}: {spec.method}, base {spec.base:g}, {spec.rotary_dim} of"
+                f" {spec.head_dim} features"
+            )
+        text = ", ".join(rotations)
+        return f"<{self.runtime.name} {self.runtime.version}: {text}>"
 
     @property
     def main(self) -> RopeSpec | None:
@@ -154,8 +162,10 @@ class Reading:
     def stopped(self) -> str:
         """The problem in a sentence that names the runtime."""
         release = f"{self.runtime.name} {self.runtime.version}"
-        words = self.problem.replace("that release", release)
-        return f"refused by {release}: {words}" if self.outcome == "refused" else words
+        sentence = self.problem.replace("that release", release)
+        if self.outcome == "refused":
+            return f"refused by {release}: {sentence}"
+        return sentence
 
     @property
     def label(self) -> str:
@@ -165,7 +175,7 @@ class Reading:
         return next(iter(self.layers), "")
 
 
-def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
+def _make_runtime(name: str, row: Mapping[str, Any]) -> Runtime:
     """Return the runtime of a record of runtimes.toml.
 
     Its reader is a module of this room, or a class in one, `module.Class`.
@@ -186,7 +196,7 @@ def _runtime(name: str, row: Mapping[str, Any]) -> Runtime:
 
 
 RUNTIMES, TRAINERS, EXPORTERS = (
-    {name: _runtime(name, row) for name, row in table("runtimes")[group].items()}
+    {name: _make_runtime(name, row) for name, row in table("runtimes")[group].items()}
     for group in ("runtimes", "trainers", "exporters")
 )
 
@@ -200,21 +210,26 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
     Without names these are all runtimes, but no trainers or exporters.
     """
     every = RUNTIMES | TRAINERS | EXPORTERS
-    asked: dict[str, Runtime] = {}
+    named: dict[str, Runtime] = {}
     for name in names:
         prefix = f"{name}-"
-        fitting = {n: r for n, r in every.items() if n == name or n.startswith(prefix)}
+        fitting = {
+            full_name: runtime
+            for full_name, runtime in every.items()
+            if full_name == name or full_name.startswith(prefix)
+        }
         if not fitting:
             raise unknown_name("runtime", name, every)
-        asked |= fitting
+        named |= fitting
 
-    reading = [each for each in (asked or RUNTIMES).values() if kind in each.reads]
-    if not reading:
-        only = [name for name, each in every.items() if kind in each.reads]
+    candidates = named or RUNTIMES
+    able = [runtime for runtime in candidates.values() if kind in runtime.reads]
+    if not able:
+        only = [name for name, runtime in every.items() if kind in runtime.reads]
         raise InputError(
-            f"{', '.join(asked)} cannot read {kind} files, only {', '.join(only)} can"
+            f"{', '.join(named)} cannot read {kind} files, only {', '.join(only)} can"
         )
-    return reading
+    return able
 
 
 def explain_untyped(config: Mapping[str, Any]) -> str:
@@ -223,14 +238,16 @@ def explain_untyped(config: Mapping[str, Any]) -> str:
     if not kind:
         return "the class is found by model_type, which is missing"
 
-    named = config.get("architectures")
+    known_types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
+    if str(kind) in known_types or config.get("auto_map"):
+        return ""
+
     # An unknown type may be that of a server's own class. Then the file names no class of
     # transformers.
-    names_known_classes = False
-    if isinstance(named, list):
-        names_known_classes = {*CLASS_OF.values()}.issuperset(map(str, named))
-    types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
-    if str(kind) in types or not names_known_classes or config.get("auto_map"):
+    named = config.get("architectures")
+    if not isinstance(named, list):
+        return ""
+    if not set(CLASS_OF.values()).issuperset(map(str, named)):
         return ""
 
     return (
@@ -254,54 +271,59 @@ def read(
         unfound: the reason why no class is found by its model_type; empty: one is.
     """
     _, text = language_part(config)
+    outer_type = str(config.get("model_type"))
     served = find_served(runtime.name, config, text)
     trace = Trace(config, flags, runtime.release, served)
+    # The runtime and the model type whose rule says which layers rotate.
+    class_name = runtime.name_of_class
+    kind = choose_type(class_name, outer_type, trace.model_type)
 
     layers: dict[str, RopeSpec] = {}
-    name = runtime.name_of_class
-    kind = choose_type(name, str(config.get("model_type")), trace.model_type)
     rotating = None
     window = None
-    outcome: Outcome = "not modelled"
+    outcome: Outcome = "read"
+    problem = ""
     try:
         if unfound and not runtime.by_class:
             raise RefusedError(unfound)
-        outer = str(config.get("model_type"))
-        if outer in runtime.lacks and not config.get("auto_map"):
+        if outer_type in runtime.lacks and not config.get("auto_map"):
             raise RefusedError(
-                f"'{outer}' is not in the release of transformers that it asks for, and"
-                " no code of its own is named (auto_map)"
+                f"'{outer_type}' is not in the release of transformers that it asks for,"
+                " and no code of its own is named (auto_map)"
             )
         refuse_unread(runtime, trace)
+
         specs = add_axes(config, runtime.read(trace), runtime.name)
-        specs = set_layer_base(specs, trace, find_layer_base(kind, name, text))
-        rotating = list_rotating(kind, name, text)
-        window = find_window(kind, name, text)
+        layer_base = find_layer_base(kind, class_name, text)
+        specs = set_layer_base(specs, trace, layer_base)
+        rotating = list_rotating(kind, class_name, text)
+        window = find_window(kind, class_name, text)
         layers = specs
-        outcome = "read"
-        problem = ""
     except RefusedError as error:
-        outcome, problem = "refused", str(error)
+        outcome = "refused"
+        problem = str(error)
     except NotModelledError as error:
+        outcome = "not modelled"
         problem = str(error)
     except InputError as error:
-        outcome, problem = "meaningless", str(error)
+        outcome = "meaningless"
+        problem = str(error)
     # Such numbers are a length of 1, or a factor of 1e300.
     except (ArithmeticError, ValueError) as error:
-        outcome, problem = "meaningless", f"numbers out of range ({error})"
+        outcome = "meaningless"
+        problem = f"numbers out of range ({error})"
 
-    # A file can hold names of any length.
-    problem = printable(problem[:300])
     return Reading(
-        runtime,
-        layers,
-        trace.uses(),
-        outcome,
-        problem,
-        trace.model_type,
-        find_rule(kind, name),
-        tuple(rotating) if rotating is not None else None,
-        window,
+        runtime=runtime,
+        layers=layers,
+        keys=trace.uses(),
+        outcome=outcome,
+        # A file can hold names of any length.
+        problem=printable(problem[:LONGEST_PROBLEM]),
+        model_type=trace.model_type,
+        layer_rule=find_rule(kind, class_name),
+        rotating=None if rotating is None else tuple(rotating),
+        window=window,
     )
 
 
@@ -335,16 +357,14 @@ def is_described(runtime: Runtime, trace: Trace) -> bool:
         return True
     if runtime.name not in SERVED:
         return False
-    missing = []
+
     for key in ("rope_theta", MAXIMUM):
         paths = (key, *(f"{block}.{key}" for block in BLOCKS))
         if all(value_in(trace.text, path) in (None, ABSENT) for path in paths):
-            missing.append(key)
-    if missing:
-        raise NotModelledError(
-            f"the file has no {missing[0]}, and the default of the class of"
-            f" '{short(name)}' was not read"
-        )
+            raise NotModelledError(
+                f"the file has no {key}, and the default of the class of"
+                f" '{short(name)}' was not read"
+            )
     return True
 
 
@@ -357,8 +377,8 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     refuse_unread_key(runtime, trace)
     named = list_named(runtime, trace)
 
-    outer = str(trace.whole.get("model_type") or "")
-    kinds = [kind for kind in (outer, trace.model_type) if kind]
+    outer_type = str(trace.whole.get("model_type") or "")
+    kinds = [kind for kind in (outer_type, trace.model_type) if kind]
     # A GGUF file was converted already, and has the language model alone.
     if "attention.head_count" not in trace.text:
         refuse_missing_part(runtime, trace, named)
@@ -368,9 +388,10 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     if runtime.name in trace.family.read_by:
         return
     release = runtime.release if runtime.classed else runtime.version
-    known = RELEASES.get(release, kinds)
+    # Only the releases of transformers are listed.
+    known_kinds = RELEASES.get(release, kinds)
     for kind in reversed(kinds):
-        if kind not in known:
+        if kind not in known_kinds:
             raise NotModelledError(
                 f"'{short(kind)}' is not in that release; the model's own code was not"
                 " read"
@@ -383,13 +404,15 @@ def refuse_unread_key(runtime: Runtime, trace: Trace) -> None:
     usual = family.unread_usual
     if family.unread_odd:
         usual = head_dim_of(trace, ())
-    given = "any"
+
+    # A family without such a key is not computed at all.
+    value = "any"
     if family.unread_key:
-        given = trace.get(family.unread_key)
-    unread = given not in (None, usual)
+        value = trace.get(family.unread_key)
+    is_unread = value not in (None, usual)
     if family.unread_keys:
-        unread = any(trace.text.get(key) is not None for key in family.unread_keys)
-    if family.unread and unread:
+        is_unread = any(trace.text.get(key) is not None for key in family.unread_keys)
+    if family.unread and is_unread:
         raise NotModelledError(f"'{family.name}' has {family.unread}")
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
@@ -411,20 +434,22 @@ def list_named(runtime: Runtime, trace: Trace) -> list[str]:
 
 def refuse_missing_part(runtime: Runtime, trace: Trace, named: list[str]) -> None:
     """Raise NotModelledError for a model of several parts without its language model."""
-    outer = str(trace.whole.get("model_type") or "")
-    if outer not in families.CLASSES["texts"]:
+    outer_type = str(trace.whole.get("model_type") or "")
+    if outer_type not in families.CLASSES["texts"]:
         return
 
-    part = families.PARTS.get(outer)
+    part = families.PARTS.get(outer_type)
     if part:
         has_part = trace.prefix.startswith(part)
     else:
-        own = {*named} & {*families.READ_FLAT.get(runtime.name, ())}
-        reads_flat = own or trace.family.flat or outer in families.CLASSES["flat"]
-        has_part = bool(trace.prefix or reads_flat)
+        # Some classes read the keys of the language model outside of a part, too.
+        read_flat = families.READ_FLAT.get(runtime.name, ())
+        is_flat_class = trace.family.flat or outer_type in families.CLASSES["flat"]
+        reads_flat = is_flat_class or not set(named).isdisjoint(read_flat)
+        has_part = bool(trace.prefix) or reads_flat
     if not has_part:
         raise NotModelledError(
-            f"'{outer}' has its language model in {part or 'text_config'}, which is"
+            f"'{outer_type}' has its language model in {part or 'text_config'}, which is"
             " missing"
         )
 
@@ -445,8 +470,8 @@ def refuse_unread_class(
             f"the class of '{name}' rotates by numbers in its code, and reads no"
             " rope_scaling"
         )
-    own_file = runtime.name in SERVED and trace.served.facts
-    if family.name in families.UNASKED and not family.known and not own_file:
+    has_own_file = runtime.name in SERVED and trace.served.facts
+    if family.name in families.UNASKED and not family.known and not has_own_file:
         raise NotModelledError(f"the class of '{name}' was not read")
 
     if (kinds or named) and not is_listed(runtime.name, kinds[:1], named):
@@ -464,8 +489,9 @@ def refuse_unread_class(
 
     if family.known:
         return
-    read = {family.width_key, *family.partial_keys, *family.share_keys}
-    for key in sorted({"rotary_dim", "rotary_pct", "rope_pct"} - read):
+    # Keys of a share or width that the class is not known to read.
+    read_keys = {family.width_key, *family.partial_keys, *family.share_keys}
+    for key in sorted({"rotary_dim", "rotary_pct", "rope_pct"} - read_keys):
         if trace.text.get(key) not in (None, 1):
             raise NotModelledError(f"'{name}' has {key}, in code of its own")
 
@@ -480,13 +506,11 @@ def reading_of(name: str, config: Mapping[str, Any]) -> Reading:
     """
     trace = Trace(config)
     reading = read(RUNTIMES[REFERENCE], config)
-    # The others are no answer where its class exists and the values are the problem.
-    kinds = {trace.model_type, str(config.get("model_type") or "")} - {
-        "",
-        *RELEASES[RELEASE],
-    }
+    kinds = {trace.model_type, str(config.get("model_type") or "")}
+    unknown_kinds = kinds - {"", *RELEASES[RELEASE]}
 
-    if reading.main is None and (kinds or trace.family.read_by):
+    # The others are no answer where its class exists and the values are the problem.
+    if reading.main is None and (unknown_kinds or trace.family.read_by):
         for runtime in choose_runtimes(()):
             other = read(runtime, config)
             # A runtime that passes over a value without meaning is no answer either.

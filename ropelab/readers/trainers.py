@@ -1,4 +1,4 @@
-"""Trainers that make a rotation of their own.
+"""Trainers that make a rotation of their own, or change that of transformers.
 
 Read from megatron-core 0.16.1 (models/common/embeddings/rotary_pos_embedding.py,
 models/gpt) with Megatron-LM's arguments, and from llamafactory 0.9.5
@@ -13,7 +13,7 @@ from typing import Any
 from ropelab.math.scaling import Unscaled
 from ropelab.readers import reader
 from ropelab.readers.families import table
-from ropelab.readers.reader import KEPT, Made, Reader, Settings
+from ropelab.readers.reader import KEPT, MadeScaling, Reader, Settings
 from ropelab.readers.spec import (
     MOST_FEATURES,
     NotModelledError,
@@ -26,6 +26,7 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
 from ropelab.readers.transformers import Transformers4, Transformers5
 
 FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
+# The scaling types that LLaMA-Factory offers.
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
 
@@ -34,36 +35,37 @@ class Megatron(Reader):
     counts.
     """
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.family.latent:
             raise NotModelledError("Megatron-LM's latent attention")
         settings = Settings(trace)
         flags = trace.flags
 
-        base = "--rotary-base" if "rotary_base" in flags else "default of --rotary-base"
-        settings.put("rope_theta", flags.get("rotary_base", 10000), base)
+        base_source = "default of --rotary-base"
+        if "rotary_base" in flags:
+            base_source = "--rotary-base"
+        settings.put("rope_theta", flags.get("rotary_base", 10000), base_source)
         share = flags.get("rotary_percent", 1.0)
         settings.put("partial_rotary_factor", share, "--rotary-percent")
         settings.put("rope_type", "default", "flags")
 
-        # the other three numbers are constants in its code
-        if flags.get("use_rope_scaling"):
-            factor = flags.get("rope_scaling_factor", 8.0)
+        uses_llama3 = flags.get("use_rope_scaling")
+        interpolation_factor = flags.get("interpolation")
+        if uses_llama3 and interpolation_factor:
+            raise NotModelledError("--use-rope-scaling with an interpolation factor")
+        if uses_llama3:
+            # The other three numbers are constants in its code.
             settings.values |= {
                 "rope_type": "llama3",
-                "factor": factor,
+                "factor": flags.get("rope_scaling_factor", 8.0),
                 **KEPT,
                 ORIGINAL: 8192,
             }
-        if factor := flags.get("interpolation"):
-            if flags.get("use_rope_scaling"):
-                raise NotModelledError(
-                    "--use-rope-scaling with an interpolation factor"
-                )
-            settings.values |= {"rope_type": "linear", "factor": factor}
+        elif interpolation_factor:
+            settings.values |= {"rope_type": "linear", "factor": interpolation_factor}
         return {"all": settings}
 
-    def head_dim(self, trace: Trace) -> int:
+    def find_head_dim(self, trace: Trace) -> int:
         if "kv_channels" not in trace.flags:
             return reader.head_dim_of(trace, ())
         width = whole(trace.flags["kv_channels"], "--kv-channels")
@@ -71,11 +73,11 @@ class Megatron(Reader):
             raise RefusedError(f"heads of {width} features")
         return width
 
-    def pairing(self, trace: Trace) -> Any:
+    def find_pairing(self, trace: Trace) -> Any:
         return "interleaved" if trace.flags.get("rotary_interleaved") else "half"
 
 
-Megatron.methods = reader.COMMON | reader.methods_of("megatron")
+Megatron.rules = reader.COMMON_RULES | reader.read_rules("megatron")
 
 
 class LlamaFactory(Transformers4):
@@ -93,14 +95,15 @@ class LlamaFactory(Transformers4):
 def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that LLaMA-Factory sets for training.
 
-    They are empty if its cutoff is not beyond the length of the model.
+    They are empty if its cutoff is not beyond the length of the model. `kind` is the
+    scaling type that is asked for.
     """
-    own: Mapping[str, Any] = {}
+    block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
-        _, own = rope_block(trace.text)
-    old = whole(own.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
+        _, block_of_file = rope_block(trace.text)
+    length = whole(block_of_file.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
     cutoff = number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
-    factor = math.ceil(cutoff / old)
+    factor = math.ceil(cutoff / length)
     if factor <= 1:
         return {}
 
@@ -108,14 +111,14 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     if kind == "llama3":
         block |= KEPT
     if kind != "linear":
-        block[ORIGINAL] = old
-    return {MAXIMUM: old * factor, "rope_scaling": block}
+        block[ORIGINAL] = length
+    return {MAXIMUM: length * factor, "rope_scaling": block}
 
 
 class MegatronBridge(Reader):
     """Megatron-LM's GPT model, as Megatron-Bridge (verl, NeMo-RL) builds it from a file."""
 
-    types = (
+    model_types = (
         "llama",
         "mistral",
         "qwen2",
@@ -124,10 +127,11 @@ class MegatronBridge(Reader):
         "gpt_oss",
         "deepseek_v3",
     )
-    other = "of Megatron-Bridge the class for '{}' was not read"
+    refusal_of_model = "of Megatron-Bridge the class for '{}' was not read"
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
-        settings = Transformers4("factor", "switch").settings(trace)["all"]
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
+        settings = Transformers4("factor", "switch").read_settings(trace)["all"]
+        # The bridge of each model hands on what its class of Megatron-LM takes.
         model = trace.model_type
         kind = settings.get("rope_type")
         if model == "gpt_oss":
@@ -142,23 +146,24 @@ class MegatronBridge(Reader):
 
 
 @reader.scaling_type("megatron-bridge", "yarn")
-def make_bridged_yarn(settings: Settings) -> Made:
+def make_bridged_yarn(settings: Settings) -> MadeScaling:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
-    both = all(settings.get(name) is not None for name in MSCALES)
     attention = reader.magnitude(factor)
-    if both:
+    has_mscales = all(settings.get(name) is not None for name in MSCALES)
+    if has_mscales:
         attention = reader.mscale_ratio(settings, factor)
+
     if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
         return reader.make_yarn(settings, factor, attention)
-    # The bridge sets the numbers of YaRN, and position_embedding_type to 'rope': frequencies
-    # are then plain, and attention still has the factor.
+    # Other bridges set the numbers of YaRN, and position_embedding_type to 'rope':
+    # frequencies are then plain, and attention still has the factor.
     return Unscaled(), attention, settings.longest
 
 
-MegatronBridge.methods = {
-    **Megatron.methods,
-    **reader.methods_of("megatron-bridge"),
+MegatronBridge.rules = {
+    **Megatron.rules,
+    **reader.read_rules("megatron-bridge"),
 }
 
 
@@ -167,18 +172,18 @@ class TorchTitan(Transformers5):
 
     models = table("trainers")["torchtitan"]
     sizes = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
-    types = frozenset(kind for row in models for kind in row["types"])
-    other = "torchtitan has no model of type '{}'"
+    model_types = frozenset(kind for row in models for kind in row["types"])
+    refusal_of_model = "torchtitan has no model of type '{}'"
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
         sizes = [trace.text.get(key) for key in self.sizes]
         for row in self.models:
             if trace.model_type not in row["types"]:
                 continue
-            for size, known in row["sizes"].items():
-                if known == sizes:
-                    name = f"torchtitan's {row['name']} {size}"
-                    return {"all": Settings(trace, row["rope"], name)}
+            for size_name, known_sizes in row["sizes"].items():
+                if known_sizes == sizes:
+                    model_name = f"torchtitan's {row['name']} {size_name}"
+                    return {"all": Settings(trace, row["rope"], model_name)}
         raise NotModelledError("torchtitan has no model of these sizes")
 
 
@@ -188,16 +193,15 @@ class Unsloth(Transformers5):
     own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        return (
-            super().read(trace)
-            if trace.model_type in self.own
-            else Transformers5().read(trace)
-        )
+        if trace.model_type in self.own:
+            return super().read(trace)
+        return Transformers5().read(trace)
 
-    def settings(self, trace: Trace) -> dict[str, Settings]:
-        settings = super().settings(trace)["all"]
-        longest = self.longest(trace)
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
+        settings = super().read_settings(trace)["all"]
+        longest = self.find_longest(trace)
         wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
+        # A longer context than that of the file is scaled to, unless the file has llama3.
         if wanted > longest:
             trace.text = {**trace.text, MAXIMUM: wanted}
             if settings.get("rope_type") != "llama3":
@@ -207,7 +211,7 @@ class Unsloth(Transformers5):
         return {"all": settings}
 
 
-Unsloth.methods = {
-    **Transformers5.methods,
-    **reader.methods_of("unsloth"),
+Unsloth.rules = {
+    **Transformers5.rules,
+    **reader.read_rules("unsloth"),
 }

@@ -26,11 +26,11 @@ def test_no_record_names_a_function() -> None:
 @pytest.mark.parametrize(
     ("kind", "writer"),
     [
-        ("llama", ollama.llama),
-        ("mixtral", ollama.llama),
-        ("qwen2", ollama.qwen2),
-        ("phi3", ollama.phi3),
-        ("gpt_oss", ollama.gptoss),
+        ("llama", ollama.write_llama),
+        ("mixtral", ollama.write_llama),
+        ("qwen2", ollama.write_qwen2),
+        ("phi3", ollama.write_phi3),
+        ("gpt_oss", ollama.write_gptoss),
     ],
 )
 def test_a_model_type_gets_ollamas_converter_by_name(kind: str, writer: object) -> None:
