@@ -54,6 +54,7 @@ def _count_verdicts(verdicts: pd.Series, evidence: pd.Series, noun: str) -> list
         verdicts_of_kind = verdicts[evidence == str(kind)]
         if verdicts_of_kind.empty:
             continue
+
         number_of = verdicts_of_kind.value_counts()
         counts = []
         for verdict in OUTCOMES[kind]:
@@ -61,6 +62,7 @@ def _count_verdicts(verdicts: pd.Series, evidence: pd.Series, noun: str) -> list
             singular, plural = WORDS["counted"][verdict]
             words = singular if number == 1 else plural
             counts.append(f"{number} {words}")
+
         about = WORDS["about"][kind]
         total = len(verdicts_of_kind)
         sentences.append(f"Of {total} {noun} {about} {', '.join(counts)}.")
@@ -76,12 +78,14 @@ def _describe_origins(claims: pd.DataFrame) -> list[str]:
             f"No run stored here decides {committed} of them: their verdicts are those"
             " of the committed results, and `ropelab claims --run` decides them anew."
         )
+
     closed = int((claims["decided_from"] == CLOSED).sum())
     if closed:
         sentences.append(
             f"{closed} of arithmetic need torch, which is not installed: theirs are"
             " those of the committed results (pip install '.[train]')."
         )
+
     random = int(claims["id"].map(_draws_vectors).sum())
     if random:
         sentences.append(
@@ -98,6 +102,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     claims = tables["claims"]
     if len(claims) == 1:
         return tables["findings"][["role", "what", "measured", "agrees"]]
+
     if is_page(tables):
         rows = page(tables)
         # The column `sentence` shows a translation if there is one: Chinese has no spaces
@@ -108,6 +113,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         rows = rows.assign(sentence=readable, original=original)
         # A narrow terminal leaves out the last columns.
         return rows[["id", "verdict", "why", "sentence", "section", "original"]]
+
     # A terminal cuts the last column at its edge.
     return claims[["id", "verdict"]].assign(measured=claims["decided_at"])
 
@@ -130,6 +136,7 @@ def page(tables: Tables) -> pd.DataFrame:
     # Without a quotation, `english` has our words for the passage.
     statements = passages["id"].map(statement_of)
     our_words = english.where(english != "", statements)
+
     is_quoted = quotes != ""
     rows = pd.DataFrame(
         {

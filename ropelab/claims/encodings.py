@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.claims.arrays import gaussian, max_abs, write_magnitude
 from ropelab.claims.periods import census, rope_frequencies
-from ropelab.claims.published import angle_errors
+from ropelab.claims.published.precision import find_worst_angle
 from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.registry import Shape, make_encoding
@@ -57,7 +57,7 @@ def count_elements(*shapes: Any, out_shape: Sequence[int], **_: Any) -> int:
 COUNTED = dict.fromkeys((*ON_TWO_TENSORS, *ON_ONE_TENSOR), count_elements)
 
 
-def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
+def make_small_encoding(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
     """Return an untrained encoding of a small model, for a trained length."""
     shape = Shape(
         layers=LAYERS,
@@ -71,11 +71,11 @@ def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
 
 def count_trained(name: str, length: int = LENGTH) -> int:
     """Count the numbers that an encoding trains."""
-    parameters = encoding_for(name, length).parameters()
+    parameters = make_small_encoding(name, length).parameters()
     return sum(parameter.numel() for parameter in parameters)
 
 
-def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
+def draw_queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
     """Draw queries and keys of one layer, float32 [1, heads, tokens, head_dim]."""
     q, k = torch.from_numpy(gaussian(seed, 2, 1, HEADS, tokens, HEAD)).float()
     return q, k
@@ -84,7 +84,9 @@ def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
 def encode(
     encoding: Encoding, q: Tensor, k: Tensor, start: int = 0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the arguments of `scores` for a whole sequence."""
+    """Return the arguments of `Encoding.scores` for a whole sequence: encoded queries and
+    keys, and the positions of both.
+    """
     positions = torch.arange(start, start + q.shape[-2])
     return (
         encoding.query(q, positions),
@@ -94,18 +96,18 @@ def encode(
     )
 
 
-def biases(name: str, tokens: int) -> Tensor:
+def read_biases(name: str, tokens: int) -> Tensor:
     """Return the biases of an encoding: its scores of queries and keys that are 0,
     [heads, queries, keys].
     """
     zeros = torch.zeros(1, HEADS, tokens, HEAD)
     positions = torch.arange(tokens)
-    scores = encoding_for(name).scores(zeros, zeros, positions, positions)
+    scores = make_small_encoding(name).scores(zeros, zeros, positions, positions)
     return scores[0].detach()
 
 
 @claim("parameter-column", "alibi-trainable")
-def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> None:
+def compare_with_table(findings: Findings, said: Sequence[tuple[str, str]]) -> None:
     """Count what each encoding trains at one length and at twice that length.
 
     `said` has the names of encodings, each with what a table says that it trains: none,
@@ -126,7 +128,7 @@ def parameter_column(findings: Findings, said: Sequence[tuple[str, str]]) -> Non
 
 
 @claim("absolute-fixed")
-def always_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
+def count_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
     """Count what a fixed encoding of absolute positions trains, and a learned one."""
     count = count_trained(fixed)
     what = f"trained numbers of the {fixed} encoding"
@@ -136,7 +138,7 @@ def always_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
 
 
 @claim("relative-trained")
-def relative_are_trained(
+def count_relative(
     findings: Findings,
     tables: Sequence[str] = ("shaw", "t5"),
     others: Sequence[str] = ("alibi", "rope"),
@@ -151,9 +153,9 @@ def relative_are_trained(
 
 
 @claim("learned-stops")
-def learned_stops(findings: Findings, name: str = "learned") -> None:
+def ask_beyond_end(findings: Findings, name: str = "learned") -> None:
     """Ask an encoding for the position after its trained length."""
-    encoding = encoding_for(name)
+    encoding = make_small_encoding(name)
     token = torch.zeros(1, 1, HEADS * HEAD)
     stops = True
     with suppress(IndexError):
@@ -161,19 +163,20 @@ def learned_stops(findings: Findings, name: str = "learned") -> None:
         stops = False
     text = "no vector" if stops else "a vector"
     findings.part(f"at position {LENGTH} it has", text, stops)
+
     last = encoding.max_position
     findings.part("its last position", f"{last}", last == LENGTH - 1)
 
 
 @claim("absolute-limited")
-def length_is_limited(findings: Findings, far: int = 10**6) -> None:
+def ask_far_beyond_end(findings: Findings, far: int = 10**6) -> None:
     """Ask a learned and a sinusoidal encoding for positions beyond the trained length."""
-    learned_stops(findings)
+    ask_beyond_end(findings)
 
     def make_codes(positions: Tensor) -> Tensor:
         """Return sinusoidal codes [positions, width]: what is added to zeros."""
         zeros = torch.zeros(1, len(positions), HEADS * HEAD)
-        return encoding_for("sinusoidal").embed(zeros, positions)[0]
+        return make_small_encoding("sinusoidal").embed(zeros, positions)[0]
 
     first_codes = make_codes(torch.arange(LENGTH))
     far_code = make_codes(torch.tensor([far]))
@@ -184,22 +187,24 @@ def length_is_limited(findings: Findings, far: int = 10**6) -> None:
 
 
 @claim("relative-space")
-def bias_matrix(findings: Findings) -> None:
+def count_biases_of_t5(findings: Findings) -> None:
     """Count the biases of T5 at one length and at twice that length: all of them, and
     the different ones.
     """
 
     def count_biases(tokens: int) -> tuple[int, int]:
-        bias = biases("t5", tokens)[0]  # [queries, keys] of the first head
+        bias = read_biases("t5", tokens)[0]  # [queries, keys] of the first head
         # Keys after the query are masked, so their biases need not be kept.
         is_visible = torch.ones_like(bias).tril() > 0
         return bias.numel(), len(bias[is_visible].unique())
 
     short, short_different = count_biases(LENGTH)
     long, long_different = count_biases(2 * LENGTH)
+    # Twice the tokens have four times the pairs of a query and a key.
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{short:,} and {long:,} per head"
     findings.part(what, text, long == 4 * short, long / short)
+
     what = "different biases among them, which are all that has to be kept"
     text = f"{short_different} and {long_different}"
     grows_as_fast = long_different >= 4 * short_different
@@ -207,7 +212,7 @@ def bias_matrix(findings: Findings) -> None:
 
 
 @claim("rope-space")
-def rope_space(findings: Findings) -> None:
+def count_numbers_of_rope(findings: Findings) -> None:
     """Count what RoPE trains and keeps at one length and at twice that length."""
     short = count_trained("rope")
     long = count_trained("rope", 2 * LENGTH)
@@ -227,11 +232,11 @@ def rope_space(findings: Findings) -> None:
 
 
 @claim("alibi-stores-nothing")
-def keeps_no_vectors(findings: Findings, name: str = "alibi") -> None:
+def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
     """Count the numbers that an encoding keeps at one length and at twice that length."""
 
     def count_kept(length: int) -> int:
-        encoding = encoding_for(name, length)
+        encoding = make_small_encoding(name, length)
         kept = (*encoding.parameters(), *encoding.buffers())
         return sum(tensor.numel() for tensor in kept)
 
@@ -244,18 +249,20 @@ def keeps_no_vectors(findings: Findings, name: str = "alibi") -> None:
 
 
 @claim("t5-costly", "rope-efficient", "transformer-xl-slow", bound=SLOW)
-def work(findings: Findings, name: str, slow: bool, seed: int = 0) -> None:
+def compare_operations(
+    findings: Findings, name: str, slow: bool, seed: int = 0
+) -> None:
     """Count the operations from queries and keys to the scores of LENGTH tokens, over
     those of plain attention. `slow` is what the claim says.
     """
 
     def count_operations(encoding: Encoding) -> float:
-        q, k = queries_and_keys(LENGTH, seed)
+        q, k = draw_queries_and_keys(LENGTH, seed)
         with FlopCounterMode(display=False, custom_mapping=COUNTED) as counter:
             encoding.scores(*encode(encoding, q, k))
         return counter.get_total_flops()
 
-    operations = count_operations(encoding_for(name).for_layer(0))
+    operations = count_operations(make_small_encoding(name).for_layer(0))
     ratio = operations / count_operations(Encoding())
     is_slow = ratio >= SLOW
     findings.part(WORK, f"{ratio:.3f}", is_slow == slow, ratio)
@@ -266,36 +273,42 @@ def work(findings: Findings, name: str, slow: bool, seed: int = 0) -> None:
 
 
 @claim("transformer-xl-cache")
-def cache_is_impossible(findings: Findings, seed: int = 0) -> None:
+def compare_with_cached(findings: Findings, seed: int = 0) -> None:
     """Decode token by token from cached keys and compare with the full pass."""
-    encoding = encoding_for("transformer_xl").for_layer(0)
+    encoding = make_small_encoding("transformer_xl").for_layer(0)
     tokens = 64
-    largest = 0.0
+    largest_difference = 0.0
     cached_keys: list[Tensor] = []
     with torch.no_grad():
-        q, k = queries_and_keys(tokens, seed)
+        q, k = draw_queries_and_keys(tokens, seed)
         full_scores = encoding.scores(*encode(encoding, q, k))
-        for i in range(tokens):
-            position = torch.tensor([i])
+
+        for token in range(tokens):
+            position = torch.tensor([token])
+            this_token = slice(token, token + 1)
             # Each key is encoded alone, when its token comes.
-            cached_keys.append(encoding.key(k[:, :, i : i + 1], position))
+            cached_keys.append(encoding.key(k[:, :, this_token], position))
             keys = torch.cat(cached_keys, dim=-2)
-            query = encoding.query(q[:, :, i : i + 1], position)
-            scores = encoding.scores(query, keys, position, torch.arange(i + 1))
-            difference = scores - full_scores[:, :, i : i + 1, : i + 1]
-            largest = max(largest, max_abs(difference))
+            query = encoding.query(q[:, :, this_token], position)
+
+            positions_so_far = torch.arange(token + 1)
+            scores = encoding.scores(query, keys, position, positions_so_far)
+            difference = scores - full_scores[:, :, this_token, : token + 1]
+            largest_difference = max(largest_difference, max_abs(difference))
 
     what = f"scores from cached keys against the full pass, {tokens} tokens"
-    findings.beyond(what, largest, ROUNDING)
+    findings.beyond(what, largest_difference, ROUNDING)
 
 
 @claim("learned-not-relative", "t5-relative", "rope-relative")
-def is_relative(findings: Findings, name: str, expected: bool, seed: int = 0) -> None:
+def compare_moved_scores(
+    findings: Findings, name: str, expected: bool, seed: int = 0
+) -> None:
     """Move all positions, and compare the scores of embedded tokens.
 
     `expected` is True if the claim says that scores depend on distances alone.
     """
-    encoding = encoding_for(name)
+    encoding = make_small_encoding(name)
     tokens = 16
     shift = 100
     text = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
@@ -321,21 +334,22 @@ def is_relative(findings: Findings, name: str, expected: bool, seed: int = 0) ->
 
 
 @claim("alibi-sign")
-def printed_sign(findings: Findings, slope: float = 0.25) -> None:
+def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     """Compare the bias of ALiBi with a printed formula, for both signs of distances."""
-    bias = biases("alibi", 8)[0].tril()  # [queries, keys] of the first head
+    bias = read_biases("alibi", 8)[0].tril()  # [queries, keys] of the first head
     positions = torch.arange(8)
     distances = positions - positions[:, None]
     printed = slope * distances.tril()
     what = f"alpha = {slope} with distance = key position minus query position"
     findings.within(what, max_abs(bias - printed), 0, "{} from the bias")
+
     what = "the same with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
     findings.within(what, max_abs(bias + printed), 0, text, "limit")
 
 
 @claim("heads-unaffected")
-def heads_unaffected(
+def find_acting_encodings(
     findings: Findings,
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
@@ -343,17 +357,17 @@ def heads_unaffected(
     """Find the encodings that change the scores inside heads, and count the biases that
     the heads of ALiBi have.
     """
-    q, k = queries_and_keys(8, seed)
+    q, k = draw_queries_and_keys(8, seed)
     plain_scores = Encoding().scores(*encode(Encoding(), q, k)).tril()
     acting = []
     with torch.no_grad():
         for name in methods:
-            encoding = encoding_for(name).for_layer(0)
+            encoding = make_small_encoding(name).for_layer(0)
             scores = encoding.scores(*encode(encoding, q, k)).tril()
             if max_abs(scores - plain_scores) > ROUNDING:
                 acting.append(name)
     # The biases of all heads for the last query and the first key.
-    biases_by_head = biases("alibi", 8)[:, -1, 0]
+    biases_by_head = read_biases("alibi", 8)[:, -1, 0]
     different = len(biases_by_head.unique())
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
@@ -364,16 +378,17 @@ def heads_unaffected(
 
 
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
-def unstable_or_coarse(findings: Findings, length: int = 1 << 20) -> None:
+def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     """Measure the angles of float32 at large positions, and count neighbours whose
     rounded codes are equal.
     """
-    error = angle_errors("float32", length).error_rad
+    error = find_worst_angle("float32", length).error_rad
     what = f"worst angle error in float32 up to {length:,}"
     findings.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
 
+    counts_by_format = census(rope_frequencies(64, 10000.0), "vector", length)
     equal_neighbours = {}
-    for fmt, counts in census(rope_frequencies(64, 10000.0), "vector", length).items():
+    for fmt, counts in counts_by_format.items():
         equal_neighbours[fmt] = counts.adjacent_collisions
     text = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
     has_equal = any(equal_neighbours.values())

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ropelab.claims import arrays
 from ropelab.claims.record import Findings, Role, claim
-from ropelab.claims.sinusoids import code
+from ropelab.claims.sinusoids import encode_positions
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
@@ -37,7 +37,7 @@ DRAWS = 8192
 
 def _first_codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
     """Return the sinusoidal codes of the first positions."""
-    return code(np.arange(tokens), arrays.frequencies(width, BASE))
+    return encode_positions(np.arange(tokens), arrays.frequencies(width, BASE))
 
 
 @claim("concatenation-wider")
@@ -142,11 +142,15 @@ def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -
     """Compare the scores of an encoding with the products of its encoded queries and
     keys.
     """
-    from ropelab.claims.encodings import encode, encoding_for, queries_and_keys
+    from ropelab.claims.encodings import (
+        draw_queries_and_keys,
+        encode,
+        make_small_encoding,
+    )
 
-    layer = encoding_for(name).for_layer(0)
+    layer = make_small_encoding(name).for_layer(0)
     shift = 100
-    q, k = queries_and_keys(16, seed)
+    q, k = draw_queries_and_keys(16, seed)
     encoded_q, encoded_k, *positions = encode(layer, q, k, 0)
     # Keys after the query do not count: `tril` sets their scores to 0.
     scores = layer.scores(encoded_q, encoded_k, *positions).detach().tril()
@@ -215,7 +219,9 @@ def _draw_embeddings(seed: int) -> Float[arrays.Array, "2 WIDTH"]:
 
 def _make_codes(shift: int) -> Float[arrays.Array, "2 WIDTH"]:
     """Return the codes of the query and of the key, both moved by `shift` tokens."""
-    return code([QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE))
+    return encode_positions(
+        [QUERY + shift, KEY + shift], arrays.frequencies(WIDTH, BASE)
+    )
 
 
 def _compute_terms(
@@ -424,7 +430,7 @@ def bound_decays(findings: Findings, head_dim: int = 128, seed: int = 0) -> None
     rises = int((np.diff(curve) > 0).sum())
     text = f"{rises} of {FARTHEST}"
     findings.limit("steps at which it rises", text, rises == 0, rises)
-    findings.series["decay"] = decay_series(head_dim, seed)
+    findings.series["decay"] = make_decay_series(head_dim, seed)
 
 
 @claim("decay-scores")
@@ -453,10 +459,10 @@ def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None
     what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
     findings.limit(what, f"{ratio:.2f}", falls, ratio)
 
-    findings.series["decay"] = decay_series(head_dim, seed)
+    findings.series["decay"] = make_decay_series(head_dim, seed)
 
 
-def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
+def make_decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
     """Return the curves over distance, each divided by its value at distance 0: a row per
     curve and distance.
     """
@@ -466,12 +472,14 @@ def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
     scores = random_curves(with_zero, head_dim, seed=seed)
     rms = np.sqrt(np.square(scores).mean(axis=0))
     bound = bound_curve(head_dim)
+
     curves = {
         "bound": (bound / bound[0])[distances],
         # At distance 0 this curve is 1.
         "equal q and k": aligned_curve(head_dim)[distances],
         "independent q and k": rms[1:] / rms[0],
     }
+
     table = pd.DataFrame({"distance_tokens": distances, **curves})
     table = table.melt("distance_tokens", var_name="curve", value_name="relative")
     return table[["curve", "distance_tokens", "relative"]]

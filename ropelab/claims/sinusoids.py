@@ -49,7 +49,7 @@ def space_frequencies(
     return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
 
 
-def code(
+def encode_positions(
     positions: ArrayLike, omega: Float[Array, " pairs"]
 ) -> Float[Array, "positions width"]:
     """Return the code (sin, cos, sin, cos, ...) of positions, which need not be whole
@@ -62,7 +62,7 @@ def code(
 
 
 @claim("sinusoid-shift", "sinusoid-shift-standard")
-def shift_is_rotation(
+def compare_rotated_codes(
     findings: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
 ) -> None:
     """Multiply codes by a matrix of rotations, and compare them with the codes of later
@@ -70,14 +70,16 @@ def shift_is_rotation(
     """
     omega = frequencies(512, BASE)
     positions = np.arange(512)
-    codes = code(positions, omega)
+    codes = encode_positions(positions, omega)
     for turning in turnings:
         # `rotation_matrix` is counterclockwise. Since the sine comes first in a pair, the
         # shift should be a clockwise rotation, by the angle addition formulas.
         sign = -1 if turning == "clockwise" else 1
         rotated = codes @ rotation_matrix(sign * shift * omega).T
-        difference = max_abs(rotated - code(positions + shift, omega))
-        difference_from_earlier = max_abs(rotated - code(positions - shift, omega))
+        difference = max_abs(rotated - encode_positions(positions + shift, omega))
+        difference_from_earlier = max_abs(
+            rotated - encode_positions(positions - shift, omega)
+        )
         text = "{} apart"
         if difference > EXACT and difference_from_earlier <= EXACT:
             text += f", and gives the code of p - {shift}"
@@ -89,10 +91,10 @@ def shift_is_rotation(
         role: Role = "limit" if findings.findings else "part"
         findings.within(what, difference, EXACT, text, role)
 
-    findings.series["sinusoid_shift"] = shift_series()
+    findings.series["sinusoid_shift"] = make_shift_series()
 
 
-def shift_series() -> pd.DataFrame:
+def make_shift_series() -> pd.DataFrame:
     """Return one pair of the code as arrows (sin, cos): the code of x, that of x + delta,
     and the code of x rotated by the standard matrix.
     """
@@ -105,6 +107,7 @@ def shift_series() -> pd.DataFrame:
     sin = math.sin(delta)
     standard_matrix = np.array([[cos, -sin], [sin, cos]])
     rotated = standard_matrix @ code_of_x
+
     arrows = [
         ("code of x", *code_of_x),
         ("code of x + δ", *code_of_sum),
@@ -114,12 +117,14 @@ def shift_series() -> pd.DataFrame:
 
 
 @claim("sinusoid-orthogonal")
-def columns_orthogonal(
+def compare_columns(
     findings: Findings, spacing: Spacing = "exponential", width: int = 512
 ) -> None:
     """Compare the columns of the codes: each is one feature at all positions."""
     length = 512
-    columns = code(np.arange(length), space_frequencies(spacing, width, length))
+    columns = encode_positions(
+        np.arange(length), space_frequencies(spacing, width, length)
+    )
     # With harmonic spacing the sine of the fastest pair is 0 at every position. The
     # clip keeps its column from being divided by 0.
     norms = np.linalg.norm(columns, axis=0).clip(EXACT)
@@ -134,14 +139,14 @@ def columns_orthogonal(
     findings.within(what, max_abs(cosines), EXACT, text)
 
     # The table for the figure has a row per position and feature of a smaller code.
-    values = pd.DataFrame(code(np.arange(64), frequencies(32, BASE)))
+    values = pd.DataFrame(encode_positions(np.arange(64), frequencies(32, BASE)))
     table = values.rename_axis("position_tokens").reset_index()
     table = table.melt("position_tokens", var_name="feature", value_name="value")
     findings.series["sinusoid_code"] = table
 
 
 @claim("sinusoid-periodic")
-def slowest_period_repeats(
+def compare_after_period(
     findings: Findings,
     spacing: Spacing = "exponential",
     width: int = 512,
@@ -153,7 +158,9 @@ def slowest_period_repeats(
     omega = space_frequencies(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
     positions = np.arange(64)
-    change = max_abs(code(positions + period, omega) - code(positions, omega))
+    codes = encode_positions(positions, omega)
+    change = max_abs(encode_positions(positions + period, omega) - codes)
+
     # The code repeats if all frequencies are whole multiples of the slowest one.
     ratios = omega / omega.min()
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
@@ -167,10 +174,10 @@ def slowest_period_repeats(
         " frequency)"
     )
     findings.within(what, change, bound, text)
-    findings.series["sinusoid_sum"] = sum_series()
+    findings.series["sinusoid_sum"] = make_sum_series()
 
 
-def sum_series() -> pd.DataFrame:
+def make_sum_series() -> pd.DataFrame:
     """Return the sum F(t) of all features over the number of pairs, from position 0 on,
     and from one period of the slowest wave on.
     """
@@ -179,8 +186,9 @@ def sum_series() -> pd.DataFrame:
     for spacing, (width, length) in SPACINGS.items():
         omega = space_frequencies(spacing, width, length)
         period = 2 * math.pi / float(omega.min())
+
         for name, start in (("0", 0.0), ("period", period)):
-            sums = code(positions + start, omega).sum(axis=-1)
+            sums = encode_positions(positions + start, omega).sum(axis=-1)
             columns = {
                 "spacing": spacing,
                 "period_tokens": period,
@@ -193,7 +201,7 @@ def sum_series() -> pd.DataFrame:
 
 
 @claim("period-needs-multiples")
-def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
+def compare_three_codes(findings: Findings, broken_width: int = 512) -> None:
     """Ask of three codes whether they repeat after the period of their slowest wave."""
     # The words for a code, the inputs that make it, and True if it should repeat.
     harmonic: dict[str, Any] = {"spacing": "harmonic", "width": 64, "length": 4096}
@@ -204,14 +212,14 @@ def period_needs_multiples(findings: Findings, broken_width: int = 512) -> None:
     ]
     for what, inputs, should_repeat in codes:
         findings_on_code = Findings()
-        slowest_period_repeats(findings_on_code, **inputs)
+        compare_after_period(findings_on_code, **inputs)
         (result,) = findings_on_code.findings
         agrees = result.agrees is should_repeat
         findings.part(what, result.measured, agrees, result.value)
 
 
 @claim("exponential-spacing")
-def exponential_repeats_less(findings: Findings, tokens: int = 16384) -> None:
+def find_nearest_codes(findings: Findings, tokens: int = 16384) -> None:
     """Find the positions whose codes are nearest to each other, beside neighbours."""
     pairs = 64
     frequencies_by_name = {
@@ -241,10 +249,10 @@ def exponential_repeats_less(findings: Findings, tokens: int = 16384) -> None:
         )
         ratio = nearest_distance / distance_at_one
         findings.part(what, text, repeats == should_repeat, ratio)
-    findings.series["sinusoid_distance"] = distance_series()
+    findings.series["sinusoid_distance"] = make_distance_series()
 
 
-def distance_series() -> pd.DataFrame:
+def make_distance_series() -> pd.DataFrame:
     """Return the product of the codes of two positions by their distance, 1 at 0, with
     the columns spacing, distance_tokens and value.
     """
@@ -259,7 +267,7 @@ def distance_series() -> pd.DataFrame:
 
 
 @claim("uniform-geometric")
-def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> None:
+def compare_ratios(findings: Findings, spacing: Spacing = "harmonic") -> None:
     """Compare the ratios of neighbouring frequencies: a geometric series has one ratio."""
     omega = np.sort(space_frequencies(spacing, 64, 512))
     ratios = omega[1:] / omega[:-1]
@@ -277,11 +285,11 @@ def uniform_is_geometric(findings: Findings, spacing: Spacing = "harmonic") -> N
 
 
 @claim("sinusoid-smooth")
-def is_smooth(findings: Findings) -> None:
+def measure_steps(findings: Findings) -> None:
     """Measure the steps between the codes of neighbours, and the fastest rotation."""
     width = 512
     omega = frequencies(width, BASE)
-    steps = np.diff(code(np.arange(512), omega), axis=0)
+    steps = np.diff(encode_positions(np.arange(512), omega), axis=0)
     step_lengths = np.linalg.norm(steps, axis=1)
     spread = float(np.ptp(step_lengths))
     # Each pair has the length 1, as sin^2 + cos^2 = 1.

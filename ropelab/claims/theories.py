@@ -137,11 +137,13 @@ def drift_compounds(
             # A layer draws the same weights at every depth and start.
             weights = gaussian(seed + layer + 1, 3, width, width) / width**0.5
             q_weights, k_weights, v_weights = weights
+
             q = rotate(hidden @ q_weights, angles)
             k = rotate(hidden @ k_weights, angles)
             v = hidden @ v_weights
             if carried:
                 v = rotate(v, angles)
+
             scores = q @ k.T / width**0.5
             hidden = hidden + softmax(scores) @ v
             # Each token gets a mean square of 1, as normalized layers have it.

@@ -139,8 +139,9 @@ def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
     """Return the findings of each claim that the run needs, by its id."""
     # Many claims read the runs of one experiment, which are files.
     read_runs = cache(values.stored)
-    decided = {}
     needed = list_needed(config)
+
+    decided = {}
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
             claim = find(id_)
@@ -182,9 +183,11 @@ def _list_answers(
 
 
 def _make_claim_row(claim: Claim, decided: Decided) -> dict[str, Any]:
+    """Return the row of `claims` for a claim."""
     findings = decided.findings
     # Two sentences of one section have the same citation, which is given once.
     citations = dict.fromkeys(cite(passage) for passage in claim.passages)
+
     return {
         "id": claim.id,
         "source": "; ".join(citations),

@@ -11,7 +11,7 @@ import pytest
 
 from ropelab.claims.forms import SHAPE
 from ropelab.claims.ledger import CLAIMS, find
-from ropelab.claims.published import PRINTED
+from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import Kind, Verdict
 
 HOLDS, CONDITION, WRONG, OPEN = (

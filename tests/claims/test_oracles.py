@@ -18,10 +18,11 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-from ropelab.claims import arrays, attention, forms, published, scores
+from ropelab.claims import arrays, attention, forms, scores
 from ropelab.claims.arrays import frequencies, gaussian
 from ropelab.claims.ledger import find
-from ropelab.claims.sinusoids import code
+from ropelab.claims.published import scalings
+from ropelab.claims.sinusoids import encode_positions
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.rotary import cos_sin
 from ropelab.math.scaling import RopePlan
@@ -148,7 +149,7 @@ def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
 
 
 def test_sinusoids_by_the_formula_of_the_transformer():
-    codes = code([0, 1, 50], frequencies(6, 10000.0))
+    codes = encode_positions([0, 1, 50], frequencies(6, 10000.0))
     for row, pos in enumerate((0, 1, 50)):
         for i in range(3):
             angle = pos / 10000 ** (2 * i / 6)
@@ -192,9 +193,7 @@ def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
     np.testing.assert_array_equal(theirs.numpy(), same)
 
 
-@pytest.mark.parametrize(
-    "geometry", [Geometry(96, 1e6, 2048), published.MANY_ROTATIONS]
-)
+@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), scalings.MANY_ROTATIONS])
 def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     config = LlamaConfig(
         hidden_size=geometry.rotary_dim,
@@ -209,9 +208,9 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
         },
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    ours = published.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
+    ours = scalings.compute_minimind("linear ramp", geometry, 16.0, 32.0)
     check = partial(find("minimind-yarn-ramp").evidence, geometry=tuple(geometry))
-    assert published.largest_ratio(theirs.numpy(), ours) == pytest.approx(
+    assert scalings.find_largest_ratio(theirs.numpy(), ours) == pytest.approx(
         check().findings[0].value, rel=1e-5
     )
     assert factor == pytest.approx(check().findings[2].value)
@@ -242,9 +241,7 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     return [base ** (-2 * i / dim) * (1 - r + r / factor) for i, r in enumerate(ramp)]
 
 
-@pytest.mark.parametrize(
-    "geometry", [Geometry(64, 1e6, 2048), published.MANY_ROTATIONS]
-)
+@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), scalings.MANY_ROTATIONS])
 @pytest.mark.parametrize(
     ("formula", "oracle"),
     [
@@ -253,7 +250,7 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     ],
 )
 def test_minimind_formulas_against_loops(formula, oracle, geometry):
-    ours = published.minimind_frequencies(formula, geometry, 8.0, 16.0)
+    ours = scalings.compute_minimind(formula, geometry, 8.0, 16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
     np.testing.assert_allclose(ours, loop, rtol=1e-12)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ropelab.claims.ledger import CLAIMS, find, judge_run
-from ropelab.claims.published import PRINTED
+from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 from ropelab.claims.trained.deciding import describe_models, sort_largest_first
 from ropelab.claims.trained.orders import compare_published_order

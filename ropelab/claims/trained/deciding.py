@@ -15,6 +15,8 @@ from ropelab.runs.thresholds import LEARNED
 SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
 # The number of symbols that a model of bytes reads and writes.
 BYTES = 256
+# The base that is not named.
+USUAL_BASE = 1e4
 # A function that adds its findings to those in its first argument.
 Check = Callable[..., None]
 
@@ -28,13 +30,17 @@ def describe_models(config: Mapping[str, Any]) -> str:
         # A layer has four projections of attention, and two of a feed-forward layer that
         # is four times as wide. Each byte has an embedding and an output.
         layer = 4 * width * heads * head_dim + 8 * width**2
-        size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
+        parameters = layers * layer + 2 * BYTES * width
+        size = f"{parameters / 1e6:.1f} M"
     else:
         millions = SIZES.get(str(config.get("preset")))
         size = f"about {millions:g} M" if millions else "unknown"
-    amount = count_of(len(config.get("seeds", ())), "seed")
-    base = f", base {config['base']:g}" if config.get("base", 1e4) != 1e4 else ""
-    return f"{size} parameters, {amount}, trained at {config['train_len']} tokens{base}"
+
+    seeds = count_of(len(config.get("seeds", ())), "seed")
+    base = ""
+    if config.get("base", USUAL_BASE) != USUAL_BASE:
+        base = f", base {config['base']:g}"
+    return f"{size} parameters, {seeds}, trained at {config['train_len']} tokens{base}"
 
 
 # A kind of stored run.
@@ -62,6 +68,16 @@ def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
         findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
 
 
+def _add_unlearned(findings: Findings, run: Trained) -> None:
+    """Add that the plain model of a run did not learn to copy, or was not asked to."""
+    copied = run.copies_within()
+    what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
+    if math.isnan(copied):
+        findings.missing(what, "not measured")
+    else:
+        findings.missing(what, f"{copied:.2f}, below {LEARNED}")
+
+
 def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
     """Make a check of stored runs of a function that adds the findings of one run.
 
@@ -77,17 +93,13 @@ def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
             answers = []
             for run in sort_largest_first(kind, runs):
                 answer = Findings(findings.expected, describe_models(run.config))
-                copied = run.copies_within()
-                if copied >= LEARNED:
+                # Copying that was not measured is nan, which compares as false.
+                if run.copies_within() >= LEARNED:
                     add_findings(answer, run, **inputs)
                 else:
-                    length = f"the trained length {run.train_len}"
-                    what = f"copy accuracy of {run.plain} inside {length}"
-                    if math.isnan(copied):
-                        answer.missing(what, "not measured")
-                    else:
-                        answer.missing(what, f"{copied:.2f}, below {LEARNED}")
+                    _add_unlearned(answer, run)
                 answers.append(answer)
+
             findings.take_best(
                 answers, "a stored run that tests beyond its trained length"
             )

@@ -14,43 +14,59 @@ from ropelab.runs.thresholds import MISSED, WORKS
 @claim("one-frequency-learned")
 @ask_runs(Frequencies)
 def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) -> None:
-    """Compare the recall of one frequency with that of the plain scheme, by distance."""
+    """Compare the recall of one frequency with that of the plain scheme, by distance.
+
+    `scheme` is the scheme of one frequency that the claim is about.
+    """
     singles = run.list_single_frequencies()
     # A run can have the scheme in two forms: all pairs rotate, or only some of them. With
     # a period of a few windows, a model in which all pairs rotate may fail because no
     # feature is free of positions. The second form is the control: it has such features.
     # With a period of a million tokens every feature is practically free of positions in
     # both forms. Both forms are asked in any case.
-    asked = [name for name in singles if _is_form_of(name, scheme)]
-    many = run.copies_within()
-    for name in asked or [scheme]:
-        rows = run.select_comparisons("comparisons", name)
-        copied = run.copies_within(name)
-        what = f"recall of {name} against {run.plain}"
-        if rows.empty or math.isnan(copied):
-            findings.missing(what)
+    forms = [name for name in singles if _is_form_of(name, scheme)]
+    for name in forms or [scheme]:
+        if not _add_recall(findings, run, name):
             return
-        result = tally(rows, name)
-        agrees = True if result.worse == len(rows) else None
-        if copied >= WORKS * many:
-            agrees = False
-        shares = (
-            f"{copied:.2f} against {many:.2f} from {run.train_len // 2} tokens back"
-        )
-        worse = f"lower at {result.worse} of {len(rows)} distances"
-        findings.part(what, f"{shares}; {worse}", agrees, copied)
-        if agrees is None:
-            findings.leave_open("a lower one is not shown at all distances")
-    if not any(run.has_resting_pairs(name) for name in asked):
+
+    if not any(run.has_resting_pairs(name) for name in forms):
         # The unmet condition makes a run that has the control the preferred one.
         what = "the same beside pairs that do not rotate"
         findings.unmet(what, "not in this run", None)
-    best = max(singles, key=run.copies_within)
-    most = run.copies_within(best)
 
+    best = max(singles, key=run.copies_within)
+    best_recall = run.copies_within(best)
     # Recall that was not measured is nan, which compares as false: it does not work.
-    best_works = most >= WORKS * many
-    findings.limit(f"the best single one, {best}", f"{most:.2f}", not best_works)
+    best_works = best_recall >= WORKS * run.copies_within()
+    what = f"the best single one, {best}"
+    findings.limit(what, f"{best_recall:.2f}", not best_works)
+
+
+def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
+    """Add the recall of one frequency against that of the plain scheme; return False if
+    it was not measured.
+    """
+    rows = run.select_comparisons("comparisons", name)
+    recall = run.copies_within(name)
+    plain_recall = run.copies_within()
+    what = f"recall of {name} against {run.plain}"
+    if rows.empty or math.isnan(recall):
+        findings.missing(what)
+        return False
+
+    result = tally(rows, name)
+    agrees: bool | None = None
+    if recall >= WORKS * plain_recall:
+        agrees = False
+    elif result.worse == len(rows):
+        agrees = True
+    shares = f"{recall:.2f} against {plain_recall:.2f}"
+    where = f"from {run.train_len // 2} tokens back"
+    worse = f"lower at {result.worse} of {len(rows)} distances"
+    findings.part(what, f"{shares} {where}; {worse}", agrees, recall)
+    if agrees is None:
+        findings.leave_open("a lower one is not shown at all distances")
+    return True
 
 
 def _is_form_of(name: str, scheme: str) -> bool:
@@ -77,6 +93,7 @@ def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
         if served.empty:
             findings.missing(what)
             continue
+
         _add_fall(findings, what, served, band)
         _add_fall(findings, what, other, band, "limit")
         if band == "slow":

@@ -65,9 +65,7 @@ def compare_published_order(
         outside: True if the ordering was claimed just beyond the length of fine-tuning.
         runs: the stored runs.
     """
-    names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
-    equals = " = " if equal else ", "
-    findings.expected = " > ".join(equals.join(group) for group in names)
+    findings.expected = _write_order(groups, equal)
 
     answers: list[tuple[tuple[int, ...], Findings]] = []
     for run in sort_largest_first(Methods, runs):
@@ -100,13 +98,26 @@ def compare_published_order(
         findings.missing("a stored run that compares these methods")
         return
 
-    best_quality, first = answers[0]
-    deciding = [
-        answer.findings for quality, answer in answers if quality == best_quality
-    ]
-    findings.models = first.models
-    for alike in zip(*deciding, strict=True):
-        findings.findings.append(_unite(alike))
+    # Runs of the same quality decide together.
+    best_quality, first_answer = answers[0]
+    deciding = []
+    for quality, answer in answers:
+        if quality == best_quality:
+            deciding.append(answer.findings)
+    findings.models = first_answer.models
+    # The same pairs are compared in each of them, in the same order.
+    for findings_on_pair in zip(*deciding, strict=True):
+        findings.findings.append(_unite(findings_on_pair))
+
+
+def _write_order(groups: Sequence[Sequence[str]], equal: bool) -> str:
+    """Write an ordering such as `yarn = ntk > pi`; groups of unequals have commas."""
+    sign = " = " if equal else ", "
+    texts = []
+    for group in groups:
+        names = [name.removesuffix(DOUBLED) for name in group]
+        texts.append(sign.join(names))
+    return " > ".join(texts)
 
 
 def _find_tuned_length(run: Methods) -> int:
@@ -154,14 +165,16 @@ def _compare_groups(
             _compare(findings, rows, a, b, same=False)
 
 
-def _unite(alike: Sequence[ClaimFinding]) -> ClaimFinding:
-    """Return the same finding of several runs as one; open if the runs do not decide it
-    alike.
+def _unite(findings_on_pair: Sequence[ClaimFinding]) -> ClaimFinding:
+    """Return the findings of several runs on one pair as one; open if the runs do not
+    decide alike.
     """
-    first = alike[0]
-    if all(other.agrees == first.agrees for other in alike):
+    first = findings_on_pair[0]
+    if all(other.agrees == first.agrees for other in findings_on_pair):
         return first
-    results = dict.fromkeys(finding.measured for finding in alike)
+
+    # Equal results are named once.
+    results = dict.fromkeys(finding.measured for finding in findings_on_pair)
     listed = ", in another ".join(results)
     reason = "runs of the same models do not decide alike"
     return replace(first, agrees=None, measured=f"in one run {listed}; {reason}")
@@ -191,18 +204,17 @@ def _compare(
     better = str(row["verdict"])
     is_significant = better != "~"
     is_small = abs(interval.value) < CLOSE
-    # Two results without a significant difference need not be equal. For that the whole
-    # interval must be near 0.
-    furthest = max(abs(interval.low), abs(interval.high))
-    is_equal = furthest < CLOSE
+    sign = {a: ">", b: "<", "~": "~"}[better]
 
+    # The finding stays open, for the reason given, unless one of the cases decides it.
     agrees: bool | None = None
-    margin = None
-    reason = f"the interval contains 0 and reaches {CLOSE:g}"
     if same:
-        sign = {a: ">", b: "<", "~": "~"}[better]
+        # Two results without a significant difference need not be equal. For that the
+        # whole interval must be near 0.
+        furthest = max(abs(interval.low), abs(interval.high))
         margin = margin_below(furthest, CLOSE)
-        if is_equal:
+        reason = f"the interval contains 0 and reaches {CLOSE:g}"
+        if furthest < CLOSE:
             sign = "="
             agrees = True
         elif is_significant and not is_small:
@@ -212,16 +224,15 @@ def _compare(
                 f"the interval reaches {CLOSE:g}, up to which two results are equal"
             )
     else:
-        sign = {a: ">", b: "<", "~": "~"}[better]
         margin = margin_of_interval(interval.low, interval.high, 0)
+        reason = "the interval contains 0"
         if is_significant and not is_small:
             agrees = better == a
         elif is_significant:
             reason = (
                 f"the difference is below {CLOSE:g}, up to which two results are equal"
             )
-        else:
-            reason = "the interval contains 0"
+
     # A method that fails in these runs, after minutes of training, refutes no published
     # order.
     if agrees is False and row.get("status") == FAILING:

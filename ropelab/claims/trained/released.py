@@ -27,7 +27,8 @@ def compare_stored_keys(
         model = run.tables["model"].iloc[0]
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
         answer = Findings(findings.expected, about)
-        losses = _losses_by_document(run)
+        losses = _read_losses(run)
+
         for role, costlier, cheaper in asked:
             what = f"text loss, {costlier} less {cheaper}"
             costlier_label = f"{AS_SHIPPED} + {costlier}"
@@ -35,6 +36,7 @@ def compare_stored_keys(
             if costlier_label not in losses or cheaper_label not in losses:
                 answer.missing(what, "not measured")
                 continue
+
             difference = mean_interval(losses[costlier_label] - losses[cheaper_label])
             what = f"{what}, {len(losses)} documents"
             unit = " nats per byte"
@@ -43,7 +45,7 @@ def compare_stored_keys(
     findings.take_best(answers, "a stored run of a released model")
 
 
-def _losses_by_document(run: Stored) -> pd.DataFrame:
+def _read_losses(run: Stored) -> pd.DataFrame:
     """Return the text loss of each document (rows) under each method (columns)."""
     table = run.tables.get("text_by_document")
     if table is None:

@@ -59,12 +59,14 @@ class Trained:
         order of their weight.
         """
         seeds = len(self.config.get("seeds", ()))
+
         # A run of copying and text answers more claims than a larger one of text alone.
         tasks = 0
         if not math.isnan(self.copies_within()):
             tasks += 1
         if "last_window" in self.tables:
             tasks += 1
+
         return (
             tasks,
             # A single model is an example, however large.
@@ -127,6 +129,7 @@ class Methods(Trained):
                 "nll_nats_per_byte",
             )
             return pd.DataFrame(columns=[*names, "distance_tokens", "accuracy"])
+
         chosen = table[table["arm"] == arm]
         return chosen.assign(label=row_labels(chosen))
 

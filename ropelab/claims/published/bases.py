@@ -1,0 +1,163 @@
+"""Checks of claims about printed bases: the least base for a context, against exact bounds
+(arXiv:2405.14591).
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from ropelab.claims.arrays import write_hits
+from ropelab.claims.record import Findings, Role, claim
+from ropelab.math.bounds import Similarity, first_negative, published
+from ropelab.runs.cell import Stored
+from ropelab.runs.thresholds import FIT
+
+# The features of a head for which bases were printed.
+HEAD = 128
+# The step between the bases of a grid, in logarithms.
+STEP = 4e-3
+# Context lengths, with the base printed for each.
+Table = Sequence[tuple[int, float]]
+
+
+def _select_printed(bases: Sequence[float]) -> Table:
+    """Return the contexts from 1k to 32k tokens, with the bases printed for them."""
+    table = list(zip(published.CONTEXTS, bases, strict=True))
+    return tuple(table[:6])
+
+
+# The printed bases, by publication.
+PRINTED: dict[str, Table] = {
+    "men": _select_printed(published.MEN),
+    "su": _select_printed(published.SU),
+}
+
+
+def _read_exact_bases(runs: Sequence[Stored]) -> dict[int, float]:
+    """Return the exact bound of each context that a stored run has."""
+    if not runs:
+        return {}
+    tables = [run.tables["bound"] for run in runs]
+    return published.exact_bases(pd.concat(tables))
+
+
+@claim("base-bound-table", "base-bound-table-su")
+def search_smaller_bases(
+    findings: Findings,
+    by: str = "men",
+    printed: Table = (),
+    runs: Sequence[Stored] = (),
+) -> None:
+    """Look for bases below the printed ones with no negative sum of cosines.
+
+    `printed` are the printed bases, by default those of the publication `by`.
+    """
+    # A stored exact bound decides. A grid of bases can only refute, because bases that
+    # work may lie between its points.
+    printed = printed or PRINTED[by]
+    exact_bases = _read_exact_bases(runs)
+    # A sentence for each printed base below which another one works.
+    loose_texts = []
+    exactly_known = 0
+    for context, base in printed:
+        # The least number that is rounded to the printed base.
+        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS)
+        least = base - last_digit / 2
+
+        if context in exact_bases:
+            exactly_known += 1
+            smaller = exact_bases[context]
+        else:
+            smaller = _search_grid(context, 0.5 * base, least)
+
+        if smaller < least:
+            # The base is rounded up, since the next smaller number need not work.
+            rounded_up = math.ceil(10 * smaller) / 10
+            loose_texts.append(f"{context}: {rounded_up:,.1f} works below {base:g}")
+
+    all_are_exact = exactly_known == len(printed)
+    how = f"{exactly_known} contexts exactly, the others on a grid of {STEP:.1%}"
+    if all_are_exact:
+        how = "all contexts exactly"
+    what = f"printed bases, d = {HEAD}, below which another works ({how})"
+    text = write_hits(len(loose_texts), len(printed))
+    if loose_texts:
+        text += f" ({', '.join(loose_texts)})"
+
+    agrees: bool | None = None
+    if loose_texts:
+        agrees = False
+    elif all_are_exact:
+        agrees = True
+    findings.part(what, text, agrees, len(loose_texts))
+
+
+def _search_grid(context: int, low: float, high: float) -> float:
+    """Return the first base of a grid from `low` to `high` with no negative sum of
+    cosines in a context; inf if there is none.
+    """
+    similarity = Similarity.of_head(HEAD)
+    for log_base in np.arange(math.log(low), math.log(high), STEP):
+        base = math.exp(log_base)
+        if first_negative(similarity, base, context) is None:
+            return base
+    return math.inf
+
+
+@claim("base-bound-fit", bound=FIT)
+def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
+    """Compare the printed power law, and its exponent, with exact bounds."""
+    base_of_context = _read_exact_bases(runs)
+    count = len(base_of_context)
+    if count < 5:
+        findings.missing("exact bounds", f"{count} stored contexts, needs 5")
+        return
+
+    contexts = np.array(list(base_of_context), dtype=float)
+    exact_bases = np.array(list(base_of_context.values()))
+
+    printed_bases = published.FIT_FACTOR * contexts**published.FIT_EXPONENT
+    ratios = printed_bases / exact_bases
+    error = float(np.abs(ratios - 1).max())
+    what = (
+        f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
+    )
+    text = f"{ratios.min():.2f} to {ratios.max():.2f}"
+    findings.part(what, text, error <= FIT, error)
+
+    # A power law is a straight line between logarithms, and its slope is the exponent.
+    slope, _ = np.polyfit(np.log(contexts), np.log(exact_bases), 1).tolist()
+    what = "exponent that fits the exact bounds"
+    text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
+    is_printed = abs(slope - published.FIT_EXPONENT) <= 0.005
+    findings.limit(what, text, is_printed, slope)
+
+
+@claim("base-10000")
+def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
+    """Find the first distance with a negative sum of cosines, for the heads of two
+    models.
+    """
+    # The name of each model, the features of its heads, and the length of its texts.
+    models: tuple[tuple[Role, str, int, int], ...] = (
+        ("part", "English RoFormer", 64, 512),
+        ("limit", "Llama 2", 128, 4096),
+    )
+    for role, model, head_dim, length in models:
+        # The search goes far beyond both lengths, so that a failure there is reported,
+        # too.
+        first = first_negative(Similarity.of_head(head_dim), base, 1 << 18)
+        is_beyond_texts = first is None or first >= length
+
+        what = (
+            f"base {base:g}, heads of {head_dim}: first distance at which the sum of"
+            f" cosines is negative, for texts of {length:,} ({model})"
+        )
+        text = "none" if first is None else f"{first:,} tokens"
+        findings.add(role, what, text, is_beyond_texts, first)

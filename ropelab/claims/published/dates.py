@@ -1,0 +1,162 @@
+"""Checks of claims about who was first, and who uses what, decided by dated publications.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number.
+
+An arXiv number is a date: its first four digits are the year and month, and later papers
+have larger numbers.
+"""
+
+from collections.abc import Sequence
+
+from ropelab.claims.record import Findings, claim
+from ropelab.math.models import MODELS
+
+# A name and an arXiv number.
+Paper = tuple[str, str]
+# The arXiv number of the RoFormer paper.
+ROPE = "2104.09864"
+
+
+def write_month(arxiv: str) -> str:
+    """Return the year and month of an arXiv number such as 2104.09864."""
+    return f"20{arxiv[:2]}-{arxiv[2:4]}"
+
+
+def year_of(arxiv: str) -> int:
+    """Return the year of an arXiv number."""
+    return int(f"20{arxiv[:2]}")
+
+
+@claim("three-generations", "third-generation")
+def compare_years(
+    findings: Findings, said: Sequence[tuple[str, int, Paper, Paper]]
+) -> None:
+    """Compare the year given for each kind of encoding with its example and with its
+    first paper.
+
+    `said` has for each kind its name, the year, the example and the first paper.
+    """
+    findings.expected = ", ".join(f"{kind} {year}" for kind, year, _, _ in said)
+    for kind, year, (example, example_number), (first, first_number) in said:
+        example_year = year_of(example_number)
+        first_year = year_of(first_number)
+
+        # The year may be that of the example or that of the kind.
+        is_one = year in (example_year, first_year)
+        text = f"{example}, {write_month(example_number)}"
+        findings.part(f"{kind}, {year}: the example", text, is_one, example_year)
+
+        is_both = example_year == first_year == year
+        text = f"{first}, {write_month(first_number)}"
+        what = f"{kind}, {year}: the first of them"
+        findings.limit(what, text, is_both, first_year)
+
+
+@claim("shaw-earliest")
+def compare_dates(
+    findings: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
+) -> None:
+    """Compare the date of a paper with those of the others that a source names, and with
+    that of a paper outside the source.
+    """
+    name, number = paper
+    date = float(number)
+    is_earliest_of_named = all(date < float(other) for _, other in others)
+    text = ", ".join(
+        f"{other_name} {write_month(other)}" for other_name, other in others
+    )
+    what = f"{name} {write_month(number)}, the others"
+    findings.part(what, text, is_earliest_of_named)
+
+    outside_name, outside_number = outside
+    is_earlier = date < float(outside_number)
+    findings.limit(outside_name, write_month(outside_number), is_earlier)
+
+
+@claim("deberta-year", "alibi-year")
+def compare_year(
+    findings: Findings, name: str, arxiv: str, printed: int, said: int
+) -> None:
+    """Compare a year with that of the preprint, and with that of the proceedings, which
+    is right with a condition.
+
+    Args:
+        findings: the findings so far.
+        name: the name of the paper.
+        arxiv: the number of its preprint.
+        printed: the year of the proceedings.
+        said: the year that the claim gives.
+    """
+    preprint_year = year_of(arxiv)
+    is_one_of_both = said in (preprint_year, printed)
+    what = f"{name}, arXiv:{arxiv} and in print"
+    text = f"{write_month(arxiv)} and {printed}"
+    findings.part(what, text, is_one_of_both, preprint_year)
+
+    is_first = preprint_year == said
+    findings.limit("first published", write_month(arxiv), is_first, preprint_year)
+
+
+@claim("llama-rope")
+def read_configurations(findings: Findings, models: Sequence[str]) -> None:
+    """Read the configurations of models that should have RoPE."""
+    texts = []
+    for name in models:
+        model = MODELS.get(name)
+        if model is not None:
+            width = f"{model.rotary_width} of {model.head_dim} features"
+            texts.append(f"{name}: base {model.base:g}, {width}")
+    text = "; ".join(texts) or "nothing"
+    # A model whose configuration is not at hand leaves the claim open.
+    agrees = True if len(texts) == len(models) else None
+    findings.part("what the configurations say", text, agrees)
+
+
+@claim("large-models-use")
+def count_encodings(
+    findings: Findings, published: Sequence[tuple[str, str, str]]
+) -> None:
+    """Count position encodings: of the configurations at hand, and of papers.
+
+    `published` has for each model of a paper its name, its source, and its encoding.
+    """
+    claimed_kinds = ("RoPE", "ALiBi")
+
+    # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
+    what = "models that ropelab knows by configuration, RoPE or ALiBi"
+    known = len(MODELS)
+    findings.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
+
+    counts: dict[str, int] = {}
+    others = []
+    for name, _, kind in published:
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind not in claimed_kinds:
+            others.append(name)
+    total = len(published)
+    with_claimed = total - len(others)
+
+    listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+    what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
+    text = f"{with_claimed} of {total} ({listed})"
+    is_most = 2 * with_claimed > total
+    findings.part(what, text, is_most, with_claimed)
+    what = "those with something else"
+    findings.limit(what, ", ".join(others) or "none", not others, len(others))
+
+
+@claim("gpt-3-rope", "gpt-4-rope")
+def compare_with_date_of_rope(findings: Findings, name: str, user: str) -> None:
+    """Compare the date of a model's paper with that of RoPE: an earlier model cannot use
+    it.
+
+    `user` is the arXiv number of the model's paper, empty if it was not published.
+    """
+    if user:
+        text = f"{write_month(user)} (arXiv:{user}), RoPE in {write_month(ROPE)}"
+        is_later = float(user) >= float(ROPE)
+        findings.part(f"{name}'s paper appeared in", text, is_later)
+    else:
+        findings.part(f"{name}'s architecture", "not published", None)

@@ -1,0 +1,128 @@
+"""Checks of claims about number formats: errors of angles, and changes of scores.
+
+A check adds findings to `findings`. `part` adds one without which the claim does not
+hold, `limit` one that puts a condition on it: in words what was measured and the result,
+whether the result agrees with the claim, and the number. `within` compares a number with
+a bound.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ropelab.claims.record import Findings, Role, claim
+from ropelab.math.bounds.walls import chain_of
+from ropelab.math.numerics.angle_errors import (
+    Worst,
+    first_beyond,
+    worst,
+    worst_by_octave,
+)
+from ropelab.math.numerics.casts import preset_named
+from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.incidents import incidents
+from ropelab.math.numerics.scores import draw, scores, shift_errors
+from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
+
+# The features of a head and the base, which these claims do not name.
+HEAD = 128
+BASE = 10000.0
+# The tested length of claims about float32.
+FLOAT32_LENGTH = 1 << 17
+# The numbers of tokens by which positions are moved: primes just above 2^12 and 2^16, for
+# which bfloat16 has 8 bits.
+SHIFTS = (4099, 65537)
+
+
+def make_chain(preset: str) -> Chain:
+    """Return an implementation that rounds its stages as a preset says."""
+    return chain_of(preset_named(preset).plan, BASE, HEAD)
+
+
+def find_worst_angle(preset: str, length: int) -> Worst:
+    """Return the worst angle error of any pair in the far half of a length."""
+    # The error of an angle grows with the position, so the near half need not be
+    # searched.
+    half = length // 2
+    return worst(make_chain(preset), half, length - half)
+
+
+@claim("float32-enough", bound=ANGLE_RAD)
+def measure_angle_errors(
+    findings: Findings,
+    preset: str = "float32",
+    longer: Sequence[int] = (1 << 20, 10_000_000),
+) -> None:
+    """Measure the worst angle error at several lengths, and find the first one beyond the
+    tolerance.
+    """
+    # The first length decides, and the longer ones are limits.
+    lengths = (FLOAT32_LENGTH, *longer)
+    for length in lengths:
+        worst_angle = find_worst_angle(preset, length)
+        role: Role = "part" if length == FLOAT32_LENGTH else "limit"
+        what = f"worst angle error up to {length:,}"
+        text = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
+        findings.within(what, worst_angle.error_rad, ANGLE_RAD, text, role)
+
+    implementation = make_chain(preset)
+    octaves = worst_by_octave(implementation, 0, max(lengths))
+    first = first_beyond(implementation, octaves, ANGLE_RAD)
+    text = "nowhere" if first is None else f"position {first:,}"
+    findings.limit("first error beyond the tolerance", text, first is None, first)
+
+
+@claim("bfloat16-breaks", bound=BROKEN)
+def measure_shifts(
+    findings: Findings,
+    preset: str = "half_cache_bfloat16",
+    careful: str = "transformers_llama",
+    seed: int = 0,
+) -> None:
+    """Measure how much scores change when both positions move, in an implementation that
+    rounds to bfloat16, and in one that is more careful.
+    """
+    draws = draw(512, HEAD // 2, "random", seed)
+    query_positions = np.array([61.0])
+    key_positions = np.array([0.0])
+    shifts = np.array(SHIFTS, dtype=float)
+
+    def measure_changes(name: str) -> tuple[str, bool, float]:
+        """Return the changes by shift in words, whether all break scores, and the
+        largest. They are shares of a typical score.
+        """
+        implementation = make_chain(name)
+        # [shifts, draws, 1]
+        errors = shift_errors(implementation, draws, 0, query_positions, shifts)
+        unmoved = scores(implementation, draws, query_positions, key_positions)
+        # Root mean squares are compared, because single scores may be close to 0.
+        typical_score = np.sqrt(np.square(unmoved).mean())
+        typical_errors = np.sqrt(np.square(errors).mean(axis=(1, 2)))
+        shares = (typical_errors / typical_score).tolist()
+        text = " and ".join(f"{share:.1%}" for share in shares)
+        return text, min(shares) > BROKEN, max(shares)
+
+    listed = " and ".join(f"{shift:,}" for shift in SHIFTS)
+    what = f"change of a typical score when both positions move by {listed}, {preset}"
+    text, breaks, largest = measure_changes(preset)
+    findings.part(what, text, breaks, largest)
+    text, breaks, largest = measure_changes(careful)
+    findings.limit(careful, text, breaks, largest)
+
+
+@claim(
+    "reported-gpt-neox-1003",
+    "reported-candle-3520",
+    "reported-diffusers-13920",
+    "reported-modalities-462",
+    "reported-tensorrt-llm-18774",
+    "reported-transformers-48428",
+    "reported-mlx-lm-1076",
+)
+def compare_reported(findings: Findings, link: str) -> None:
+    """Compare the numbers of a reported fault with ours; `link` is the report."""
+    rows = incidents()
+    for _, row in rows[rows["source"] == link].iterrows():
+        what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
+        text = f"{row['ours']:.6g}, reported {row['reported']:g}"
+        findings.part(what, text, row["verdict"] == "agrees", float(row["ours"]))
