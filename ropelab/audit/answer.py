@@ -21,10 +21,12 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     lengths = sorted(claimed_lengths)
     agreement = describe_meaningless(case)
     agreement += describe_agreement(case, aspects, several_lengths=len(lengths) > 1)
+
     kind = short(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
+
     # A file with linear scaling states the length after scaling alone.
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
@@ -33,6 +35,7 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     claimed = ""
     if lengths:
         claimed = f", claims {' or '.join(str(length) for length in lengths)}"
+
     return (
         f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
         f" base {write_number(spec.base)}, {method} from {start}{claimed})."

@@ -222,6 +222,7 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
     """Say which axis moves which pairs of an encoder of images, by which ladder."""
     if spec is None or spec.axes is None or reading.runtime.name != "transformers-5":
         return ""
+
     axes = spec.axes
     ladders = {
         "head": "one ladder",
@@ -231,6 +232,7 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
     counted = "counted from 0"
     if axes.centred:
         counted = "centred: 2 pi ((2p + 1) / n - 1) for patch p of n"
+
     pairs = describe_pairs(axes.axis_of_pair, axes.names)
     features = f"{spec.rotary_dim} of {spec.head_dim} features"
     return (

@@ -91,10 +91,12 @@ def describe_difference(one: FileAudit, other: FileAudit) -> str:
         ),
         "length": (before.length, after.length),
     }
+
     changes = []
     for what, (first, second) in values.items():
         if first != second:
             changes.append(f"{what} {second} instead of {first}")
+
     if not changes:
         return "the main layers rotate alike in both files"
     return f"the second file has {join_names(changes)}"

@@ -161,6 +161,7 @@ def list_pairs(case: AuditCase) -> Rows:
                 ratio = None
                 if right is not None and right > SLOWEST:
                     ratio = value / right
+
                 row = {
                     "runtime": reading.runtime.name,
                     "layers": layer,

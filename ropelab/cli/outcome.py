@@ -259,12 +259,14 @@ def print_document(document: Mapping[str, Any]) -> None:
     stream = sys.stdout
     if _streams_of_documents:
         stream = _streams_of_documents[-1]
+
     ascii_only = not (stream.encoding or "").lower().startswith("utf")
     try:
         text = json.dumps(document, ensure_ascii=ascii_only, allow_nan=False)
     except ValueError:
         finite = _leave_out_nan(document)
         text = json.dumps(finite, ensure_ascii=ascii_only, allow_nan=False)
+
     # json.dumps escapes control characters below the blank only. JSON writes a letter as
     # \u and four digits, or as two such numbers: the 16-bit units of UTF-16.
     for letter in unseen_in(text):

@@ -234,6 +234,7 @@ def _make_grid(
         padding=(0, GAP, 0, 0),
         show_header=with_titles,
     )
+
     for column, width in zip(columns, widths, strict=True):
         side: Literal["right", "left"] = "right" if column.is_number else "left"
         grid.add_column(
@@ -245,6 +246,7 @@ def _make_grid(
             max_width=width,
             style="bold" if column.is_decisive else "",
         )
+
     for row in rows:
         cells = []
         for column, width in zip(columns, widths, strict=True):

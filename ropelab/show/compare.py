@@ -88,6 +88,7 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
     for name in first:
         if name not in second:
             continue
+
         keys = _find_keys(first[name], second[name])
         changes = None
         if keys is not None:
@@ -96,6 +97,7 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
             unmatched.append(name)
         else:
             rows += [{"table": name, **change} for change in changes]
+
     values = pd.DataFrame(rows, columns=COLUMNS)
     return values.sort_values("differ", ascending=False), unmatched
 

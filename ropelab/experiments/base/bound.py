@@ -47,12 +47,14 @@ def cells(config: BaseConfig) -> list[Computation]:
     has_few_pairs = (
         len(similarity.exponents) < FEWEST_PAIRS and not similarity.unrotated
     )
+
     all_lengths = steps(config.context)
     cells: list[Computation] = []
     previous_context = 0
     for context in config.context:
         lengths = [n for n in all_lengths if previous_context < n <= context]
         complete = context <= config.windows_up_to and not has_few_pairs
+
         cell = Computation(
             kind="base-bound",
             version=1,
@@ -70,6 +72,7 @@ def cells(config: BaseConfig) -> list[Computation]:
             # The first cell starts from no other one.
             starts=tuple(cells[-1:]),
         )
+
         cells.append(cell)
         previous_context = context
     return cells

@@ -79,6 +79,7 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
             {"name": "rope", "pairing": "half", "base": base},
             called=f"base {base:g}",
         )
+
         cell = Evaluation(
             subject=model,
             task=task,
@@ -392,6 +393,7 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
         "quarter_rotation_times_measured",
     ]
     with_bound = decided[decided["bound_times_measured"].notna()]
+
     sentences = []
     # Tasks with the same limits share a sentence.
     for values, tasks in with_bound.groupby(columns, sort=False)["task"]:

@@ -158,6 +158,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
             tokens = torch.zeros(1, length, dtype=torch.long)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden_states(tokens)
+
             row = {
                 "encoding": name,
                 "length_tokens": length,
@@ -246,6 +247,7 @@ class Timing:
             "first_window",
         }
         fields = self.config.model_dump(mode="json", include=names)
+
         own_sources = find_sources(self.config.encodings)
         if own_sources:
             fields["own"] = own_sources

@@ -71,6 +71,7 @@ def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[
     # A row is recommended if there is a command that writes its configuration. One method
     # may be best at several tasks.
     recommended = dict.fromkeys(row["best"] for row in advice if row["emit"])
+
     sentences = []
     for label in recommended:
         parts = []

@@ -102,10 +102,12 @@ def divergences(config: EvaluateConfig) -> list[Evaluation]:
         *pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
         *pair_roundings_of_methods(config, geometry),
     ]
+
     modes: list[Mode] = []
     for pair in pairs:
         modes += [pair.mode, pair.other]
     checked = check_model(config, modes)
+
     divergence_cells = []
     for pair in pairs:
         for document_task in make_divergence(config, pair).parts():

@@ -52,6 +52,7 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
         width=sizes.width,
         heads=sizes.heads,
     )
+
     recipe = Recipe(
         window=config.train_len,
         steps=sizes.steps,
@@ -59,6 +60,7 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
         matrix_rate=sizes.matrix_rate,
         other_rate=sizes.other_rate,
     )
+
     base_models = []
     for seed in config.seeds:
         training = Training(
@@ -186,6 +188,7 @@ def adapt(
         # The model can copy already, so the periodic rows that training begins with are
         # left out.
         mixture = replace(start.mixture, periodic_steps=0)
+
         return replace(
             start,
             mixture=mixture,

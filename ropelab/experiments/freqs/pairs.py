@@ -83,6 +83,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
         seconds=pairs * SECONDS_PER_PAIR,
         memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR,
     )
+
     cell = Computation(
         kind="freqs",
         version=2,

@@ -91,6 +91,7 @@ def compare_plans(
     spectrum = spectrum_of(config)
     other_name, other_label = other
     other_chain = Chain(parse_cast(other_label), spectrum)
+
     rows = []
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
@@ -220,6 +221,7 @@ def _describe_row(row: pd.Series) -> str:
     lead = f"{row['name']} against {row['against']}:"
     if row["status"] != "ok":
         return f"{lead} one of them {row['status']}"
+
     differences = [
         "max_angle_difference_rad",
         "max_table_difference",
@@ -227,12 +229,14 @@ def _describe_row(row: pd.Series) -> str:
     ]
     if (row[differences] == 0).all():
         return f"{lead} every number is the same"
+
     beyond = ""
     if pd.notna(row["first_position_over_tolerance"]):
         beyond = (
             ", and beyond the tolerance from position"
             f" {row['first_position_over_tolerance']:.0f} on"
         )
+
     return (
         f"{lead} scores differ by {row['rms_score_difference']:.2g} (root mean square;"
         f" scores have deviation 1), where the two are off by"

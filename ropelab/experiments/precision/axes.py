@@ -49,6 +49,7 @@ def list_axes(config: PrecisionConfig) -> Iterator[Axis]:
     # The number of the axis that rotates each pair.
     axis_numbers = axis_of_pairs(config.layout, config.sections)
     whole_head = spectrum_of(config)
+
     for number, (name, length) in enumerate(zip(names, lengths, strict=True)):
         if config.layout == "axial":
             # Each axis has its own frequencies, from 1 down to the slowest, as a head of
@@ -85,6 +86,7 @@ def compute_axes(config: PrecisionConfig) -> pd.DataFrame:
             # implementations themselves are enough.
             if entry.kind == "repair":
                 continue
+
             row = {
                 "axis": axis.name,
                 "pairs": int(axis.is_rotated.sum()),
@@ -95,6 +97,7 @@ def compute_axes(config: PrecisionConfig) -> pd.DataFrame:
                 **measure_axis(entry.plan, axis, config.tolerance),
             }
             rows.append(row)
+
     table = pd.DataFrame(rows)
     return table.astype({"first_position_over_tolerance": "Int64"})
 
@@ -107,19 +110,23 @@ def measure_axis(
     """
     chain = Chain(plan, axis.spectrum)
     pairs = np.flatnonzero(axis.is_rotated)
+
     worst = 0.0
     first_wrong = None
     for start in range(0, axis.length, BLOCK):
         positions = span(start, min(start + BLOCK, axis.length))
         errors_by_pair = wrap_angle(chain.angle_errors(positions, pairs))
         errors = errors_by_pair.max(axis=0)  # [positions]
+
         # The error of an angle that overflows is nan. It is not within the tolerance, so
         # this cannot be written as errors > tolerance.
         is_wrong = ~(errors <= tolerance)
         if first_wrong is None and is_wrong.any():
             first_wrong = start + int(is_wrong.argmax())
+
         largest = np.nan_to_num(errors, nan=math.inf).max()
         worst = max(worst, float(largest))
+
     return {
         "max_angle_error_rad": worst if math.isfinite(worst) else math.nan,
         "first_position_over_tolerance": first_wrong,

@@ -198,6 +198,7 @@ def _list_collisions(
             neighbours_inside = end - start
             if neighbours_inside <= 0:
                 continue
+
             yield {
                 "format": fmt.name,
                 "component": component,
@@ -385,11 +386,13 @@ def _list_score_steps(
         drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
         # Both are [draws, distances].
         scores_here, scores_next = scores.score_steps(spectrum, drawn, distances)
+
         for fmt in formats:
             is_equal = round_to(scores_here, fmt) == round_to(scores_next, fmt)
             shares = []
             for count in is_equal.sum(axis=0).tolist():
                 shares.append(share_interval(count, config.draws))
+
             steps = np.abs(scores_next - scores_here) / spacing(scores_here, fmt)
             table = {
                 "format": fmt.name,

@@ -91,6 +91,7 @@ def _explain_formats(
         below = stored - spacing(np.nextafter(stored, 0.0), fmt)
         above = round_to(stored + spacing(stored, fmt), fmt)
         candidates = {"asked": asked, "stored": stored, "below": below, "above": above}
+
         for what, candidate in candidates.items():
             value = math.nan
             step = math.nan
@@ -99,6 +100,7 @@ def _explain_formats(
                 value = float(candidate)
                 step = float(spacing(asked, fmt))
                 status = "ok"
+
             row = {
                 "format": fmt.name,
                 "what": what,

@@ -96,6 +96,7 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
     many = _formats_that_keep(tables, "rope", "vector")
     single = _formats_that_keep(tables, "single", "pair")
     sinusoidal = _formats_that_keep(tables, "sinusoidal", "vector")
+
     if many is not None and single is not None:
         # The rows of a scheme differ by format; these columns do not depend on it.
         steps = tables["limits"].drop_duplicates("scheme").set_index("scheme")
@@ -118,6 +119,7 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
             f"one frequency of period {_write_period(tables)} tells all positions apart in"
             f" {_list_formats(single)}{alone}"
         )
+
     if sinusoidal is not None:
         yield (
             "the sinusoidal encoding tells all positions apart in"

@@ -132,6 +132,7 @@ def state_losses(reductions: pd.DataFrame) -> Iterator[str]:
     wrong = reductions[reductions["exceeds_tolerance"]]
     if wrong.empty:
         return
+
     # Rows are sorted by terms, then by length: the fewest terms are the coarsest.
     row = wrong.iloc[0]
     yield (

@@ -48,6 +48,7 @@ def measure_keys(
     """
     spectrum = spectrum_of(config)
     end = config.offset + config.length
+
     rows = []
     for label in stored:
         key_format = parse_keys(label)

@@ -141,11 +141,13 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
     """Return the value of each unit, for all metrics and seeds."""
     evaluated = collect(cells(config), values)
     columns = [*ROW, "seed", "unit", "trials", "value"]
+
     parts = []
     for task, metric in (("copy", COPY), ("most_recent", MOST_RECENT)):
         if task in evaluated:
             units = list_units(evaluated[task]["trials"]).assign(metric=metric)
             parts.append(units[columns])
+
     if "text" in evaluated:
         # The place of a text loss is its context alone: the loss is always that of the
         # same last tokens. Rows without a distance would be left out of groups, so the
@@ -162,6 +164,7 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
         rotating = inv_freq[inv_freq > 0]
+
         # A scheme in which no pair rotates has no periods.
         shortest = None
         longest = None
@@ -169,6 +172,7 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
             periods = wavelengths(rotating)
             shortest = periods.min()
             longest = periods.max()
+
         row = {
             "scheme": label,
             # Pairs with the same frequency count once.
@@ -212,6 +216,7 @@ def _compare_values(
         trials = int(group["trials"].iloc[0])
         by_unit = group.set_index(["seed", "unit"])
         values_of = dict(list(by_unit.groupby(column)["value"]))
+
         for other in others:
             pair = Pair(
                 about=(other, plain, *metric_and_place),
@@ -223,6 +228,7 @@ def _compare_values(
                 trials=trials,
             )
             pairs.append(pair)
+
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
     return _without_text_distances(compare(pairs, columns))
 

@@ -37,6 +37,7 @@ def proved_below(plan: CastPlan) -> int:
     """Return a position below which neighbours are proved to differ in every pair, at
     any base; 0 if nothing is proved.
     """
+
     # Let t be the smaller precision of angle and table in bits, x = m theta the angle of
     # a position and y = x + theta that of the next one. For m + 1 <= 2^(t-3) the spacing
     # s at y is at most 2^(1-t) y <= theta / 4, so that the stored angles a of x and b of
@@ -50,6 +51,7 @@ def proved_below(plan: CastPlan) -> int:
     # and rounded cos and sin.
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
         return 0
+
     precision = min(plan.angle.precision, plan.table.precision)
     bits = max(precision - 3, 0)
     bits = min(bits, plan.position.precision)

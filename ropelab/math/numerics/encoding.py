@@ -142,8 +142,10 @@ def whole_period(theta: float) -> int | None:
     """
     if not theta:
         return 1
+
     period = 2 * math.pi / theta
     tolerance = NEAR * period
+
     # The period is read as the fraction that it equals in float64. A number that is no
     # fraction is within the tolerance of one with a denominator up to q with a
     # probability of about q^2 times the tolerance. The longer a period, the smaller are
@@ -151,6 +153,7 @@ def whole_period(theta: float) -> int | None:
     largest_denominator = int(math.sqrt(BY_CHANCE / tolerance))
     if largest_denominator == 0:
         return None
+
     fraction = Fraction(period).limit_denominator(largest_denominator)
     if abs(float(fraction) - period) > tolerance:
         return None

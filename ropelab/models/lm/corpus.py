@@ -350,16 +350,19 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
     files = _list_files(path)
     if path is None:
         return STANDARD, _read_texts(files, LIBRARY, kind_of)
+
     for file in files:
         check_name(file)
     if not os.path.lexists(path):
         raise InputError(
             f"no corpus at {path}; give a text file or a folder of text files"
         )
+
     # Names are paths below the deepest folder that holds all of these files.
     root = Path()
     if files:
         root = Path(os.path.commonpath([file.parent for file in files]))
+
     documents = _read_texts(files, root, folder_or_kind)
     if not documents:
         raise InputError(
@@ -496,6 +499,7 @@ def _list_files(path: Path | None) -> list[Path]:
             subfolders[:] = [each for each in subfolders if each not in SKIPPED_FOLDERS]
             files += [Path(folder, name) for name in names if name.endswith(".py")]
         return sorted(files)
+
     try:
         if not path.is_dir():
             return [path]
@@ -530,6 +534,7 @@ def _read_texts(
                     f"{path} is too large: {LARGEST >> 20} MiB at most"
                 ) from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
+
         bytes_left -= len(text)
         is_binary = b"\0" in text[:BINARY_PROBE]
         if text and not is_binary:

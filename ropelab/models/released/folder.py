@@ -140,12 +140,14 @@ def weight_bytes(folder: Path) -> int:
         raise InputError(
             f"{folder} holds an adapter ({ADAPTER}); merge it into its model first"
         )
+
     for index in folder.glob("*.index.json"):
         try:
             names = json.loads(index.read_bytes()).get("weight_map", {}).values()
         except (OSError, ValueError, AttributeError, RecursionError):
             raise InputError(f"{index} is no index of weights") from None
         _check_beside(index, names)
+
     return sum(path.stat().st_size for path in files)
 
 

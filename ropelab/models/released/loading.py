@@ -213,6 +213,7 @@ def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
             # A weight of another shape comes as (name, shape, shape).
             name = entry[0] if isinstance(entry, tuple) else entry
             names.append(str(name))
+
         names.sort()
         if names:
             # `reason` makes the names printable and not too long.
@@ -239,6 +240,7 @@ def _check_size(
         skeleton = transformers.AutoModelForCausalLM.from_config(
             config, trust_remote_code=False, attn_implementation="eager"
         )
+
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
     # A weight needs at least a bit.
     bits_of_files = 8 * weights
@@ -247,6 +249,7 @@ def _check_size(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"
             f" fit into the {weights:,} bytes of its files"
         )
+
     buffers = sum(buffer.numel() for buffer in skeleton.buffers())
     if buffers > MOST_TABLE_NUMBERS:
         raise InputError(

@@ -405,12 +405,14 @@ class ModelRef:
         """
         shape = self._shape
         weights = count_weights(Path(self.path))
+
         # A token needs 2 operations for each weight, and 4 for each feature of attention
         # and each token before it, which are half of the context on average.
         features = shape.layers * shape.heads * shape.head_dim
         operations = 0
         for rows, length in windows:
             operations += 2 * rows * length * (weights + features * length)
+
         longest = max(length for _, length in windows)
         return Resources(
             operations,

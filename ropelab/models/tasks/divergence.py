@@ -138,6 +138,7 @@ def compare_predictions(
     """
     targets = targets.to(hidden.device)
     size = max(1, LOGITS_PER_CHUNK // model.size.vocabulary)
+
     divergences = []
     differences = []
     for start in range(0, len(targets), size):
@@ -146,6 +147,7 @@ def compare_predictions(
         # in float32.
         log_p = model.head(hidden[chunk]).double().log_softmax(-1)
         log_q = model.head(other_hidden[chunk]).double().log_softmax(-1)
+
         # [tokens, vocabulary]
         log_ratios = log_p - log_q
         divergences.append((log_p.exp() * log_ratios).sum(-1))
@@ -267,6 +269,7 @@ def join_buckets(by_place: pd.DataFrame) -> pd.DataFrame:
     Means over the tokens of a document are weighted by the tokens of its buckets.
     """
     means = ["kl_nats_per_token", "mean_difference_nats_per_token", "share_beyond"]
+
     records = []
     keys = [*PAIR, "seed", "document"]
     for key, rows in by_place.groupby(keys, sort=False):
@@ -275,6 +278,7 @@ def join_buckets(by_place: pd.DataFrame) -> pd.DataFrame:
         record["bucket_start_tokens"] = rows["bucket_start_tokens"].min()
         record["bucket_end_tokens"] = rows["bucket_end_tokens"].max()
         record["tokens"] = tokens.sum()
+
         for name in means:
             record[name] = (rows[name] * tokens).sum() / tokens.sum()
         largest = "largest_difference_nats_per_token"

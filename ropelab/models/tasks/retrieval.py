@@ -90,10 +90,12 @@ def copy_trials(
     sources = [(distance,) for distance in distances]
     size = stretch_length(length, sources)
     _check_size(size, CUE + FEWEST_SCORED, length, distances)
+
     contexts = []
     for row in range(rows):
         random = np.random.default_rng((EVALUATION, seed, length, row, COPY))
         context = _Context(random, length, rows, row, background)
+
         for question in place_questions(random, length, sources, size):
             stretch = random_symbols(random, size)
             (source,) = question.sources
@@ -460,6 +462,7 @@ def _count_hits(hits: Tensor, trials: Trials, context: int) -> pd.DataFrame:
     rows = len(hits)
     # The distance of each scored token, [rows, scored].
     scored_distances = trials.distances[trials.distances > 0].view(rows, -1)
+
     tables = []
     for distance in scored_distances.unique().tolist():
         is_here = scored_distances == distance

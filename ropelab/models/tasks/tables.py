@@ -310,6 +310,7 @@ def _list_metrics(
     elif task in KEYS:
         columns = {"accuracy": "accuracy", "log_probability": LOG_PROBABILITY}
         contexts = _average_over_keys(values["answers"])
+
         for context, group in contexts.groupby("context_tokens"):
             for name, column in columns.items():
                 about = (f"{task}_{name}", context, context)
@@ -317,6 +318,7 @@ def _list_metrics(
     else:
         trials = values["trials"]
         shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
+
         for place, group in shares.groupby(PLACE):
             name = f"{task}{ACCURACY}"
             yield Metric((name, *place), group, "sequence", "accuracy")

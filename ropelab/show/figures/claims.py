@@ -186,6 +186,7 @@ def _draw_query_and_key(ax: Axes, pair: pd.DataFrame) -> None:
         xticks=[],
         yticks=[],
     )
+
     for row in shapes.iterate_rows(pair):
         look = looks[row.vector]
         shapes.draw_arrow(ax, row.x, row.y, look)

@@ -111,6 +111,7 @@ def _order_by_quality(
 
 def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
     ax.axvline(1, color=GREY, linewidth=0.8)
+
     rows = range(len(costs))
     train = costs["train_flops_ratio"]
     shapes.draw_dots(ax, train, rows, Look(BLACK, "s"), "training", markersize=5)
@@ -123,6 +124,7 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
         hollow=True,
         markersize=4.5,
     )
+
     ax.set(xlabel="matrix products\n(NoPE = 1)")
     ax.xaxis.set_major_locator(MaxNLocator(4))
 
@@ -145,6 +147,7 @@ def _draw_dumbbells(
     first = _select_length(rows, 1, order)
     last = _select_length(rows, longest, order)
     places = np.arange(len(order))
+
     shapes.draw_dots(
         ax,
         first["value"],
@@ -162,9 +165,11 @@ def _draw_dumbbells(
         f"at {longest}x",
         (last["ci_low"], last["ci_high"]),
     )
+
     ax.hlines(
         places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1
     )
+
     undefined = np.flatnonzero(last["value"].isna())
     for row in undefined:
         _mark_undefined(ax, first.iloc[row], int(row))
@@ -252,6 +257,7 @@ def _draw_family(
         if encoding.family != family:
             ax.plot(x, rows["mean"], color="#cccccc", linewidth=0.8, zorder=1)
             continue
+
         # A named encoding has the same look in all figures. A design or a method has no
         # look of its own, and takes one by its number in this figure.
         is_composed = "(" in name or " + " in name
@@ -435,10 +441,12 @@ def _write_title_against(
         & (compared["encoding_a"] == design)
         & (compared["encoding_b"] == method)
     ]
+
     verdict = row["verdict"].iloc[0] if len(row) else None
     if verdict not in best:
         measure = "loss" if metric == TEXT else "copying"
         return f"The best design and method are not shown to differ in {measure} at {times}x"
+
     where = f"At {times}x the trained length"
     if metric == TEXT:
         shown = f"have a loss of {means[design]:.2f}, methods {means[method]:.2f}"

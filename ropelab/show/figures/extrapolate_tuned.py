@@ -138,9 +138,11 @@ def _draw_method(
             markersize=7,
             zorder=3,
         )
+
     # A line from the mean before to the mean after; one point if there is no `after`.
     before_and_after = shown["mean"].iloc[[0, -1]]
     ax.plot(before_and_after, [row, row], color=look.color, linewidth=1.5, alpha=0.5)
+
     outside = [f"{mean:.2f}" for mean in spreads["mean"] if mean > edge]
     if outside:
         shapes.write_note(ax, " → ".join(outside), (edge, row), (0, 7), ha="center")

@@ -53,11 +53,13 @@ def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
     # The number of a pair's run grows at each pair whose role is not that of the last.
     is_start = pairs["role"] != pairs["role"].shift()
     stretches = pairs.groupby(is_start.cumsum())
+
     named = set()
     for _, stretch in stretches:
         role = stretch["role"].iloc[0]
         if role not in SHADES:
             continue
+
         # A role with several bands has one entry in the legend.
         label = None if role in named else role
         named.add(role)

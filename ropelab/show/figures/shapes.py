@@ -421,6 +421,7 @@ def name_line_ends(ax: Axes) -> None:
         # matplotlib labels a line without a label with an underscore and a number.
         if label.startswith("_"):
             continue
+
         ax.annotate(
             label,
             (1.015, 0),
@@ -431,6 +432,7 @@ def name_line_ends(ax: Axes) -> None:
             annotation_clip=False,
             gid=LINE_END,
         )
+
     place_line_ends(ax)
 
 

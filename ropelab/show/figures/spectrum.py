@@ -137,16 +137,19 @@ def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
     single = schemes[schemes["frequencies"] == 1]
     if single.empty:
         return "How far does one token move a score?"
+
     slowest = single.sort_values("longest_period_tokens").iloc[-1]
     is_random = margins["vectors"] == "random"
     rows = margins[is_random & (margins["scheme"] == slowest["scheme"])]
     ratios = rows.set_index("format")["step_to_rounding"].drop(
         "float64", errors="ignore"
     )
+
     held = [str(name) for name in ratios.index[ratios > 1]]
     lost = [str(name) for name in ratios.index[ratios <= 1]]
     if not held or not lost:
         return "How far does one token move a score?"
+
     period = f"{slowest['longest_period_tokens']:,.4g}".replace("e+0", "e")
     holds = f"{join_names(held)} {'holds' if len(held) == 1 else 'hold'} it"
     lose = f"{join_names(lost)} {'does' if len(lost) == 1 else 'do'} not"
@@ -260,6 +263,7 @@ def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> 
         rotating=schemes["rotating_pairs"].to_numpy(),
     )
     rows = rows.dropna(subset="value")
+
     single = rows[rows["frequencies"] == 1]
     if len(single):
         as_many_pairs = rows[rows["rotating"] == single["rotating"].iloc[0]]

@@ -106,6 +106,7 @@ def list_small_panels(figure: Figure) -> list[Axes]:
             return []
         panels.append(panel)
         is_row = is_row or place.get_gridspec().ncols > 1
+
     if len(panels) > 2 and is_row:
         return panels
     return []
@@ -289,6 +290,7 @@ def _thin_ticks(ax: Axes) -> None:
         # Rotated labels do not run into each other.
         if is_outside or is_empty or label.get_rotation():
             continue
+
         if extent.x0 < next_free:
             label.set_visible(False)
         else:

@@ -86,9 +86,11 @@ def _list_settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, A
     if method.name in methods:
         for name in methods[method.name]["parameters"]:
             parameters[name] = getattr(method, name)
+
     # A method that was written without a factor follows from the lengths.
     if "factor" in parameters and parameters["factor"] is None:
         parameters["factor"] = model.factor
+
     return {
         "base": model.base,
         "head_dim": model.head_dim,

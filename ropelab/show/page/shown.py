@@ -84,6 +84,7 @@ class Shown:
         # A command has at most one argument, a model, before its flags.
         if words and not words[0].startswith("--"):
             settings.append(("model", words[0]))
+
         # A flag is followed by its value, by the next flag, or by the end, `--`.
         for word, following in pairwise([*words, "--"]):
             if not word.startswith("--"):

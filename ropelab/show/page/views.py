@@ -232,10 +232,12 @@ def describe_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
     table = add_labels(table)
     kinds = find_kinds(table)
     view = choose_view(name, table, kinds)
+
     description = None
     if view:
         choices = {column: _write_choice(value) for column, value in view.where.items()}
         description = asdict(replace(view, where=choices))
+
     return {
         "name": name,
         "title": _write_words(name),
