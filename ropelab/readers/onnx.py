@@ -15,7 +15,8 @@ from ropelab.readers.families import table
 from ropelab.readers.reader import MadeScaling, Reader, Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, whole
 from ropelab.readers.trace import ORIGINAL, Trace
-from ropelab.readers.transformers import Transformers4, Transformers5
+from ropelab.readers.transformers import Transformers5
+from ropelab.readers.transformers4 import Transformers4
 
 NAMES = table("names")["onnx"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ropelab.math.scaling import NtkAware
 from ropelab.readers import reader
+from ropelab.readers.blocks import fill_block, stop_unrotated
 from ropelab.readers.families import table
 from ropelab.readers.reader import MadeScaling, Settings
 from ropelab.readers.spec import (
@@ -22,11 +23,7 @@ from ropelab.readers.spec import (
     whole,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
-from ropelab.readers.transformers import (
-    Transformers5,
-    fill_block,
-    stop_unrotated,
-)
+from ropelab.readers.transformers import Transformers5
 
 # The scaling type of scaled models with latent attention.
 LATENT = "deepseek_yarn"

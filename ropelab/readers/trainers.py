@@ -23,7 +23,8 @@ from ropelab.readers.spec import (
     whole,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
-from ropelab.readers.transformers import Transformers4, Transformers5
+from ropelab.readers.transformers import Transformers5
+from ropelab.readers.transformers4 import Transformers4
 
 FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
 # The scaling types that LLaMA-Factory offers.

@@ -1,0 +1,383 @@
+"""The block of a configuration as transformers 5 fills it in after loading.
+
+A block is a dict about rotation: `rope_parameters`, the older `rope_scaling`, or the dict
+of one layer type inside of it. Type, base, rotated share and original length come from the
+block, from keys beside it, or from the class.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from ropelab.readers import reader
+from ropelab.readers.layers import find_rule
+from ropelab.readers.reader import Reader, Settings
+from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
+from ropelab.readers.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
+
+Block = Mapping[str, Any]
+
+# Scaling types that start from an original length.
+SCALED = ("llama3", "yarn", "longrope")
+# The layer types of a class that was not asked for its own.
+LAYER_TYPES = ("full_attention", "sliding_attention")
+# A list of layer types with more entries is not looked at.
+MOST_LABELS = 2**16
+# The dict of a layer type that a file leaves out.
+UNSCALED = {"rope_type": "default"}
+# The classes that take the type `mrope`.
+WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
+
+
+def find_labels(trace: Trace) -> Collection[str]:
+    """Return the layer types that a file declares, or those of its class."""
+    declared = trace.text.get("layer_types")
+    if isinstance(declared, list) and len(declared) < MOST_LABELS:
+        labels = {label for label in declared if isinstance(label, str)}
+        if labels:
+            return labels
+
+    if trace.family.known:
+        return trace.family.labels
+    return LAYER_TYPES
+
+
+def mark_others(trace: Trace, where: str, block: Block | None, parts: Block) -> None:
+    """Mark the keys of a block that are beside the dicts of the layer types as ignored.
+
+    Args:
+        trace: the configuration.
+        where: the path of the block.
+        block: the block.
+        parts: the dicts of the layer types.
+    """
+    for key, value in (block or {}).items():
+        if key not in parts and value is not None:
+            trace.mark(f"{where}.{key}", "ignored", OUTSIDE)
+
+
+def read_layers(
+    trace: Trace, block: Block | None, scaling: Block | None
+) -> dict[str, Settings]:
+    """Return the settings of classes that have a dict per layer type.
+
+    Args:
+        trace: the configuration.
+        block: its dict rope_parameters.
+        scaling: its dict rope_scaling, by the rules of transformers 4.
+    """
+    family = trace.family
+    given = {key: part for key, part in (block or {}).items() if key in family.layers}
+    if family.name == "deepseek_v4" and not given:
+        if scaling is None:
+            return read_compressed(trace, "rope_parameters", block)
+        return read_compressed(trace, "rope_scaling", scaling or block)
+
+    labels = set(family.layers)
+    if family.declares:
+        labels = list_declared(trace)
+        given = complete_declared(given, labels)
+        if given:
+            scaling = None
+        block = given or None
+
+    # A flat block has the keys of one rotation, and no dict of a layer type.
+    is_flat = block is not None and not given
+    is_refused = bool(scaling) and not family.scaled
+    if is_flat:
+        is_refused = bool(scaling) or family.refuses_flat or not family.scaled
+    if is_refused:
+        layers = ", ".join(family.layers)
+        raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
+
+    mark_others(trace, "rope_parameters", block, given)
+    parts = given
+    if not given:
+        parts = list_usual_parts(trace, labels)
+    elif family.scaled:
+        # Missing layer types are filled in.
+        parts = dict.fromkeys(family.layers, UNSCALED) | given
+    return fill_parts(trace, parts, scaling)
+
+
+def list_declared(trace: Trace) -> set[str]:
+    """Return the layer types that a file declares, all of which its class knows.
+
+    NotModelledError: the class does not know one of them.
+    """
+    types = trace.text.get("layer_types")
+    if not isinstance(types, list):
+        return {"full_attention"}
+    labels = {str(label) for label in types}
+    if labels - trace.family.layers.keys():
+        raise NotModelledError("layer types of their own")
+    return labels
+
+
+def complete_declared(given: Block, labels: Collection[str]) -> dict[str, Any]:
+    """Return a dict for each of the file's own layer types, or none at all."""
+    complete = {}
+    for label, part in given.items():
+        if label not in labels:
+            continue
+        if isinstance(part, dict):
+            part = {"partial_rotary_factor": 1.0} | part
+        complete[label] = part
+    if complete.keys() != set(labels):
+        return {}
+    return complete
+
+
+def list_usual_parts(trace: Trace, labels: Collection[str]) -> dict[str, Any]:
+    """Return the dicts that a class has where a file gives none."""
+    family = trace.family
+    parts = {}
+    for label, part in family.layers.items():
+        if label not in labels:
+            continue
+        parts[label] = part
+        # A base in the class's own dict yields to a key beside it, where there is one.
+        if part and label in family.layer_base_keys:
+            parts[label] = {k: v for k, v in part.items() if k != "rope_theta"}
+    return parts
+
+
+def fill_parts(
+    trace: Trace, parts: Mapping[str, Any], scaling: Block | None
+) -> dict[str, Settings]:
+    """Return the settings of each layer type, full attention first."""
+    settings_by_layer = {}
+    for label, part in sorted(parts.items()):
+        # Layers of this type have no positions.
+        if part is None:
+            continue
+
+        where = f"rope_parameters.{label}"
+        if not isinstance(part, Mapping):
+            raise RefusedError(f"{where} must be a dict")
+        if scaling and label in trace.family.scaled:
+            where = "rope_scaling"
+            part = {**part, **scaling}
+        settings_by_layer[label] = fill_block(trace, where, part, label)
+
+    if not settings_by_layer:
+        raise NotModelledError("no layer type has a rotation")
+    return settings_by_layer
+
+
+def read_compressed(
+    trace: Trace, name: str, block: Block | None
+) -> dict[str, Settings]:
+    """Return DeepSeek-V4's settings: only layers with a compressor are scaled.
+
+    `name` is that of the block.
+    """
+    head_dim = reader.head_dim_of(trace)
+    share, _ = trace.first(("partial_rotary_factor",))
+    if share is None:
+        width = trace.get("qk_rope_head_dim")
+        if width is not None:
+            share = whole(width, "qk_rope_head_dim") / head_dim
+
+    settings_by_layer = {}
+    base_keys = {"compress": "compress_rope_theta", "main": "rope_theta"}
+    for label, base_key in base_keys.items():
+        usual = trace.family.layers[label]
+        values = {
+            "rope_theta": trace.get(base_key, usual["rope_theta"]),
+            "partial_rotary_factor": usual["partial_rotary_factor"],
+        }
+        if share is not None:
+            values["partial_rotary_factor"] = share
+
+        where = base_key
+        if label == "compress":
+            # The base beside the block wins over one inside.
+            values = {**(block or {}), **values}
+            where = name
+        if "yarn" in (values.get("rope_type"), values.get("type")):
+            # Without the key there is no factor on attention.
+            values.setdefault("attention_factor", 1.0)
+        settings_by_layer[label] = fill_block(trace, where, values, label)
+    return settings_by_layer
+
+
+def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
+    """Raise RefusedError if one of the keys of a base is there, and thus null: no power
+    can be taken of it.
+
+    It is called if none of the keys has a value. NotModelledError: the model file then
+    rotates nothing.
+    """
+    for key in keys:
+        if trace.has(key):
+            stop_unrotated(trace)
+            raise RefusedError(f"{key} is null")
+
+
+def stop_unrotated(trace: Trace) -> None:
+    """Raise NotModelledError for a model file that rotates nothing at a base of null."""
+    # A class with a list of bases refuses the file before its model file sees it.
+    has_list = find_rule(trace.model_type, "transformers-5") == "bases"
+    if trace.family.unrotated_at_null and not has_list:
+        raise NotModelledError("a base of null, with which its layers rotate nothing")
+
+
+def choose_for_layer(trace: Trace, value: Any, layer: str) -> Any:
+    """Return the value of a layer type, where a file has one for each layer (Step 3.5)."""
+    types = trace.text.get("layer_types")
+    if not isinstance(value, list) or not isinstance(types, list):
+        return value
+    if layer not in types[: len(value)]:
+        return value
+    return value[types.index(layer)]
+
+
+def fill_block(
+    trace: Trace, where: str, block: Block | None, layer: str = ""
+) -> Settings:
+    """Return a block with type, base, rotated share and original length filled in.
+
+    Args:
+        trace: the configuration.
+        where: the path of the block.
+        block: its values; None if the file has none, and those of the class count.
+        layer: the layer type that it is for; empty for a block that is for all layers.
+    """
+    family = trace.family
+    values = family.rope if block is None else block
+    settings = Settings(trace, values, where)
+    settings.layer = layer
+    usual_source = f"default of the {family.name or 'model'} class"
+    for name, path in settings.sources.items():
+        if not trace.has(path):
+            settings.sources[name] = usual_source
+
+    fill_type(settings, where)
+    fill_base_and_share(settings, where, usual_source)
+
+    # Some families give the rotated width itself.
+    has_share = block is not None and "partial_rotary_factor" in values
+    if family.width_key and not has_share:
+        share = reader.share_of(trace, reader.head_dim_of(trace))
+        if share is not None and not trace.has("partial_rotary_factor"):
+            settings.put("partial_rotary_factor", share, family.width_key)
+
+    if settings.get("rope_type") in SCALED:
+        fill_original(settings, where, usual_source)
+    return settings
+
+
+def fill_type(settings: Settings, where: str) -> None:
+    """Set the scaling type, which the classes of some models rename."""
+    trace = settings.trace
+    if "rope_type" in settings.values:
+        trace.get(f"{where}.rope_type")
+        if "type" in settings.values:
+            note = "rope_type wins in transformers 5"
+            trace.mark(f"{where}.type", "overridden", note)
+    else:
+        kind = trace.get(f"{where}.type", "default", "translated")
+        source = f"{where}.type" if "type" in settings.values else "default"
+        settings.put("rope_type", kind, source)
+
+    kind = settings.get("rope_type")
+    name = trace.family.name
+    if name == "phi3" and kind in ("su", "yarn"):
+        if kind == "su" and ORIGINAL not in settings.values:
+            # The class fills it in, but only after it has looked for it.
+            raise RefusedError(f"su without {ORIGINAL} beside it")
+        settings.values["rope_type"] = "longrope"
+    if name == "sarvam_mla" and kind == "deepseek_yarn":
+        # Its class drops the older key, too.
+        settings.values["rope_type"] = "yarn"
+        settings.values.pop("type", None)
+    if name == "hunyuan_vl_text" and kind == "xdrope":
+        settings.values["rope_type"] = "dynamic"
+
+    has_axes = name.startswith(WITH_AXES) or not trace.family.known
+    if kind == "mrope" and has_axes:
+        settings.values["rope_type"] = "default"
+
+
+def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> None:
+    """Set base and rotated share from the block, keys beside it, or the class.
+
+    Args:
+        settings: the settings of a block.
+        where: the path of the block.
+        usual_source: the source of a default of the class, in words.
+    """
+    trace = settings.trace
+    family = trace.family
+    layer = settings.layer
+    defaults: Block = family.filled.get(layer) or {}
+    base_keys = family.base_keys
+    if family.layers:
+        base_keys = ()
+        if layer in family.layer_base_keys:
+            base_keys = (family.layer_base_keys[layer],)
+
+    if "rope_theta" in settings.values:
+        trace.get(f"{where}.rope_theta")
+        for key in base_keys:
+            if trace.has(key):
+                trace.mark(key, "overridden", f"{where}.rope_theta wins")
+    else:
+        base, path = trace.first(base_keys, defaults.get("rope_theta", family.base))
+        if not path:
+            refuse_null(trace, base_keys)
+        base = choose_for_layer(trace, base, layer)
+        if family.ratio_key:
+            base = base * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
+        put_moved(settings, "rope_theta", base, path, usual_source)
+
+    name = "partial_rotary_factor"
+    if name in settings.values:
+        trace.get(f"{where}.{name}")
+    else:
+        default_share = defaults.get(name, family.partial)
+        share, path = trace.first(family.partial_keys, default_share)
+        share = choose_for_layer(trace, share, layer)
+        put_moved(settings, name, share, path, usual_source)
+
+
+def put_moved(
+    settings: Settings, name: str, value: Any, path: str, usual_source: str
+) -> None:
+    """Set a value of a block to that of a key beside it, or to a default.
+
+    Args:
+        settings: the settings of the block.
+        name: the name of the value.
+        value: the value; None: there is none.
+        path: the key that it comes from; empty for a default.
+        usual_source: the source of a default, in words.
+    """
+    if path:
+        settings.trace.mark(path, "translated", "moved into rope_parameters")
+    if value is not None:
+        settings.put(name, value, path or usual_source)
+
+
+def fill_original(settings: Settings, where: str, usual_source: str) -> None:
+    """Set the length that a scaling starts from; without any it is the maximum.
+
+    One beside the block wins over one inside, also one that the class has as its default,
+    but not over the dict of a layer type. The arguments are those of
+    `fill_base_and_share`.
+    """
+    trace = settings.trace
+    beside = None
+    if not settings.layer:
+        beside = trace.get(ORIGINAL, trace.family.original_max_position_embeddings)
+
+    if beside is not None:
+        if ORIGINAL in settings.values:
+            note = "the top-level key wins"
+            trace.mark(f"{where}.{ORIGINAL}", "overridden", note)
+        source = ORIGINAL if trace.has(ORIGINAL) else usual_source
+        settings.put(ORIGINAL, beside, source)
+    elif ORIGINAL in settings.values:
+        trace.get(f"{where}.{ORIGINAL}")
+    else:
+        settings.put(ORIGINAL, Reader().find_longest(trace), MAXIMUM)

@@ -1,0 +1,156 @@
+"""transformers 4, release by release: `rope_theta` and `rope_scaling` beside each other.
+
+Its YaRN changed three times. Read from src/transformers/modeling_rope_utils.py and
+configuration_utils.py, and the Llama, Phi-3, Gemma 3 and GPT-NeoX classes of 4.44.2,
+4.48.3, 4.51.3, 4.55.4 and 4.57.1.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ropelab.readers import reader
+from ropelab.readers.blocks import refuse_null
+from ropelab.readers.reader import MadeScaling, Settings
+from ropelab.readers.spec import RefusedError, number, whole
+from ropelab.readers.trace import ORIGINAL, Trace
+from ropelab.readers.transformers import Transformers, find_own_attention
+
+# The classes that take the type `mrope`.
+WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
+
+
+@dataclass
+class Transformers4(Transformers):
+    """One release, by its differences from the others."""
+
+    # The length that YaRN's ramp is made for, and its factor. maximum: they are
+    # max_position_embeddings and `factor`. ratio: the original length, and the ratio of
+    # both lengths. factor: the original length and `factor`.
+    yarn_rule: Literal["maximum", "ratio", "factor"]
+    # The tables of longrope. static: the long one at every length. short: the short one,
+    # except in the class of Phi-3. switch: the length of the context chooses.
+    longrope_rule: Literal["static", "short", "switch"]
+    # True if YaRN reads the key truncate.
+    truncate: bool = True
+    # True if Phi-3 reads the key partial_rotary_factor.
+    phi3_share: bool = True
+    model_types: Collection[str] = ()
+    reads_local = True
+    unmultiplied = ("deepseek_v2",)
+    refusal_of_model = "of that release the class of '{}' was not read"
+
+    def __post_init__(self) -> None:
+        rules = reader.read_rules("transformers-4")
+        # These two differ from release to release.
+        rules["yarn"] = replace(rules["yarn"], make=self.make_yarn)
+        rules["longrope"] = replace(rules["longrope"], make=self.make_longrope)
+        self.rules = reader.COMMON_RULES | rules
+
+    def read_settings(self, trace: Trace) -> dict[str, Settings]:
+        # Base and share are beside rope_scaling; rope_parameters is not known to these
+        # releases.
+        family = trace.family
+        block = trace.block("rope_scaling") or {}
+        if not trace.has("rope_scaling"):
+            # A block of null is there, and means no scaling.
+            block = family.rope
+        settings = Settings(trace, block, "rope_scaling")
+
+        default_type = block.get("rope_type", "default")
+        names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
+        kind, path = trace.first(names, default_type)
+        if path == "rope_scaling.type" and "rope_type" in block:
+            note = "type wins in transformers 4"
+            trace.mark("rope_scaling.rope_type", "overridden", note)
+        # Phi3Config._rope_scaling_adjustment renames both on loading.
+        if family.name == "phi3" and kind in ("su", "yarn"):
+            kind = "longrope"
+        if kind == "mrope" and family.name.startswith(WITH_AXES):
+            kind = "default"
+        settings.put("rope_type", kind, path)
+
+        _, base_path = trace.first(family.base_keys)
+        if not base_path:
+            refuse_null(trace, family.base_keys)
+        usual_source = f"default of the {family.name or 'model'} class"
+        settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
+
+        share, source = trace.first(family.partial_keys, family.partial or 1.0)
+        share_by_width = reader.share_of(trace, reader.head_dim_of(trace))
+        if share_by_width is not None:
+            share = share_by_width
+        settings.put("partial_rotary_factor", share, source)
+        return {"all": settings}
+
+    def find_width(self, settings: Settings, head_dim: int) -> int:
+        # Phi-3 of 4.48 and before wants longrope's lists for all of the head.
+        rotates_whole = settings.trace.family.name == "phi3" and not self.phi3_share
+        if rotates_whole and settings.get("rope_type") != "default":
+            return reader.width_of(head_dim, 1.0)
+        return super().find_width(settings, head_dim)
+
+    @reader.scaling_type("transformers-4", "yarn")
+    def make_yarn(self, settings: Settings) -> MadeScaling:
+        trained = settings.longest
+        rule = self.yarn_rule
+        if rule == "ratio" and ORIGINAL in settings.values:
+            trained = settings.original()
+            note = "max_position_embeddings / original wins"
+            settings.mark("factor", "overridden", note)
+            factor = settings.longest / trained
+        else:
+            factor = settings.number("factor")
+            if rule == "factor" and settings.get(ORIGINAL):
+                trained = settings.original()
+
+        mscales = rule != "maximum"
+        attention = reader.find_attention(settings, factor, mscales=mscales)
+        # The code has `config.rope_scaling.get(..) or 32`, so that 0 is a missing value.
+        settings.drop_empty("beta_fast", "beta_slow")
+        truncate = None if self.truncate else True
+        return reader.make_yarn(settings, factor, attention, trained, truncate)
+
+    @reader.scaling_type("transformers-4", "longrope")
+    def make_longrope(self, settings: Settings) -> MadeScaling:
+        is_static = self.longrope_rule == "static"
+        attention = find_own_attention(settings)
+        short, long = settings.lists()
+        if is_static and attention is None:
+            raise RefusedError(
+                "longrope without attention_factor: its check compares None with 0"
+            )
+
+        # Only an original length at top level counts, not the one in the block, but for
+        # PhiMoE.
+        family = settings.trace.family
+        inside = None
+        if family.attention_keys:
+            inside = settings.read(ORIGINAL)
+        default = family.original_max_position_embeddings or inside
+        original = settings.trace.get(ORIGINAL, default)
+
+        trained = settings.longest
+        factor = settings.get("factor")
+        if original is not None:
+            trained = whole(original, ORIGINAL)
+            factor = settings.longest / trained
+        elif factor is None and (is_static or attention is None):
+            raise RefusedError(
+                "longrope without a factor and without a top-level original length"
+            )
+        else:
+            # The key counts as used.
+            settings.read("factor")
+        if factor is None:
+            factor = 1.0
+        # A factor of 0 is a missing one.
+        factor = number(factor, "factor") or 1.0
+
+        has_switch = settings.trace.model_type == "phi3"
+        is_short = self.longrope_rule == "short" and not has_switch
+        if is_static and factor > 1:
+            short = long
+        elif is_static or is_short:
+            long = short
+        return reader.make_longrope((short, long), factor, trained, attention)
