@@ -130,6 +130,7 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
     """Return the columns of a rotation, with its distance from another one."""
     counts = roles(spec.plan(length), spec.geometry)
     ratio, position = measure_distance(spec, other, length)
+
     return {
         **{name: getattr(spec, name) for name in SHAPE},
         "trained_tokens": spec.trained_len,

@@ -395,6 +395,7 @@ def mark_params(trace: Trace, architecture: str) -> None:
         # `apply_scale: false` is a factor of 1 there.
         "rope_scaling.attention_factor": "rope.scaling.yarn_log_multiplier",
     }
+
     for key, field in field_of_key.items():
         if is_loaded(field, architecture):
             trace.mark(key, "translated", f"written as {field}")
