@@ -36,6 +36,9 @@ TRUTH = {
 WITH_FACTOR = re.compile(
     r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"
 )
+# The most characters of a text that is compared with this form, which takes as many steps
+# as the cube of their number.
+LONGEST_FORM = 200
 # The most brackets in one method. Nobody means so many, and Python's stack holds more.
 DEEPEST = 20
 
@@ -89,7 +92,7 @@ def unknown_method(name: str, names: Iterable[str]) -> InputError:
     if number:
         advice = f"a factor is a parameter, such as 'yarn(factor={number[0].strip()})'"
         return InputError(f"unknown method '{name}'; {advice}")
-    parts = WITH_FACTOR.fullmatch(name)
+    parts = WITH_FACTOR.fullmatch(name) if len(name) <= LONGEST_FORM else None
     method = canonical(parts[1]) if parts else ""
     if parts and method in names:
         parameters = re.sub(r"[\s,;]+", ", ", parts[2].strip())

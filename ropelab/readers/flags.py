@@ -26,7 +26,7 @@ KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
 # vLLM alone reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
 # std::stof takes 500k for 500, and Python's int and float stop at one.
 VLLM_LENGTH = "--max-model-len"
-SUFFIXED = re.compile(r"(\d+\.?\d*|\.\d+)([kmgKMG])")
+SUFFIXED = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kmgKMG])")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ PACKAGE = __name__.partition(".")[0]
 # module that the user named is compiled.
 INSTALLED = {"site-packages", "dist-packages"}
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+# The most packages that a module is inside. Python imports each of them in turn, one
+# inside the other, and its stack has an end.
+DEEPEST_MODULE = 50
 
 
 class SourceOnly(SourceFileLoader):
@@ -96,9 +99,16 @@ def importing(module: str) -> Iterator[None]:
 
     The module may be in the working folder. It is compiled from its source, and so are
     the modules that it imports from its own folder, now and later.
+
+    InputError: the name has more parts than any module's.
     """
     guard_exits()
     parts = module.split(".")
+    if len(parts) > DEEPEST_MODULE:
+        raise InputError(
+            f"a module is inside at most {DEEPEST_MODULE - 1} packages, not"
+            f" {len(parts) - 1:,}"
+        )
     here = Path.cwd()
     # The packages that a module is in are imported with it.
     _finder.names.update(".".join(parts[: n + 1]) for n in range(len(parts)))

@@ -32,7 +32,7 @@ THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 # A number, with an exponent or a suffix such as `k`; the groups are the number and the
 # suffix.
 NUMBER = re.compile(
-    r"(?i)\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
+    r"(?i)\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*"
 )
 
 
@@ -110,17 +110,18 @@ def split_list(text: str) -> list[str]:
     >>> split_list("yarn(factor=4, beta_fast=8), longrope(factors=[1, 2]), pi,")
     ['yarn(factor=4, beta_fast=8)', 'longrope(factors=[1, 2])', 'pi']
     """
-    parts = [""]
+    parts = []
+    start = 0
     depth = 0
-    for character in text:
+    for place, character in enumerate(text):
         if character in "([":
             depth += 1
         elif character in ")]":
             depth -= 1
         if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
+            parts.append(text[start:place])
+            start = place + 1
+    parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
 
 
