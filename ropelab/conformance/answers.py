@@ -5,6 +5,7 @@ vectors: one array, or one for each of the vectors that it was given.
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ import numpy as np
 
 from ropelab.conformance.parameters import UNNAMED_PARAMETERS, list_parameters
 from ropelab.runs.errors import InputError
+from ropelab.runs.estimate import size
+from ropelab.runs.machine import available_memory
 
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -45,7 +48,11 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def to_numbers(value: Any) -> np.ndarray:
-    """Return an array or torch tensor as a float64 or complex128 array."""
+    """Return an array or torch tensor as a float64 or complex128 array.
+
+    InputError: it has more numbers than memory has room for.
+    """
+    _check_memory(value)
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if not value.is_complex():
@@ -57,6 +64,23 @@ def to_numbers(value: Any) -> np.ndarray:
     array = np.asarray(value)
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
     return array.astype(kind)
+
+
+def _check_memory(value: Any) -> None:
+    """Raise InputError for an array that does not fit into memory in float64.
+
+    An array may state a shape that its own numbers do not fill, by strides of 0.
+    """
+    shape = getattr(value, "shape", None)
+    if not isinstance(shape, tuple):
+        return
+    needed = 8 * math.prod(shape)
+    free = available_memory()
+    if needed > free:
+        raise InputError(
+            f"an answer of {' x '.join(map(str, shape))} numbers needs {size(needed)},"
+            f" and {size(free)} are free"
+        )
 
 
 def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:

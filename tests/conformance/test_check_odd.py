@@ -198,6 +198,8 @@ def fills_the_disk():
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
     return lambda positions: (np.cos(positions[:, None] * INV), np.sin(positions[:, None] * INV))
+def boundless():
+    return lambda positions: (np.broadcast_to(1.0, (len(positions), 10**12)),) * 2
 def sleeps():
     import time
     time.sleep(600)
@@ -228,6 +230,7 @@ def forks():
         ),
         ("odd_rope:number", "answers with a int, not with cos and sin"),
         ("odd_rope:one", "answers with a tuple, not with cos and sin"),
+        ("odd_rope:boundless", "x 1000000000000 numbers needs"),
         ("odd_rope:words", "raised ValueError: could not convert string to float"),
         ("odd_rope:recursive", "raised RecursionError"),
         ("odd_rope:constant", "raised TypeError: 'int' object is not callable"),
