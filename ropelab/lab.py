@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, repr=False)
+# Tables have no truth value by which two runs could be compared, and no hash.
+@dataclass(frozen=True, repr=False, eq=False)
 class Run:
     """A finished run."""
 

@@ -84,6 +84,12 @@ def test_a_run_says_in_one_line_what_it_is():
     assert "\n" not in repr(run)
 
 
+def test_a_run_is_found_in_a_list_and_in_a_set():
+    first, second = ropelab.freqs(base=1e4), ropelab.freqs(base=1e4)
+    assert second in [first, second]
+    assert {first: 1, second: 2}[second] == 2
+
+
 def test_a_notebook_shows_question_answer_and_table():
     run = ropelab.freqs(head_dim=8)
     html = run._repr_html_()
