@@ -64,6 +64,11 @@ def test_ones_own_file_comes_first(tmp_path, monkeypatch):
     assert builtin.find_config(Path("precision")) == Path("precision")
 
 
+@pytest.mark.parametrize("typed", ["/", ".", ".."])
+def test_a_folder_without_a_name_is_itself(typed: str) -> None:
+    assert builtin.find_config(Path(typed)) == Path(typed)
+
+
 def test_a_config_that_comes_along_is_run_by_its_name(call, tmp_path):
     status, _, _ = call("run", "smoke/freqs")
     assert status == 0

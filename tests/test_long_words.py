@@ -9,7 +9,7 @@ import pytest
 
 from ropelab.math.methods import FREQUENCIES, unknown_method
 from ropelab.readers.flags import SUFFIXED
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, say
 from ropelab.runs.from_source import importing
 from ropelab.runs.spelling import read_number, split_list
 
@@ -52,3 +52,11 @@ def test_a_long_word_is_read_at_once(read: Callable[[str], object], word: str) -
 )
 def test_numbers_are_read_as_before(text: str, number: float) -> None:
     assert read_number(text) == number
+
+
+def test_a_long_word_is_said_again_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"left out: {'a' * LONG}: no folder")
+    line = capsys.readouterr().err
+    assert len(line) < 5000
+    assert line.startswith("left out: ")
+    assert line.endswith(": no folder\n")

@@ -23,6 +23,7 @@ from ropelab.runs import exits, interrupts
 from ropelab.runs.errors import (
     InputError,
     RopelabError,
+    cut_middle,
     cut_text,
     defect,
     printable,
@@ -34,10 +35,6 @@ COMPLETION = "_ROPELAB_COMPLETE"
 # The status that typer returns for a command that a KeyboardInterrupt ended, whatever
 # the signal was.
 INTERRUPTED = 130
-# Characters of an error that are printed from its beginning and from its end. Code of the
-# user may raise errors of any length, and the reason often stands last.
-LONGEST_BEGINNING = 3000
-LONGEST_END = 1000
 # The status of a command that did its work and found something wrong.
 FOUND = 3
 
@@ -170,9 +167,7 @@ def _machine_failure(error: OSError) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    line = printable(" ".join(message.split()))
-    if len(line) > LONGEST_BEGINNING + LONGEST_END:
-        line = f"{line[:LONGEST_BEGINNING]} ... {line[-LONGEST_END:]}"
+    line = cut_middle(printable(" ".join(message.split())))
     with suppress(OSError):
         print(f"ropelab: {line}", file=sys.stderr)
     return status

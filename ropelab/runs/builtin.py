@@ -28,12 +28,14 @@ def find_config(path: Path) -> Path:
 
     InputError: there is neither a path nor a built-in config of that name.
     """
+    if path.exists():
+        return path
     name = path.parts
     if name[:1] == ("configs",):
         name = name[1:]
     built_in = find_folder().joinpath(*name)
     built_in_file = built_in.with_name(f"{built_in.name}.toml")
-    for option in (path, built_in, built_in_file):
+    for option in (built_in, built_in_file):
         if option.exists():
             return option
 

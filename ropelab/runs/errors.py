@@ -30,6 +30,10 @@ ALSO_CALLED = {
 SIMILAR = 0.65
 # The most characters of a wrong name or value that an error repeats.
 LONGEST_REPEATED = 200
+# Characters of a line that are printed from its beginning and from its end. Code of the
+# user may raise errors of any length, and the reason often stands last.
+LONGEST_BEGINNING = 3000
+LONGEST_END = 1000
 # Packages that not every installation has, each with the extra of pyproject.toml that
 # installs it.
 EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
@@ -74,6 +78,13 @@ def cut_text(text: str) -> str:
     if len(text) <= LONGEST_REPEATED:
         return text
     return f"{text[:LONGEST_REPEATED]} ..."
+
+
+def cut_middle(line: str) -> str:
+    """Return the beginning and the end of a line that is too long to be read."""
+    if len(line) <= LONGEST_BEGINNING + LONGEST_END:
+        return line
+    return f"{line[:LONGEST_BEGINNING]} ... {line[-LONGEST_END:]}"
 
 
 def _find_nearest(name: str, names: Sequence[str]) -> str:
@@ -227,7 +238,7 @@ def ignore_warnings() -> None:
 
 def say(text: str) -> None:
     """Print a notice on stderr."""
-    print(printable(text), file=sys.stderr, flush=True)
+    print(cut_middle(printable(text)), file=sys.stderr, flush=True)
 
 
 # `cache` remembers the texts, so that each is printed once.
