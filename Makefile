@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 # Tests are spread over a process per core, each with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
-.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles compatibility doctor wheel dist clean clean-results help
+.PHONY: all-figures reference reference-models smollm2 second-corpus docs lock test test-all suite stress golden lint bench oracles compatibility doctor lowest wheel dist clean clean-results help
 
 help:                ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ bench: $(READY)        ## measured ratios against what one would use instead (an
 
 oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/readers/golden (3 GB of packages)
 	$(BIN)/python tests/readers/oracles/make.py build/oracles
+
+lowest: $(READY)       ## the suite with the lowest versions of the packages that pyproject.toml allows
+	$(PYTHON) -m venv build/lowest
+	$(BIN)/python tools/lowest.py > build/lowest.txt
+	build/lowest/bin/pip install --quiet --disable-pip-version-check --requirement build/lowest.txt --editable .
+	OMP_NUM_THREADS=1 build/lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 
 wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
 	$(BIN)/python tests/installed/try_wheel.py

@@ -29,12 +29,11 @@ CODE = re.compile(
 CONSTANTS = {
     "README.md": (
         "base 1e6",
-        "Base 1e6",
         "Python 3.11",
         "Qwen2.5",
         "1.1 million parameters",
-        "95 % intervals in brackets",
-        "here they are 6 of 16",
+        "intervals of 95 % or more",
+        "here 6 of 16",
         "by guessing (2 %)",
     ),
     "findings.md": (
