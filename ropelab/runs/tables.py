@@ -44,11 +44,6 @@ TEXT = "text"
 HASH = "sha256"
 # The most bytes that the file of a description may have.
 LARGEST = 2**26
-# pandas reads each float as the one that was written. Versions before 3 do so only if
-# they are asked to, and version 3 warns if it is asked.
-EXACT_FLOATS: dict[str, Any] = {}
-if int(pd.__version__.partition(".")[0]) < 3:
-    EXACT_FLOATS["float_precision"] = "round_trip"
 
 
 class DamagedError(MachineError):
@@ -198,11 +193,7 @@ def _as_csv(table: pd.DataFrame) -> bytes:
 def _from_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
     texts = {name: str for name, unit in columns.items() if unit == TEXT}
     return pd.read_csv(
-        BytesIO(content),
-        keep_default_na=False,
-        na_values=[""],
-        dtype=texts,
-        **EXACT_FLOATS,
+        BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts
     )
 
 
