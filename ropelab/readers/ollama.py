@@ -12,7 +12,13 @@ import numpy as np
 
 from ropelab.readers import llamacpp, reader
 from ropelab.readers.families import table
-from ropelab.readers.llamacpp import LONG, SHORT, Fields
+from ropelab.readers.llamacpp_converter import (
+    FREQS,
+    LONG,
+    SHORT,
+    Fields,
+    compute_divisors,
+)
 from ropelab.readers.spec import (
     MOST_FEATURES,
     NotModelledError,
@@ -195,9 +201,7 @@ def write_llama(trace: Trace) -> Fields:
         block = {name: value for name, value in numbers_given.items() if value}
         original = read_size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
         trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
-        fields[llamacpp.FREQS] = llamacpp.compute_divisors(
-            block, original, head_dim, base
-        )
+        fields[FREQS] = compute_divisors(block, original, head_dim, base)
     return fields
 
 

@@ -1,0 +1,420 @@
+"""What llama.cpp's converter writes: the fields of a GGUF file for a configuration.
+
+A GGUF file has fields such as `rope.freq_base`.
+
+Read from conversion/*.py of llama.cpp 0c1e570 (2026-10-01), as shipped with
+llama-cpp-python 0.3.36.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import Llama3
+from ropelab.readers import reader
+from ropelab.readers.families import RELEASES, table
+from ropelab.readers.reader import Settings
+from ropelab.readers.spec import NotModelledError, RefusedError, number, short, whole
+from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
+
+Fields = dict[str, Any]
+# Tensors with a divisor for the frequency of each pair.
+FREQS = "rope_freqs.weight"
+LONG = "rope_factors_long.weight"
+SHORT = "rope_factors_short.weight"
+USUAL_BASE = 10000.0
+
+NAMES = table("names")["llamacpp"]
+
+
+def is_loaded(field: str, architecture: str) -> bool:
+    """Return True if llama.cpp loads a field for an architecture; most it always does."""
+    loading = NAMES["loads"].get(field)
+    return loading is None or architecture in loading
+
+
+def find_architecture(trace: Trace) -> str:
+    """Return the architecture that the converter writes for a configuration.
+
+    Only those that load further fields have to be told apart from the model type.
+    """
+    if trace.family.latent:
+        return "deepseek2"
+    if trace.family.name == "ministral3":
+        return "mistral3"
+    return trace.model_type
+
+
+def is_ocr(trace: Trace) -> bool:
+    """Return True for DeepSeek-OCR, which has the attention of DeepSeek's first models."""
+    return "DeepseekOCRForCausalLM" in str(trace.whole.get("architectures"))
+
+
+def convert(trace: Trace) -> Fields:
+    """Return the fields that the converter writes for a configuration."""
+    family = trace.family
+    name, block, sliding = choose_block(trace)
+    settings = Settings(trace, block, name)
+    for key in block:
+        settings.mark(key, "ignored")
+
+    context = find_context(trace)
+    widths = write_widths(trace, name)
+    fields: Fields = {"context_length": whole(context, "context length"), **widths}
+    fields |= write_bases(settings, name, sliding)
+
+    # These classes write no scaling of the file.
+    if family.converted:
+        return {**fields, **family.converted}
+    if is_ocr(trace):
+        return {**fields, "rope.scaling.type": "none"}
+
+    # The converter loads files with transformers 4.57.6, where `type` wins.
+    keys = ("rope_type", "type")
+    if name == "rope_scaling":
+        keys = ("type", "rope_type")
+    key = keys[0] if keys[0] in block else keys[1]
+    kind = block.get(key)
+    if kind is None:
+        return fields
+
+    settings.mark(key, "translated")
+    is_unread_llama3 = kind == "llama3" and trace.model_type not in NAMES["llama3"]
+    if kind in family.unconverted or is_unread_llama3:
+        raise NotModelledError(
+            f"'{family.name}' with '{kind}', which has a rule of its own"
+        )
+    return fields | write_scaling(settings, kind, fields)
+
+
+def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
+    """Return the fields that are written for Mistral's params.json, and the architecture.
+
+    That is `convert_hf_to_gguf.py --mistral-format` (conversion/mistral.py).
+    """
+    if params.get("moe") is not None:
+        raise NotModelledError("a params.json with experts, converted as DeepSeek-V2")
+    # Without a factor on queries the file gets the architecture of the first Llamas.
+    architecture = "llama"
+    if params.get("llama_4_scaling") is not None:
+        architecture = "mistral3"
+    if params.get(MAXIMUM) is None:
+        raise RefusedError("no context length is written, and llama.cpp needs one")
+    if params.get("head_dim") is None:
+        raise RefusedError("the converter asks for head_dim, which is missing")
+
+    fields: Fields = {
+        "context_length": whole(params[MAXIMUM], "context length"),
+        "attention.key_length": whole(params["head_dim"], "head_dim"),
+        "rope.freq_base": number(params.get("rope_theta", USUAL_BASE), "rope_theta"),
+    }
+    if "yarn" not in params:
+        return fields, architecture
+
+    block = params["yarn"]
+    if not isinstance(block, Mapping):
+        raise RefusedError(f"yarn must be a dict, not {short(block)}")
+    needed = ("apply_scale", "factor", "beta", "alpha", ORIGINAL)
+    missing = [name for name in needed if name not in block]
+    if missing:
+        raise RefusedError(
+            f"the converter asks for yarn.{missing[0]}, which is missing"
+        )
+    fields |= {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": number(block["factor"], "factor"),
+        "rope.scaling.original_context_length": whole(block[ORIGINAL], ORIGINAL),
+        "rope.scaling.yarn_beta_fast": number(block["beta"], "beta"),
+        "rope.scaling.yarn_beta_slow": number(block["alpha"], "alpha"),
+        "rope.scaling.yarn_log_multiplier": 0.0 if block["apply_scale"] else 1.0,
+    }
+    return fields, architecture
+
+
+def mark_params(trace: Trace, architecture: str) -> None:
+    """Set the status of the keys of a params.json, under their names in a config.json."""
+    field_of_key = {
+        MAXIMUM: "context_length",
+        "head_dim": "attention.key_length",
+        "rope_theta": "rope.freq_base",
+        "rope_scaling.rope_type": "rope.scaling.type",
+        "rope_scaling.factor": "rope.scaling.factor",
+        f"rope_scaling.{ORIGINAL}": "rope.scaling.original_context_length",
+        "rope_scaling.beta_fast": "rope.scaling.yarn_beta_fast",
+        "rope_scaling.beta_slow": "rope.scaling.yarn_beta_slow",
+        # `apply_scale: false` is a factor of 1 there.
+        "rope_scaling.attention_factor": "rope.scaling.yarn_log_multiplier",
+    }
+
+    for key, field in field_of_key.items():
+        if is_loaded(field, architecture):
+            trace.mark(key, "translated", f"written as {field}")
+        else:
+            trace.mark(key, "ignored", "written, and not loaded for this architecture")
+
+
+def is_filled(trace: Trace) -> bool:
+    """Return True if a class of the converter's transformers fills in what a file lacks."""
+    return trace.model_type in RELEASES[trace.release]
+
+
+def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """Return the name and the values of the block that is read.
+
+    The third value is the block of layers with a sliding window; it may be empty.
+    """
+    family = trace.family
+    name = "rope_scaling"
+    if "rope_parameters" in trace.text:
+        name = "rope_parameters"
+    block = trace.block(name) or {}
+    if not trace.has(name):
+        # A block of null is there, and means no scaling.
+        block = family.rope
+
+    if family.unconverted == ("any",):
+        raise NotModelledError(
+            f"the converter's class for '{family.name}' was not read"
+        )
+    for key in NAMES["needs"].get(family.name, ()):
+        if not trace.has(key):
+            raise NotModelledError(f"the converter asks for {key}, which is missing")
+
+    sliding = block.get("sliding_attention")
+    if not isinstance(sliding, Mapping):
+        sliding = {}
+    nested = block.get("full_attention")
+    if not nested:
+        return name, block, sliding
+    if not isinstance(nested, Mapping):
+        nested = {}
+    return f"{name}.full_attention", nested, sliding
+
+
+def find_context(trace: Trace) -> Any:
+    """Return the length of a file, unchecked; RefusedError without one."""
+    family = trace.family
+    names = (MAXIMUM, *NAMES["lengths"])
+    context, path = trace.first(names, family.max_position_embeddings)
+    if family.name == "nomic_bert" and path == "n_positions":
+        # The converter knows two files by their lengths, and writes the trained ones.
+        context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
+    if context is None:
+        raise RefusedError("no context length is written, and llama.cpp needs one")
+    return context
+
+
+def write_widths(trace: Trace, block: str) -> Fields:
+    """Return the fields of a head's width and of the part that rotates.
+
+    `block` is the name of the block that is read.
+    """
+    family = trace.family
+    keys = family.head_keys
+    if is_ocr(trace):
+        keys = ()
+    elif family.latent:
+        keys = ("qk_rope_head_dim",)
+
+    head_dim = reader.head_dim_of(trace, keys)
+    if family.head_dim and not is_filled(trace) and trace.first(keys)[0] is None:
+        raise NotModelledError(
+            f"without {keys[0]} the converter has no class to fill it in"
+        )
+    if family.name in NAMES["headless"] and head_dim != reader.head_dim_of(trace, ()):
+        raise NotModelledError(
+            "the converter does not read head_dim, and writes another width"
+        )
+
+    # Classes that rotate the whole head write no share.
+    share: Any = 1.0
+    if family.shares or family.name in NAMES["shares"]:
+        usual_keys = (
+            f"{block}.partial_rotary_factor",
+            "partial_rotary_factor",
+            *family.partial_keys,
+        )
+        share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
+        share, _ = trace.first(share_keys, family.partial or 1)
+        share_by_width = reader.share_of(trace, head_dim)
+        if share_by_width is not None:
+            share = share_by_width
+    return {
+        "attention.key_length": head_dim,
+        "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
+    }
+
+
+def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:
+    """Return the fields of the base, and of that of sliding layers.
+
+    Args:
+        settings: the settings of a configuration.
+        block: the name of the block that is read.
+        sliding: the block of sliding layers; it may be empty.
+    """
+    trace = settings.trace
+    family = trace.family
+    key_in_block = f"{block}.rope_theta"
+    usual_keys: tuple[str, ...] = (
+        key_in_block,
+        "global_rope_theta",
+        "rope_theta",
+        *family.base_keys,
+    )
+    default = family.base
+    if not is_filled(trace):
+        usual_keys = (*usual_keys, "rotary_emb_base")
+        default = USUAL_BASE
+
+    keys = tuple(NAMES["bases"].get(family.name, usual_keys))
+    base, path = trace.first(keys, default)
+    if path == key_in_block:
+        settings.mark("rope_theta", "translated", "written as rope.freq_base")
+    if family.ratio_key:
+        base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
+    fields: Fields = {"rope.freq_base": number(base, "rope_theta")}
+
+    sliding_keys = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
+    sliding_base, _ = trace.first(sliding_keys)
+    # Sliding layers are never scaled, in files without the key either.
+    if family.local_base_key:
+        # The first of these that is there and not 0.
+        sliding_base = (
+            sliding_base or sliding.get("rope_theta") or family.local_base or base
+        )
+    if sliding_base is not None and family.name not in NAMES["one_base"]:
+        fields["rope.freq_base_swa"] = number(sliding_base, "local base")
+    return fields
+
+
+def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
+    """Return the fields of a scaling; types that the converter lacks are dropped.
+
+    Args:
+        settings: the settings of a configuration.
+        kind: their scaling type.
+        fields: the fields that are written before.
+    """
+    block = settings.values
+    if kind in ("longrope", "su"):
+        return write_longrope(settings, fields)
+    if kind == "llama3":
+        original = block.get(ORIGINAL)
+        if original is None:
+            original = settings.trace.get(ORIGINAL, 8192)
+        mark_written(settings, *BANDS, ORIGINAL)
+        head_dim = fields["attention.key_length"]
+        base = fields.get("rope.freq_base", USUAL_BASE)
+        return {FREQS: compute_divisors(block, original, head_dim, base)}
+
+    if block.get("factor") is None:
+        return {}
+    if kind == "linear":
+        mark_written(settings, "factor")
+        return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
+    if kind == "yarn":
+        return write_yarn(settings)
+    return {}
+
+
+def mark_written(settings: Settings, *keys: str) -> None:
+    """Mark keys of a configuration as written into the file."""
+    for key in keys:
+        settings.mark(key, "translated", "written into the file")
+
+
+def write_yarn(settings: Settings) -> Fields:
+    """Return the fields of YaRN.
+
+    mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
+    """
+    trace = settings.trace
+    block = settings.values
+    original = block.get(ORIGINAL)
+    if original is None:
+        original = trace.get(ORIGINAL)
+    if original is None:
+        raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
+
+    fields: Fields = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": block["factor"],
+        "rope.scaling.original_context_length": original,
+    }
+    mark_written(settings, "factor", ORIGINAL)
+    for key, name in NAMES["yarn"].items():
+        if block.get(key) is None:
+            continue
+        field = f"rope.scaling.{name}"
+        fields[field] = block[key]
+        if trace.family.name == "ministral3" or field not in NAMES["loads"]:
+            mark_written(settings, key)
+        else:
+            settings.mark(key, "ignored", "written, and not loaded for this model")
+    for key in ("attention_factor", "attn_factor"):
+        settings.mark(key, "overridden", "written, then computed anew on loading")
+
+    has_multiplier = trace.family.latent or trace.family.name == "ministral3"
+    if has_multiplier and block.get("mscale_all_dim") is not None:
+        mark_written(settings, "mscale_all_dim")
+        multiplier = number(block["mscale_all_dim"], "mscale_all_dim")
+        if trace.family.latent:
+            # Taken back on loading (TAG_DEEPSEEK2_YARN_LOG_MUL_FIX).
+            multiplier *= 0.1
+        fields["rope.scaling.yarn_log_multiplier"] = multiplier
+    return fields
+
+
+def write_longrope(settings: Settings, fields: Fields) -> Fields:
+    """Return the fields of longrope, of which each class writes others.
+
+    `fields` are those that are written before.
+    """
+    trace = settings.trace
+    block = settings.values
+    tables = {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
+    if trace.model_type in ("minicpm", "minicpm3"):
+        # These classes write no factor, and no original length.
+        mark_written(settings, *LISTS)
+        return tables
+    if trace.model_type not in ("phi3", "phimoe"):
+        # Other classes write no tables.
+        return {"rope.scaling.type": "longrope"}
+
+    original = block.get(ORIGINAL)
+    if original is None:
+        original = trace.get(ORIGINAL)
+    trained = whole(original, ORIGINAL)
+    mark_written(settings, *LISTS, ORIGINAL)
+    attention = reader.longrope_attention(fields["context_length"] / trained, trained)
+    return {
+        "rope.scaling.type": "longrope",
+        "rope.scaling.original_context_length": trained,
+        "rope.scaling.attn_factor": attention,
+        **tables,
+    }
+
+
+def compute_divisors(
+    block: Mapping[str, Any], original: Any, head_dim: int, base: float
+) -> list[float]:
+    """Return the divisor of each pair that stands for llama3 in a file.
+
+    Args:
+        block: the numbers of llama3, which have defaults.
+        original: the length that the scaling starts from, unchecked.
+        head_dim: the features of a head, all of which rotate.
+        base: the base.
+    """
+    defaults = {"factor": 8.0, **reader.KEPT}
+    bands = {}
+    for name, default in defaults.items():
+        bands[name] = number(block.get(name, default), name)
+
+    geometry = Geometry(head_dim, base, whole(original, ORIGINAL))
+    reader.check_bands(bands)
+    scaled = Llama3(**bands).plan(geometry, 1).inv_freq
+    return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()
