@@ -8,7 +8,7 @@ from ropelab.audit.causes import fix_ratio, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
-from ropelab.readers.reader import SAME_TYPES
+from ropelab.readers.scaling_types import SAME_TYPES
 from ropelab.readers.trace import MAXIMUM, ORIGINAL
 from ropelab.runs.sentences import write_number
 

@@ -13,7 +13,7 @@ from ropelab.audit.wanted import BETAS, SHARE, Fragment, Wanted
 from ropelab.math import scaling as scalings
 from ropelab.readers import registry
 from ropelab.readers.blocks import SCALED
-from ropelab.readers.reader import longrope_attention, magnitude
+from ropelab.readers.scaling_types import longrope_attention, magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL

@@ -15,7 +15,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.models import KnownModel
 from ropelab.readers import registry
 from ropelab.readers.families import CLASSES, TRAINED, Family, family_of
-from ropelab.readers.reader import magnitude
+from ropelab.readers.scaling_types import magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block

@@ -10,7 +10,8 @@ from typing import Any
 
 from ropelab.readers import reader
 from ropelab.readers.layers import find_rule
-from ropelab.readers.reader import Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.math.scaling import Yarn
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import table
-from ropelab.readers.reader import MadeScaling, Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
@@ -60,7 +62,7 @@ class Exllama(Reader):
         return "interleaved" if trace.family.latent else "half"
 
 
-@reader.scaling_type("exllamav3", "yarn")
+@scaling_types.scaling_type("exllamav3", "yarn")
 def make_exllama_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by ExLlamaV3's rules."""
     if settings.trace.get(MAXIMUM) is None:
@@ -78,15 +80,15 @@ def make_exllama_yarn(settings: Settings) -> MadeScaling:
         attention = settings.number("attention_factor")
     elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
         # Mscales are read for latent attention alone.
-        attention = reader.mscale_ratio(settings, factor)
+        attention = scaling_types.mscale_ratio(settings, factor)
     elif settings.get("llama_4_scaling_beta"):
         attention = 1.0
     else:
-        attention = reader.magnitude(factor)
-    return reader.make_yarn(settings, factor, attention, trained)
+        attention = scaling_types.magnitude(factor)
+    return scaling_types.make_yarn(settings, factor, attention, trained)
 
 
-@reader.scaling_type("exllamav3", "longrope", "su")
+@scaling_types.scaling_type("exllamav3", "longrope", "su")
 def choose_table_by_ratio(settings: Settings) -> MadeScaling:
     """Return longrope with the table that the lengths in the file choose."""
     original = settings.read(ORIGINAL)
@@ -98,10 +100,12 @@ def choose_table_by_ratio(settings: Settings) -> MadeScaling:
     # The table is chosen once, not by the length of a prompt.
     trained = whole(original, ORIGINAL)
     name = "long_factor" if settings.longest > trained else "short_factor"
-    return reader.make_one_table(settings, name, trained)
+    return scaling_types.make_one_table(settings, name, trained)
 
 
-Exllama.rules = reader.read_rules("unscaled") | reader.read_rules("exllamav3")
+Exllama.rules = scaling_types.read_rules("unscaled") | scaling_types.read_rules(
+    "exllamav3"
+)
 
 
 class TensorRt(Reader):
@@ -149,7 +153,7 @@ class TensorRt(Reader):
         return reader.width_of(head_dim, number(share, "share"))
 
 
-@reader.scaling_type("tensorrt-llm", "longrope", "su")
+@scaling_types.scaling_type("tensorrt-llm", "longrope", "su")
 def choose_table_by_limit(settings: Settings) -> MadeScaling:
     """Return longrope with the table that the limit of the runtime chooses."""
     trained = settings.original()
@@ -157,10 +161,12 @@ def choose_table_by_limit(settings: Settings) -> MadeScaling:
     limit = settings.trace.get("max_seq_len")
     is_long = limit is None or number(limit, "max_seq_len") > trained
     name = "long_factor" if is_long else "short_factor"
-    return reader.make_one_table(settings, name, trained)
+    return scaling_types.make_one_table(settings, name, trained)
 
 
-TensorRt.rules = reader.read_rules("unscaled") | reader.read_rules("tensorrt-llm")
+TensorRt.rules = scaling_types.read_rules("unscaled") | scaling_types.read_rules(
+    "tensorrt-llm"
+)
 
 
 class Tgi(Reader):
@@ -196,29 +202,29 @@ class Tgi(Reader):
         return reader.width_of(head_dim, number(share, "share"))
 
 
-@reader.scaling_type("tgi", "default", "linear", "mrope")
+@scaling_types.scaling_type("tgi", "default", "linear", "mrope")
 def make_tgi_unscaled(settings: Settings) -> MadeScaling:
     """Scale nothing."""
     settings.mark("factor", "ignored", "linear is not applied on this path")
-    return reader.make_unscaled(settings)
+    return scaling_types.make_unscaled(settings)
 
 
-@reader.scaling_type("tgi", "yarn")
+@scaling_types.scaling_type("tgi", "yarn")
 def make_tgi_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by TGI's rules."""
     # Betas are fixed at 32 and 1, and one mscale alone is read. attention_factor and
     # truncate are not.
     factor = settings.number("factor")
-    attention = reader.mscale_ratio(settings, factor)
+    attention = scaling_types.mscale_ratio(settings, factor)
     scaling = Yarn(factor=factor, attention_factor=attention)
     return scaling, attention, settings.original()
 
 
-@reader.scaling_type("tgi", "longrope", "su")
+@scaling_types.scaling_type("tgi", "longrope", "su")
 def refuse_tgi_longrope(settings: Settings) -> MadeScaling:
     raise NotModelledError(
         "two tables inside one sequence: short below the original length"
     )
 
 
-Tgi.rules = reader.read_rules("tgi")
+Tgi.rules = scaling_types.read_rules("tgi")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ropelab.math.scaling import LongRope, PositionInterpolation, Scaling, Yarn
-from ropelab.readers import reader
+from ropelab.readers import scaling_types
 from ropelab.readers.document import OWN_PARAMS
 from ropelab.readers.llamacpp_converter import (
     FREQS,
@@ -103,8 +103,10 @@ def read_fields(
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
     if multiplier and architecture == "mistral3" and isinstance(scaling, Yarn):
         # mscale counts as 1, so that the factor is the ratio of two magnitudes.
-        attention *= reader.magnitude(factor)
-        attention /= reader.magnitude(factor, number(multiplier, "yarn_log_multiplier"))
+        attention *= scaling_types.magnitude(factor)
+        attention /= scaling_types.magnitude(
+            factor, number(multiplier, "yarn_log_multiplier")
+        )
         scaling = replace(scaling, attention_factor=attention)
 
     # Flags that set YaRN, with another factor than that of the file, set the length, too.
@@ -224,7 +226,7 @@ def make_scaling(
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
     attention = own_attention
     if not fields.get("rope.scaling.yarn_log_multiplier"):
-        attention = reader.magnitude(factor) * own_attention
+        attention = scaling_types.magnitude(factor) * own_attention
     scaling = Yarn(
         factor=factor,
         beta_fast=number(fast, "yarn_beta_fast"),

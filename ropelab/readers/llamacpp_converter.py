@@ -13,9 +13,9 @@ import numpy as np
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import RELEASES, table
-from ropelab.readers.reader import Settings
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, short, whole
 from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
@@ -389,7 +389,9 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
         original = trace.get(ORIGINAL)
     trained = whole(original, ORIGINAL)
     mark_written(settings, *LISTS, ORIGINAL)
-    attention = reader.longrope_attention(fields["context_length"] / trained, trained)
+    attention = scaling_types.longrope_attention(
+        fields["context_length"] / trained, trained
+    )
     return {
         "rope.scaling.type": "longrope",
         "rope.scaling.original_context_length": trained,
@@ -409,12 +411,12 @@ def compute_divisors(
         head_dim: the features of a head, all of which rotate.
         base: the base.
     """
-    defaults = {"factor": 8.0, **reader.KEPT}
+    defaults = {"factor": 8.0, **scaling_types.KEPT}
     bands = {}
     for name, default in defaults.items():
         bands[name] = number(block.get(name, default), name)
 
     geometry = Geometry(head_dim, base, whole(original, ORIGINAL))
-    reader.check_bands(bands)
+    scaling_types.check_bands(bands)
     scaled = Llama3(**bands).plan(geometry, 1).inv_freq
     return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

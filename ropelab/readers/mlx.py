@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from ropelab.math.scaling import LongRope
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import table
-from ropelab.readers.reader import MadeScaling, Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
@@ -170,14 +172,14 @@ class Mlx(Reader):
         """
         # The base is always among the values: if it is the only one, there is no block.
         if len(settings.values) == 1:
-            return reader.make_unscaled(settings)
+            return scaling_types.make_unscaled(settings)
 
         settings.needs("long_factor", "type")
         kind = settings.read("type")
         if kind == "linear":
             return self.rules["linear"].make_scaling(settings)
         if kind not in ("longrope", "su"):
-            return reader.make_unscaled(settings)
+            return scaling_types.make_unscaled(settings)
         # Its original length is at top level.
         trained = whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
         return make_long_table(settings, trained)
@@ -365,27 +367,27 @@ def choose_listed(values: Any, layers: list[int]) -> Any:
     return first
 
 
-@reader.scaling_type("mlx-lm", "mrope")
+@scaling_types.scaling_type("mlx-lm", "mrope")
 def make_mlx_mrope(settings: Settings) -> MadeScaling:
     """Scale nothing."""
     # rope_utils.py asserts three sections, although it rotates text alone.
     sections = settings.read("mrope_section", [])
     if not isinstance(sections, list) or len(sections) != 3:
         raise RefusedError("mrope_section must have three numbers")
-    return reader.make_unscaled(settings)
+    return scaling_types.make_unscaled(settings)
 
 
-@reader.scaling_type("mlx-lm", "dynamic")
+@scaling_types.scaling_type("mlx-lm", "dynamic")
 def make_mlx_dynamic(settings: Settings) -> MadeScaling:
     """Raise the base with the length of the context, beyond a maximum."""
     # No other method insists on a maximum.
     trace = settings.trace
     if find_row(trace).get("lengthless") or not trace.has(MAXIMUM):
         raise RefusedError(f"dynamic without {MAXIMUM}")
-    return reader.make_dynamic(settings)
+    return scaling_types.make_dynamic(settings)
 
 
-@reader.scaling_type("mlx-lm", "longrope")
+@scaling_types.scaling_type("mlx-lm", "longrope")
 def make_long_table(settings: Settings, trained: int | None = None) -> MadeScaling:
     """Return longrope with its long table at every length.
 
@@ -393,7 +395,7 @@ def make_long_table(settings: Settings, trained: int | None = None) -> MadeScali
     """
     if find_row(settings.trace).get("lengthless"):
         raise RefusedError("longrope without a length, which the model file keeps back")
-    made = reader.make_one_table(
+    made = scaling_types.make_one_table(
         settings, "long_factor", trained or settings.original()
     )
     settings.mark("short_factor", "ignored", "always the long table")
@@ -413,7 +415,7 @@ def make_long_table_with_mscale(settings: Settings) -> MadeScaling:
 
     divisors = numbers(settings.get("long_factor"), "long_factor")
     factor = settings.longest / trained
-    return reader.make_longrope((divisors, divisors), factor, trained, attention)
+    return scaling_types.make_longrope((divisors, divisors), factor, trained, attention)
 
 
-Mlx.rules = reader.read_rules("unscaled") | reader.read_rules("mlx-lm")
+Mlx.rules = scaling_types.read_rules("unscaled") | scaling_types.read_rules("mlx-lm")

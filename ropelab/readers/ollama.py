@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ropelab.readers import llamacpp, reader
+from ropelab.readers import llamacpp, scaling_types
 from ropelab.readers.families import table
 from ropelab.readers.llamacpp_converter import (
     FREQS,
@@ -254,9 +254,9 @@ def write_phi3(trace: Trace) -> Fields:
         raise NotModelledError(f"an attention factor without {ORIGINAL}")
 
     stretch = fields["context_length"] / trained
-    attention = reader.longrope_attention(stretch, trained)
+    attention = scaling_types.longrope_attention(stretch, trained)
     if kind == "yarn":
-        attention = reader.magnitude(stretch)
+        attention = scaling_types.magnitude(stretch)
     return {**fields, "rope.scaling.attn_factor": attention}
 
 

@@ -10,9 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import table
-from ropelab.readers.reader import MadeScaling, Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
@@ -89,22 +91,22 @@ def find_original(settings: Settings) -> int:
     return whole(original, ORIGINAL)
 
 
-@reader.scaling_type("onnxruntime-genai", "yarn")
+@scaling_types.scaling_type("onnxruntime-genai", "yarn")
 def make_onnx_yarn(settings: Settings) -> MadeScaling:
     trained = find_original(settings)
     factor = settings.number("factor")
     # attention_factor and truncate are not read. A lone mscale is the factor itself.
-    attention = reader.magnitude(factor)
+    attention = scaling_types.magnitude(factor)
     mscale = settings.number("mscale", 0.0)
     if mscale > 0:
         attention = mscale
     if mscale > 0 and settings.number("mscale_all_dim", 0.0) > 0:
-        attention = reader.mscale_ratio(settings, factor)
+        attention = scaling_types.mscale_ratio(settings, factor)
 
     if settings.get("partial_rotary_factor", 1.0) != 1:
         raise RefusedError("yarn with a rotated share has a ramp for the whole head")
     check_ramp(settings, trained)
-    return reader.make_yarn(settings, factor, attention, trained, truncate=False)
+    return scaling_types.make_yarn(settings, factor, attention, trained, truncate=False)
 
 
 def check_ramp(settings: Settings, trained: int) -> None:
@@ -123,18 +125,18 @@ def check_ramp(settings: Settings, trained: int) -> None:
         )
 
 
-@reader.scaling_type("onnxruntime-genai", "longrope")
+@scaling_types.scaling_type("onnxruntime-genai", "longrope")
 def make_onnx_longrope(settings: Settings) -> MadeScaling:
     # Of two names of the type the older one is asked for, too.
     settings.needs("type")
     trained = find_original(settings)
     ratio = settings.longest / trained
-    attention = reader.longrope_attention(ratio, trained)
+    attention = scaling_types.longrope_attention(ratio, trained)
     for name in ("short_mscale", "long_mscale"):
         own = settings.number(name, 0.0)
         if own > 0 and own != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin of one table")
-    return reader.make_longrope(settings.lists(), ratio, trained)
+    return scaling_types.make_longrope(settings.lists(), ratio, trained)
 
 
-OnnxBuilder.rules = reader.read_rules("onnxruntime-genai")
+OnnxBuilder.rules = scaling_types.read_rules("onnxruntime-genai")

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from ropelab.math.scaling import NtkAware
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import fill_block, stop_unrotated
 from ropelab.readers.families import table
-from ropelab.readers.reader import MadeScaling, Settings
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
@@ -207,7 +208,10 @@ class Vllm(Server):
         # Two names of the type may differ if they mean the same.
         older = settings.get("type")
         newer = settings.get("rope_type")
-        if older not in (None, newer) and (older, newer) not in reader.SAME_TYPES:
+        if (
+            older not in (None, newer)
+            and (older, newer) not in scaling_types.SAME_TYPES
+        ):
             raise RefusedError(f"conflict between rope_type={newer} and type={older}")
 
         # This type is renamed after loading, and then filled in as transformers does it.
@@ -385,22 +389,24 @@ def fill_sliding(full: Settings, sliding: Settings) -> None:
             sliding.put(name, full.values[name], full.sources[name])
 
 
-@reader.scaling_type("servers", "linear")
+@scaling_types.scaling_type("servers", "linear")
 def make_linear_of_float(settings: Settings) -> MadeScaling:
     """Divide all positions by a factor that is written with a point."""
     # A factor written as a whole number is iterated over, which stops the server.
     if isinstance(settings.get("factor"), int):
         raise RefusedError("linear with a whole number as factor: write 4.0, not 4")
-    return reader.make_linear(settings)
+    return scaling_types.make_linear(settings)
 
 
-@reader.scaling_type("vllm", "yarn", "telechat3-yarn")
+@scaling_types.scaling_type("vllm", "yarn", "telechat3-yarn")
 def make_vllm_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by vLLM's rules."""
     factor = settings.number("factor")
     trained = settings.original()
     if settings.get("rope_type") == "telechat3-yarn":
-        return reader.make_yarn(settings, factor, reader.magnitude(factor, 0.7))
+        return scaling_types.make_yarn(
+            settings, factor, scaling_types.magnitude(factor, 0.7)
+        )
 
     # The table of models with position axes is longer, and the ramp comes from its
     # length.
@@ -408,11 +414,11 @@ def make_vllm_yarn(settings: Settings) -> MadeScaling:
     if settings.get("mrope_section") and is_lengthened:
         trained *= 4
     # attention_factor counts, as in transformers.
-    attention = reader.find_attention(settings, factor)
-    return reader.make_yarn(settings, factor, attention, trained)
+    attention = scaling_types.find_attention(settings, factor)
+    return scaling_types.make_yarn(settings, factor, attention, trained)
 
 
-@reader.scaling_type("vllm", "ntk")
+@scaling_types.scaling_type("vllm", "ntk")
 def make_vllm_ntk(settings: Settings) -> MadeScaling:
     """Multiply the base by the factor, and divide each frequency by factor^(2/width) on
     top.
@@ -426,10 +432,10 @@ def make_vllm_ntk(settings: Settings) -> MadeScaling:
     pairs = server.find_width(settings, head_dim) // 2
     # The divisor of pair i is factor^(i / pairs), from the base, times factor^(1 / pairs).
     divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
-    return reader.make_longrope((divisors, divisors), 1.0, settings.longest)
+    return scaling_types.make_longrope((divisors, divisors), 1.0, settings.longest)
 
 
-@reader.scaling_type("sglang", "yarn")
+@scaling_types.scaling_type("sglang", "yarn")
 def make_sglang_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by SGLang's rules."""
     if settings.get("extrapolation_factor", 1) != 1:
@@ -439,48 +445,50 @@ def make_sglang_yarn(settings: Settings) -> MadeScaling:
     family = settings.trace.family
     if family.name == "deepseek_v4" or family.scaled_beside:
         # Their classes rotate by tables of their own, without a factor on cos and sin.
-        return reader.make_yarn(settings, factor, 1.0)
+        return scaling_types.make_yarn(settings, factor, 1.0)
     if family.counts_attention_factor and settings.get("attention_factor") is not None:
-        return reader.make_yarn(settings, factor, settings.number("attention_factor"))
+        return scaling_types.make_yarn(
+            settings, factor, settings.number("attention_factor")
+        )
 
-    attention = reader.magnitude(factor)
+    attention = scaling_types.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
-        attention = reader.mscale_ratio(settings, factor)
+        attention = scaling_types.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
     attention *= settings.number("attn_factor", 1.0)
-    return reader.make_yarn(settings, factor, attention)
+    return scaling_types.make_yarn(settings, factor, attention)
 
 
-@reader.scaling_type("sglang", "deepseek_yarn")
+@scaling_types.scaling_type("sglang", "deepseek_yarn")
 def make_sglang_latent_yarn(settings: Settings) -> MadeScaling:
     """Return the YaRN of latent attention by SGLang's rules."""
     # attn_factor multiplies here, too.
-    scaling, attention, trained = reader.make_mscale_yarn(settings)
+    scaling, attention, trained = scaling_types.make_mscale_yarn(settings)
     return scaling, attention * settings.number("attn_factor", 1.0), trained
 
 
-@reader.scaling_type("servers", "longrope")
+@scaling_types.scaling_type("servers", "longrope")
 def make_server_longrope(settings: Settings) -> MadeScaling:
     """Return longrope, whose factor is the ratio of the lengths."""
     # factor and attention_factor are not read.
     tables = settings.lists()
     trained = settings.original()
     ratio = settings.longest / trained
-    attention = reader.longrope_attention(ratio, trained)
+    attention = scaling_types.longrope_attention(ratio, trained)
     for name in ("short_mscale", "long_mscale"):
         if settings.number(name, attention) != attention:
             raise NotModelledError(
                 f"{name}, a factor on cos and sin that changes with the table"
             )
-    return reader.make_longrope(tables, ratio, trained)
+    return scaling_types.make_longrope(tables, ratio, trained)
 
 
-@reader.scaling_type("vllm", "dynamic")
+@scaling_types.scaling_type("vllm", "dynamic")
 def make_vllm_dynamic(settings: Settings) -> MadeScaling:
     """Raise the base at every length, to that of the longest context."""
     if "alpha" in settings.values:
-        return reader.raise_base(settings)
+        return scaling_types.raise_base(settings)
 
     longest = settings.longest
     factor = settings.number("factor")
@@ -493,11 +501,11 @@ def make_vllm_dynamic(settings: Settings) -> MadeScaling:
     return NtkAware(factor=multiplier), 1.0, longest
 
 
-@reader.scaling_type("sglang", "dynamic")
+@scaling_types.scaling_type("sglang", "dynamic")
 def make_sglang_dynamic(settings: Settings) -> MadeScaling:
     """Raise the base at every length, to that of the longest sequence."""
     if "alpha" in settings.values:
-        return reader.raise_base(settings)
+        return scaling_types.raise_base(settings)
 
     # The longest sequence has `factor` times the tokens of the maximum.
     factor = settings.number("factor")
@@ -505,6 +513,6 @@ def make_sglang_dynamic(settings: Settings) -> MadeScaling:
     return NtkAware(factor=multiplier), 1.0, settings.longest
 
 
-SERVER_RULES = {**Transformers5.rules, **reader.read_rules("servers")}
-Vllm.rules = SERVER_RULES | reader.read_rules("vllm")
-Sglang.rules = SERVER_RULES | reader.read_rules("sglang")
+SERVER_RULES = {**Transformers5.rules, **scaling_types.read_rules("servers")}
+Vllm.rules = SERVER_RULES | scaling_types.read_rules("vllm")
+Sglang.rules = SERVER_RULES | scaling_types.read_rules("sglang")

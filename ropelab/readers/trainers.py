@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.math.scaling import Unscaled
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import table
-from ropelab.readers.reader import KEPT, MadeScaling, Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.scaling_types import KEPT, MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     MOST_FEATURES,
     NotModelledError,
@@ -78,7 +80,7 @@ class Megatron(Reader):
         return "interleaved" if trace.flags.get("rotary_interleaved") else "half"
 
 
-Megatron.rules = reader.COMMON_RULES | reader.read_rules("megatron")
+Megatron.rules = scaling_types.COMMON_RULES | scaling_types.read_rules("megatron")
 
 
 class LlamaFactory(Transformers4):
@@ -146,17 +148,17 @@ class MegatronBridge(Reader):
         return {"all": settings}
 
 
-@reader.scaling_type("megatron-bridge", "yarn")
+@scaling_types.scaling_type("megatron-bridge", "yarn")
 def make_bridged_yarn(settings: Settings) -> MadeScaling:
     """Keep YaRN's factor on cos and sin; only two bridges keep its frequencies."""
     factor = settings.number("factor")
-    attention = reader.magnitude(factor)
+    attention = scaling_types.magnitude(factor)
     has_mscales = all(settings.get(name) is not None for name in MSCALES)
     if has_mscales:
-        attention = reader.mscale_ratio(settings, factor)
+        attention = scaling_types.mscale_ratio(settings, factor)
 
     if settings.trace.model_type in ("gpt_oss", "deepseek_v3"):
-        return reader.make_yarn(settings, factor, attention)
+        return scaling_types.make_yarn(settings, factor, attention)
     # Other bridges set the numbers of YaRN, and position_embedding_type to 'rope':
     # frequencies are then plain, and attention still has the factor.
     return Unscaled(), attention, settings.longest
@@ -164,7 +166,7 @@ def make_bridged_yarn(settings: Settings) -> MadeScaling:
 
 MegatronBridge.rules = {
     **Megatron.rules,
-    **reader.read_rules("megatron-bridge"),
+    **scaling_types.read_rules("megatron-bridge"),
 }
 
 
@@ -214,5 +216,5 @@ class Unsloth(Transformers5):
 
 Unsloth.rules = {
     **Transformers5.rules,
-    **reader.read_rules("unsloth"),
+    **scaling_types.read_rules("unsloth"),
 }

@@ -8,10 +8,12 @@ classes of 5.24.0.
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import fill_block, find_labels, mark_others, read_layers
 from ropelab.readers.declared import check_values
-from ropelab.readers.reader import MadeScaling, Reader, Settings
+from ropelab.readers.reader import Reader
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, number
 from ropelab.readers.trace import Trace
 
@@ -140,12 +142,12 @@ def factor_or_ratio(settings: Settings, trained: int) -> float:
     return number(factor, "factor")
 
 
-@reader.scaling_type("transformers-5", "yarn")
+@scaling_types.scaling_type("transformers-5", "yarn")
 def make_transformers_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by the rules of transformers 5."""
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
-    attention = reader.find_attention(settings, factor)
+    attention = scaling_types.find_attention(settings, factor)
 
     # The code has `rope_parameters_dict.get(..) or 32`, so that 0 is a missing value.
     settings.drop_empty("beta_fast", "beta_slow")
@@ -155,7 +157,7 @@ def make_transformers_yarn(settings: Settings) -> MadeScaling:
     if settings.layer:
         settings.mark("truncate", "ignored", "read from the outer dict only")
         truncate = True
-    return reader.make_yarn(settings, factor, attention, trained, truncate)
+    return scaling_types.make_yarn(settings, factor, attention, trained, truncate)
 
 
 def find_own_attention(settings: Settings) -> Any:
@@ -171,8 +173,8 @@ def find_own_attention(settings: Settings) -> Any:
     return settings.read("attention_factor")
 
 
-@reader.scaling_type("transformers-5", "longrope")
-@reader.scaling_type("unsloth", "longrope")
+@scaling_types.scaling_type("transformers-5", "longrope")
+@scaling_types.scaling_type("unsloth", "longrope")
 def make_transformers_longrope(
     settings: Settings, switches: bool = True
 ) -> MadeScaling:
@@ -188,7 +190,9 @@ def make_transformers_longrope(
     # PhiMoE's class asks for a table without a length, and so never gets the long one.
     if not switches or settings.trace.family.name == "phimoe":
         long = short
-    return reader.make_longrope((short, long), factor, trained, attention)
+    return scaling_types.make_longrope((short, long), factor, trained, attention)
 
 
-Transformers5.rules = reader.COMMON_RULES | reader.read_rules("transformers-5")
+Transformers5.rules = scaling_types.COMMON_RULES | scaling_types.read_rules(
+    "transformers-5"
+)

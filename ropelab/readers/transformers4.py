@@ -9,9 +9,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ropelab.readers import reader
+from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import refuse_null
-from ropelab.readers.reader import MadeScaling, Settings
+from ropelab.readers.scaling_types import MadeScaling
+from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, number, whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
@@ -41,11 +42,11 @@ class Transformers4(Transformers):
     refusal_of_model = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
-        rules = reader.read_rules("transformers-4")
+        rules = scaling_types.read_rules("transformers-4")
         # These two differ from release to release.
         rules["yarn"] = replace(rules["yarn"], make=self.make_yarn)
         rules["longrope"] = replace(rules["longrope"], make=self.make_longrope)
-        self.rules = reader.COMMON_RULES | rules
+        self.rules = scaling_types.COMMON_RULES | rules
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these
@@ -90,7 +91,7 @@ class Transformers4(Transformers):
             return reader.width_of(head_dim, 1.0)
         return super().find_width(settings, head_dim)
 
-    @reader.scaling_type("transformers-4", "yarn")
+    @scaling_types.scaling_type("transformers-4", "yarn")
     def make_yarn(self, settings: Settings) -> MadeScaling:
         trained = settings.longest
         rule = self.yarn_rule
@@ -105,13 +106,13 @@ class Transformers4(Transformers):
                 trained = settings.original()
 
         mscales = rule != "maximum"
-        attention = reader.find_attention(settings, factor, mscales=mscales)
+        attention = scaling_types.find_attention(settings, factor, mscales=mscales)
         # The code has `config.rope_scaling.get(..) or 32`, so that 0 is a missing value.
         settings.drop_empty("beta_fast", "beta_slow")
         truncate = None if self.truncate else True
-        return reader.make_yarn(settings, factor, attention, trained, truncate)
+        return scaling_types.make_yarn(settings, factor, attention, trained, truncate)
 
-    @reader.scaling_type("transformers-4", "longrope")
+    @scaling_types.scaling_type("transformers-4", "longrope")
     def make_longrope(self, settings: Settings) -> MadeScaling:
         is_static = self.longrope_rule == "static"
         attention = find_own_attention(settings)
@@ -153,4 +154,4 @@ class Transformers4(Transformers):
             short = long
         elif is_static or is_short:
             long = short
-        return reader.make_longrope((short, long), factor, trained, attention)
+        return scaling_types.make_longrope((short, long), factor, trained, attention)

@@ -6,7 +6,7 @@ import pytest
 
 from ropelab.readers import ollama, registry
 from ropelab.readers.families import table
-from ropelab.readers.reader import MAKERS
+from ropelab.readers.scaling_types import MAKERS
 
 # Names are the modules' own: what is imported here registers all functions.
 METHODS = table("methods")
