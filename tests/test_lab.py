@@ -28,7 +28,8 @@ from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.folders import quietly
-from ropelab.runs.store import read_manifest, read_png
+from ropelab.runs.pictures import read_png
+from ropelab.runs.store import read_manifest
 from ropelab.runs.tables import DamagedError
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs

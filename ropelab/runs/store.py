@@ -9,31 +9,19 @@ A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
 `find_finished`.
 """
 
-import errno
 import json
 import math
 import re
 import shlex
 import shutil
-import struct
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
-from io import BytesIO
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from warnings import catch_warnings
 
 import pandas as pd
 import tomli_w
@@ -42,7 +30,7 @@ from pydantic import AfterValidator, StringConstraints, TypeAdapter
 from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError, say, say_once
-from ropelab.runs.files import check_name, read_regular
+from ropelab.runs.files import check_name
 from ropelab.runs.folders import (
     Waiting,
     files_below,
@@ -54,18 +42,14 @@ from ropelab.runs.folders import (
     replace_folder,
     try_to_write,
 )
+from ropelab.runs.metrics import metrics_of
+from ropelab.runs.pictures import read_png
 from ropelab.runs.spelling import plain
 from ropelab.runs.surroundings import surroundings
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 # The version of the manifest's format.
 SCHEMA = 1
-# The most bytes of a figure.
-LARGEST_PICTURE = 2**25
-# The most pixels of a figure.
-MOST_PIXELS = 2**25
-# The last chunk of every PNG, with its checksum.
-PNG_END = b"IEND\xaeB`\x82"
 
 
 def _check_command(command: str) -> str:
@@ -383,85 +367,6 @@ def has_whole_figures(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def read_png(path: Path) -> bytes:
-    """Return the content of a PNG file after checking its checksums; OSError if it is
-    no whole PNG, or larger than figures are.
-    """
-    from PIL import Image
-
-    content = read_regular(path, LARGEST_PICTURE)
-    try:
-        # Pillow knows many formats, and starts other programs for some. It is told to
-        # read PNG only.
-        with catch_warnings(action="ignore", category=Image.DecompressionBombWarning):
-            picture = Image.open(BytesIO(content), formats=["PNG"])
-        if picture.width * picture.height > MOST_PIXELS:
-            raise ValueError(f"more than {MOST_PIXELS} pixels")
-        picture.verify()
-        if not content.endswith(PNG_END):
-            raise ValueError("something follows its end")
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        struct.error,
-        Image.DecompressionBombError,
-    ) as error:
-        raise OSError(errno.EINVAL, f"Not a whole PNG ({error})", str(path)) from None
-    return content
-
-
-def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Flatten the short table into numbers by name, as experiment trackers take them.
-
-    A name such as `yarn ×4/copy @4096` is that of the row and that of the column. The
-    name of a row has its texts before its first number, or its first column if that is a
-    number. If two rows would have the same name, all names have more columns. Missing
-    and infinite values are left out.
-
-    >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
-    {'pi/loss': 1.5}
-    """
-    # A row is a tuple of (column, value). Equal rows are one.
-    rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
-    most_columns = max(map(len, rows), default=1)
-    # The columns of each row that are not in its name, by the name.
-    rest_by_name: dict[str, Any] = {}
-    for columns in range(1, most_columns + 1):
-        rest_by_name = {}
-        for row in rows:
-            texts = list(takewhile(_has_text, row))
-            columns_of_name = max(columns, len(texts))
-            head = row[:columns_of_name]
-            name = "/".join(map(_write_item, head))
-            rest_by_name[name] = row[columns_of_name:]
-        names_differ = len(rest_by_name) == len(rows)
-        if names_differ:
-            break
-
-    metrics = {}
-    for name, rest in rest_by_name.items():
-        for column, value in rest:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and math.isfinite(value):
-                metrics[f"{name}/{column}"] = value
-    return metrics
-
-
-def _has_text(item: tuple[str, Any]) -> bool:
-    """Return True for a column and its value if the value is a text."""
-    _, value = item
-    return isinstance(value, str)
-
-
-def _write_item(item: tuple[str, Any]) -> str:
-    """Write a column and its value as a part of a name; a text stands for itself."""
-    column, value = item
-    if isinstance(value, str):
-        return value
-    return f"{column}={value}"
 
 
 def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:

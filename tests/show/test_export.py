@@ -13,7 +13,8 @@ import ropelab
 from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.leading import leads_by_column
-from ropelab.runs.store import metrics_of, to_records
+from ropelab.runs.metrics import metrics_of
+from ropelab.runs.store import to_records
 from ropelab.show import export
 from ropelab.show.drawn import write
 from ropelab.show.page.shown import find_runs

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from ropelab.runs import store
 from ropelab.runs.cell import Progress, silent
 from ropelab.runs.errors import say
+from ropelab.runs.pictures import read_png
 from ropelab.runs.stats import CONFIDENCE, student_quantile
 from ropelab.show.drawn import draw_figures, encode_figures, find_draw
 from ropelab.show.figures.style import list_small_panels, show_alone, take_title
@@ -236,7 +236,7 @@ def _read_pictures(run: Shown) -> list[Picture]:
     pictures = []
     for path in _list_paths(run):
         try:
-            content = embed_png(store.read_png(path))
+            content = embed_png(read_png(path))
         except FileNotFoundError:
             continue
         except OSError as error:

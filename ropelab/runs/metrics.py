@@ -1,0 +1,57 @@
+"""The numbers of a run by name, as experiment trackers take them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+
+def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Flatten the short table into numbers by name, as experiment trackers take them.
+
+    A name such as `yarn ×4/copy @4096` is that of the row and that of the column. The
+    name of a row has its texts before its first number, or its first column if that is a
+    number. If two rows would have the same name, all names have more columns. Missing
+    and infinite values are left out.
+
+    >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
+    {'pi/loss': 1.5}
+    """
+    # A row is a tuple of (column, value). Equal rows are one.
+    rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
+    most_columns = max(map(len, rows), default=1)
+    # The columns of each row that are not in its name, by the name.
+    rest_by_name: dict[str, Any] = {}
+    for columns in range(1, most_columns + 1):
+        rest_by_name = {}
+        for row in rows:
+            texts = list(takewhile(_has_text, row))
+            columns_of_name = max(columns, len(texts))
+            head = row[:columns_of_name]
+            name = "/".join(map(_write_item, head))
+            rest_by_name[name] = row[columns_of_name:]
+        names_differ = len(rest_by_name) == len(rows)
+        if names_differ:
+            break
+
+    metrics = {}
+    for name, rest in rest_by_name.items():
+        for column, value in rest:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and math.isfinite(value):
+                metrics[f"{name}/{column}"] = value
+    return metrics
+
+
+def _has_text(item: tuple[str, Any]) -> bool:
+    """Return True for a column and its value if the value is a text."""
+    _, value = item
+    return isinstance(value, str)
+
+
+def _write_item(item: tuple[str, Any]) -> str:
+    """Write a column and its value as a part of a name; a text stands for itself."""
+    column, value = item
+    if isinstance(value, str):
+        return value
+    return f"{column}={value}"
