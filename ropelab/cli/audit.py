@@ -110,7 +110,7 @@ def audit(
     if form == "sarif":
         print_sarif(report)
     elif form == "json":
-        print_report(report)
+        print_json(report)
     else:
         show_report(report, verbose)
 
@@ -188,7 +188,7 @@ def print_sarif(report: AuditReport) -> None:
     print_document(as_sarif(audits, ropelab.__version__))
 
 
-def print_report(report: AuditReport) -> None:
+def print_json(report: AuditReport) -> None:
     """Print the document of --json."""
     documents = []
     for file_audit in report.audits:

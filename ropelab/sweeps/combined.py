@@ -95,8 +95,8 @@ def make_tables(
 
     - sweep: the keys, and then the columns of the runs' short tables: a row for each row
       of these. A column with the name of a key is called `<name>_found`, unless it
-      repeats the key. A result at a
-      length is named by its share of the trained (L) or tested length (T): `copy @0.75T`.
+      repeats the key. A result at a length is named by its share of the trained (L) or
+      tested length (T): `copy @0.75T`.
     - further tables: the same for each further short table that the runs have.
     - runs: a row per run with its number, the keys, the answer, and its folder.
     """
