@@ -519,6 +519,18 @@ def test_text_of_a_parameter_keeps_its_capitals_and_is_one_parameter(
             ropelab.freqs(method=mine.Spelled(letter=text))
 
 
+def test_a_file_in_the_place_of_its_module_is_told_its_module(capsys, tmp_path) -> None:
+    config = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for command in (
+        ("freqs", "--method", "mine.py:Smooth"),
+        ("check", "mine.py:Smooth", "--config", str(tmp_path / "config.json")),
+    ):
+        status, out, err = typed(capsys, *command)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert mentions(err, "mine.py is a file", "mine:Name")
+
+
 def test_a_module_that_was_reloaded_is_another_one(mymodule, monkeypatch) -> None:
     monkeypatch.syspath_prepend(Path.cwd())
     name = "mymodule:MyRoPE"

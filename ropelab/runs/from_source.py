@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.exits import files_of_user, guard_exits
 
 PACKAGE = __name__.partition(".")[0]
@@ -100,10 +100,20 @@ def importing(module: str) -> Iterator[None]:
     The module may be in the working folder. It is compiled from its source, and so are
     the modules that it imports from its own folder, now and later.
 
-    InputError: the name has more parts than any module's.
+    InputError: the name has more parts than any module's, or is that of a file.
     """
     guard_exits()
     parts = module.split(".")
+    if len(parts) > 1 and parts[-1] == "py":
+        file = Path(module)
+        names = file.with_suffix("").parts
+        if file.is_absolute():
+            # A module is found from the working folder, or where packages are installed.
+            names = names[-1:]
+        raise InputError(
+            f"{cut_text(module)} is a file; write its module, as in"
+            f" {cut_text('.'.join(names))}:Name"
+        )
     if len(parts) > DEEPEST_MODULE:
         raise InputError(
             f"a module is inside at most {DEEPEST_MODULE - 1} packages, not"
