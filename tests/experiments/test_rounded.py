@@ -272,8 +272,12 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
         ((0.3,), "Score errors up to 0.1 cost nothing shown, from 0.3 on they do"),
         ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
         ((0.0, 0.1, 0.3), "At 2k tokens 3 of 3 roundings cost up to 0.2 nats per byte"),
+        (
+            (0.1, 0.3),
+            "Score errors up to 0.0001 cost nothing shown, from 0.1 on they do",
+        ),
     ],
-    ids=["nothing", "a threshold", "no threshold", "below all that is drawn"],
+    ids=["nothing", "a threshold", "no threshold", "below all that is drawn", "most"],
 )
 def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
     about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
@@ -291,6 +295,17 @@ def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
         for error, cost in ((0.0, 0.01), (0.1, 0.02), (0.3, 0.2))
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
+    assert figure.axes[0].get_title() == title
+
+
+def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:
+    about = ("unmodified", 1.0, "q8_0", "keys", "nll_last_window", 2048, 2048, 0.0)
+    rows = [
+        (*about, error, cost, cost / 2, cost * 2, 1, 20, "costs")
+        for error, cost in ((0.1, 0.02), (0.3, 0.2))
+    ]
+    figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
+    title = "At 2k tokens 2 of 2 roundings cost up to 0.2 nats per byte"
     assert figure.axes[0].get_title() == title
 
 

@@ -164,8 +164,7 @@ def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
 
     first = costly["x"].min()
     largest_free = free["x"].max()
-    # If nothing is free, the largest free error is nan, and `max` returns LEAST.
-    if first <= max(LEAST, largest_free):
+    if free.empty or first <= max(LEAST, largest_free):
         count = f"{len(costly)} of {len(shown)}"
         most = f"{costly['cost'].max():.2g} {unit}"
         ax.set_title(f"At {context} tokens {count} roundings cost up to {most}")
