@@ -168,8 +168,10 @@ def _opener(operations: Operations) -> Callable[..., Any]:
         if not _path_of(place, None).startswith(str(operations.root)):
             return real(file, mode, buffering, *text, **named)
         operations.happen("open" if set(mode) <= set("rbt") else "open to write", place)
+        plain_mode = mode.replace("b", "").replace("t", "")
         with operations.noted():
-            raw = File(file, mode.replace("b", "").replace("t", ""))
+            # `tempfile` opens a folder, with an opener that makes a file there.
+            raw = File(file, plain_mode, opener=named.pop("opener", None))
         if buffering == 0:
             return raw
         kind: Any = io.BufferedRandom if "+" in mode else io.BufferedReader
