@@ -191,11 +191,26 @@ def test_runs_of_an_earlier_version_are_quoted_where_there_is_none_of_this_one(
     newer = replace(toy(), version=2)
     (stored,) = store.stored_runs(lab.results, "toy", 2)
     assert stored.path == str(earlier.folder)
-    assert "version 1" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, str(earlier.folder), "version 1")
+    assert stored.earlier_version == 1
+
+    # A run of another name replaces nothing.
     other = lab.run(plan(experiment=newer, base=2.0))
+    found = {run.path: run for run in store.stored_runs(lab.results, "toy", 2)}
+    assert set(found) == {str(earlier.folder), str(other.folder)}
+    assert found[str(other.folder)].earlier_version is None
+
+
+def test_a_run_of_an_earlier_version_gives_way_to_one_of_its_name(lab, capsys):
+    label = Label(name="mine")
+    earlier = lab.run(plan(label=label))
+    newer = replace(toy(), version=2)
+    other = lab.run(plan(label=label, experiment=newer, base=2.0))
     (stored,) = store.stored_runs(lab.results, "toy", 2)
     assert stored.path == str(other.folder)
-    assert str(earlier.folder) in capsys.readouterr().err
+    assert stored.earlier_version is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"left out: {earlier.folder}" in line
 
 
 def test_a_clock_that_is_set_back_takes_no_negative_time(lab, monkeypatch):

@@ -342,6 +342,9 @@ class Stored:
     config: dict[str, Any]
     tables: dict[str, pd.DataFrame]
     path: str
+    # The version of the experiment that made the run, if the present one computes
+    # something else; None if the present one made it.
+    earlier_version: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,16 @@ import math
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -476,23 +483,47 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """Return the finished runs of an experiment in order of their folders' names, and
     report damaged ones on stderr.
 
-    If no run is of this version, those of the latest earlier version are returned. They
-    are quoted as what that version measured, which is reported, too.
+    Of runs that have one name and different hashes, those of the latest version up to
+    `version` are returned. Where that is an earlier version, they are quoted as what
+    that version measured, which is reported, too. So runs that take hours to make again
+    are replaced one by one, and numbers of two versions are never in one run.
     """
-    finished_runs = []
+    by_name: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for folder, manifest in _finished_in(results / experiment):
         if manifest["experiment"] == experiment:
-            finished_runs.append((folder, manifest))
+            # The hash, which follows the last hyphen, differs between versions.
+            name = folder.name.rpartition("-")[0]
+            by_name.setdefault(name, []).append((folder, manifest))
+
+    quoted = []
+    for finished_runs in by_name.values():
+        quoted += _select_latest(finished_runs, experiment, version)
+
+    runs = []
+    for folder, manifest in sorted(quoted, key=lambda run: run[0].name):
+        try:
+            tables = RUN.tables(folder, manifest)
+        except DamagedError as error:
+            say_once(f"left out: {error}; the command in its manifest makes it again")
+            continue
+        run = Stored(experiment, manifest["config"], tables, str(folder))
+        if manifest["version"] < version:
+            run = replace(run, earlier_version=manifest["version"])
+        runs.append(run)
+    return runs
+
+
+def _select_latest(
+    finished_runs: Sequence[tuple[Path, dict[str, Any]]], experiment: str, version: int
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Select the runs of the latest version, at most `version`, among those of one name;
+    the others are reported on stderr.
+    """
     versions = [manifest["version"] for _, manifest in finished_runs]
     known_versions = [each for each in versions if each <= version]
     latest = max(known_versions, default=version)
-    if latest < version:
-        say_once(
-            f"{results / experiment}: runs of version {latest} of {experiment} are"
-            f" quoted as what that version measured; this is {version}"
-        )
 
-    runs = []
+    selected = []
     for folder, manifest in finished_runs:
         if manifest["version"] != latest:
             # Numbers of two versions must not be compared.
@@ -502,9 +533,10 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
             )
             continue
 
-        try:
-            tables = RUN.tables(folder, manifest)
-            runs.append(Stored(experiment, manifest["config"], tables, str(folder)))
-        except DamagedError as error:
-            say_once(f"left out: {error}; the command in its manifest makes it again")
-    return runs
+        if latest < version:
+            say_once(
+                f"{folder}: a run of version {latest} of {experiment}, quoted as what"
+                f" that version measured; this is {version}"
+            )
+        selected.append((folder, manifest))
+    return selected

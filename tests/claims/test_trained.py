@@ -671,10 +671,28 @@ def test_one_run_is_judged_by_the_claims_that_it_can_answer():
 
 def test_models_are_described_by_size_seeds_and_length():
     shape = {"layers": 3, "width": 192, "heads": 1, "head_dim": 64}
-    three = describe_models({**shape, "seeds": [0, 1, 2], "train_len": 2048})
-    assert mentions(three, "1.1 M parameters", "3 seeds", "2048 tokens")
-    one = describe_models({"preset": "small", "seeds": [0], "train_len": 64})
+    config = {**shape, "seeds": [0, 1, 2], "train_len": 2048}
+    three = Stored("extrapolate", config, {}, "somewhere")
+    assert mentions(
+        describe_models(three), "1.1 M parameters", "3 seeds", "2048 tokens"
+    )
+    assert "version" not in describe_models(three)
+    earlier = replace(three, earlier_version=4)
+    assert mentions(describe_models(earlier), "1.1 M parameters", "version 4")
+
+    config = {"preset": "small", "seeds": [0], "train_len": 64}
+    one = describe_models(Stored("encodings", config, {}, "somewhere"))
     assert mentions(one, "about 1 M", "1 seed", "64 tokens")
+
+
+def test_the_present_version_decides_before_an_earlier_one_with_more_seeds():
+    run = extrapolation()
+    present = replace(run, config={**run.config, "seeds": [0, 1]})
+    more = {**run.config, "seeds": list(range(9))}
+    earlier = replace(run, config=more, earlier_version=1)
+    first, second = sort_largest_first(Methods, [earlier, present])
+    assert (first.earlier_version, second.earlier_version) == (None, 1)
+    assert second.quality < first.quality
 
 
 # Orderings

@@ -8,11 +8,12 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import FAILS, LOW_LOSS
 
 
-def _rank(run: Stored) -> tuple[int, int]:
-    """Return a rank that is larger for the run that should decide: the one with most
-    seeds, then the one with the longest window.
+def _rank(run: Stored) -> tuple[int, int, int]:
+    """Return a rank that is larger for the run that should decide: one that the present
+    version measured, then the one with most seeds, then the one with the longest window.
     """
-    return len(run.config["seeds"]), int(run.config["train_len"])
+    is_present = int(run.earlier_version is None)
+    return is_present, len(run.config["seeds"]), int(run.config["train_len"])
 
 
 @claim("base-bound-predicts")
@@ -28,7 +29,7 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         return
 
     run = max(deciding, key=_rank)
-    findings.models = describe_models(run.config)
+    findings.models = describe_models(run)
     predictions = run.tables["predictions"]
     predictions = predictions[predictions["agrees"].notna()]
     # A base is below the bound if a failure is predicted for it.

@@ -1,7 +1,7 @@
 """The run that decides a claim, and findings that are open because it learned too little."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -21,8 +21,11 @@ USUAL_BASE = 1e4
 Check = Callable[..., None]
 
 
-def describe_models(config: Mapping[str, Any]) -> str:
-    """Write the size of a run's models, the number of seeds, and the trained length."""
+def describe_models(run: Stored | Trained) -> str:
+    """Write the size of a run's models, the number of seeds, and the trained length; of
+    a run of an earlier version, which.
+    """
+    config = run.config
     names = ("layers", "width", "heads", "head_dim")
     if all(isinstance(config.get(name), int) for name in names):
         # These are models of bytes. The parameters of the encoding are not counted.
@@ -40,7 +43,15 @@ def describe_models(config: Mapping[str, Any]) -> str:
     base = ""
     if config.get("base", USUAL_BASE) != USUAL_BASE:
         base = f", base {config['base']:g}"
-    return f"{size} parameters, {seeds}, trained at {config['train_len']} tokens{base}"
+    length = f"trained at {config['train_len']} tokens"
+    return f"{size} parameters, {seeds}, {length}{base}{write_earlier_version(run)}"
+
+
+def write_earlier_version(run: Stored | Trained) -> str:
+    """Write which version of the tasks measured a run, if it is not the present one."""
+    if run.earlier_version is None:
+        return ""
+    return f", measured by version {run.earlier_version} of the tasks"
 
 
 # A kind of stored run.
@@ -92,7 +103,7 @@ def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
         ) -> None:
             answers = []
             for run in sort_largest_first(kind, runs):
-                answer = Findings(findings.expected, describe_models(run.config))
+                answer = Findings(findings.expected, describe_models(run))
                 # Copying that was not measured is nan, which compares as false.
                 if run.copies_within() >= LEARNED:
                     add_findings(answer, run, **inputs)

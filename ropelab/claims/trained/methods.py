@@ -50,7 +50,7 @@ def check_indexing(
     for run in sort_largest_first(Methods, runs):
         if not {"indexing_accuracy", "keyed_accuracy"}.issubset(run.tables):
             continue
-        answer = Findings(findings.expected, describe_models(run.config))
+        answer = Findings(findings.expected, describe_models(run))
         for role, task, method, asks in asked:
             table_name = f"{task}_accuracy"
             label = run.find_label(method, tables=(table_name,))

@@ -91,7 +91,7 @@ def compare_published_order(
         if not is_measured or not is_claimed:
             continue
 
-        answer = Findings(models=describe_models(run.config))
+        answer = Findings(models=describe_models(run))
         _compare_groups(answer, rows, labels, equal)
         answers.append((run.quality, answer))
     if not answers:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ropelab.claims.record import Findings, Role, claim
+from ropelab.claims.trained.deciding import write_earlier_version
 from ropelab.claims.trained.tally import add_interval
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import AS_SHIPPED, row_labels
@@ -26,6 +27,7 @@ def compare_stored_keys(
     for run in runs:
         model = run.tables["model"].iloc[0]
         about = f"{model['model_type']} of {model['layers']} layers, as it was released"
+        about += write_earlier_version(run)
         answer = Findings(findings.expected, about)
         losses = _read_losses(run)
 

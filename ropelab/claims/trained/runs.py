@@ -50,6 +50,7 @@ class Trained:
     def __init__(self, run: Stored) -> None:
         self.tables = run.tables
         self.config = run.config
+        self.earlier_version = run.earlier_version
         self.train_len = int(run.config["train_len"])
         self.test_len = int(run.config["test_len"])
 
@@ -71,6 +72,8 @@ class Trained:
             tasks,
             # A single model is an example, however large.
             int(seeds > 1),
+            # What the present version measures goes before what an earlier one did.
+            int(self.earlier_version is None),
             self.train_len,
             seeds,
             int(self.config.get("steps") or 0),
