@@ -161,17 +161,17 @@ def row(config_class: Any) -> Row | None:
     )
     rope = asked.rope()
     found |= layered(asked, rotary, rope) if is_nested(rope) else flat(asked, rope)
-    if "layers" not in found:
+    if "layer_blocks" not in found:
         # A dict per layer type stops a class that declares these types, others pass
         # over it.
         labels = sorted(set(getattr(bare, "layer_types", None) or ()))
         part: Row = {"rope_type": "default", "rope_theta": 1e4}
         if asked.head(rotary, rope_parameters=dict.fromkeys(labels, part)) is None:
-            found["labels"] = labels
+            found["layer_types"] = labels
         found |= refused(asked, rotary, found)
-    found["shares"] = shares(asked, rotary, rope)
-    found["types"] = declared(config_class) or None
-    found["divides"] = divides(asked, bare)
+    found["reads_share_unscaled"] = shares(asked, rotary, rope)
+    found["key_types"] = declared(config_class) or None
+    found["needs_divisible_size"] = divides(asked, bare)
     return {name: value for name, value in found.items() if value not in (None, False)}
 
 
@@ -257,12 +257,12 @@ def flat(asked: Asked, rope: Row) -> Row:
     least = asked.rope(rope_parameters={"rope_type": "default"})
     found: Row = {
         "base": least["rope_theta"],
-        "partial": least.get("partial_rotary_factor"),
+        "share": least.get("partial_rotary_factor"),
     }
     found["base_keys"] = [
         k for k in BASE_KEYS if asked.rope(**{k: ODD}).get("rope_theta") == ODD
     ]
-    found["partial_keys"] = [
+    found["share_keys"] = [
         key
         for key in SHARE_KEYS
         if asked.rope(**{key: MARK}).get("partial_rotary_factor") == MARK
@@ -273,9 +273,11 @@ def flat(asked: Asked, rope: Row) -> Row:
     if rope != least:
         # A base inside the default block wins over one beside it.
         inside = "rope_theta" not in found["base_keys"]
-        found["rope"] = {k: v for k, v in rope.items() if inside or k != "rope_theta"}
+        found["rope_block"] = {
+            k: v for k, v in rope.items() if inside or k != "rope_theta"
+        }
         found["base_keys"] = found["base_keys"] or ["rope_theta"]
-    usual = {"base_keys": ["rope_theta"], "partial_keys": [SHARE_KEYS[0]]}
+    usual = {"base_keys": ["rope_theta"], "share_keys": [SHARE_KEYS[0]]}
     return {name: value for name, value in found.items() if usual.get(name) != value}
 
 
@@ -284,10 +286,10 @@ def layered(asked: Asked, rotary: Any, rope: Row) -> Row:
     least = asked.rope(
         rope_parameters={label: {"rope_type": "default"} for label in rope}
     )
-    found: Row = {"layers": rope, "filled": least}
+    found: Row = {"layer_blocks": rope, "layer_blocks_from_empty": least}
     found["refuses_flat"] = not asked.rope(rope_parameters={"rope_type": "default"})
     if asked.rope(partial_rotary_factor=MARK) == rope:
-        found["partial_keys"] = []
+        found["share_keys"] = []
     if head := head_of(asked.made()):
         part: Row = {"rope_type": "default", "rope_theta": 1e4}
         pairs = asked.head(
@@ -298,7 +300,7 @@ def layered(asked: Asked, rotary: Any, rope: Row) -> Row:
             "partial_rotary_factor" in (value or {}) for value in least.values()
         )
         if pairs and 2 * pairs != head and not given:
-            found["usual_share"] = 2 * pairs / head
+            found["unscaled_share"] = 2 * pairs / head
     scaled = asked.rope(rope_scaling={"rope_type": "linear", "factor": 2.0})
     if any(
         "factor" in (part or {})
@@ -307,7 +309,7 @@ def layered(asked: Asked, rotary: Any, rope: Row) -> Row:
     ):
         # Classes that take a block of transformers 4: into which layers it goes, and by
         # which keys the bases are given.
-        found["scaled"] = [
+        found["scaled_layer_types"] = [
             k for k, v in scaled.items() if isinstance(v, dict) and "factor" in v
         ]
     keys: dict[str, str] = {}
@@ -457,7 +459,7 @@ def document(wheels: list[Path]) -> str:
         "texts": texts,
         "flat": flat_types,
     }
-    parts |= {"types": TYPES, "classes": rows}
+    parts |= {"key_types": TYPES, "classes": rows}
     lines = ["{"]
     for name, value in {**parts, "older": older}.items():
         if not isinstance(value, dict):

@@ -23,7 +23,7 @@ from ropelab.audit.sources import read_source
 from ropelab.audit.words import count_pairs
 from ropelab.readers import registry
 from ropelab.readers.document import Document
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import is_context
@@ -32,7 +32,7 @@ from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_list
 
 # The columns of the table of runtimes that are shown, by their titles.
-COLUMNS = table("names")["columns"]
+COLUMNS = read_table("names")["columns"]
 
 
 @dataclass(frozen=True)

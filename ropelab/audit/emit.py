@@ -31,7 +31,7 @@ from ropelab.math.models import model_named
 from ropelab.math.scaling.plan import parameter_text
 from ropelab.readers import registry
 from ropelab.readers.document import Document
-from ropelab.readers.families import TRAINED
+from ropelab.readers.families import TRAINED_LENGTHS
 from ropelab.readers.flags import Flags, is_moved
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
@@ -199,7 +199,7 @@ def read_trained_length(file: str, model: str) -> int:
 
     source, spec = read_model_file(file or model, read_source(file or model).config)
     kind = (str(source.text.get("model_type")), spec.trained_len)
-    return TRAINED.get(kind, spec.trained_len)
+    return TRAINED_LENGTHS.get(kind, spec.trained_len)
 
 
 def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:

@@ -16,7 +16,8 @@ from ropelab.audit.causes import (
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.readers.document import ROTATING
-from ropelab.readers.families import family_of, meaning, meant, near
+from ropelab.readers.families import find_family
+from ropelab.readers.keys import explain_key, find_misspelt_key, find_nearest_key
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import short
 from ropelab.readers.trace import ORIGINAL, OUTSIDE, language_part, value_in
@@ -46,20 +47,20 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     for (claimed, length), names in group_pairs(multiplied).items():
         yield make_finding("E07", names=names, claimed=claimed, length=length)
 
-    in_block = family_of(case.reference.model_type).rope
+    in_block = find_family(case.reference.model_type).rope_block
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
         if parents and key in in_block:
             # Transformers' class itself puts this key into the block.
             continue
-        close = near(use.path)
+        close = find_nearest_key(use.path)
         # A longer name that contains a known one is a key by itself, and no misspelling:
         # rope_interleave_factor. But rope_theta_2 looks as if it were a base.
-        is_other_key = close in use.path and not meant(key)
+        is_other_key = close in use.path and not find_misspelt_key(key)
         if re.fullmatch(rf"{re.escape(close)}_?\d+", key):
             is_other_key = False
         is_used = use.status in ("used", "translated")
-        if not meaning(use.path) and close and not is_other_key and not is_used:
+        if not explain_key(use.path) and close and not is_other_key and not is_used:
             yield make_finding("W01", "unknown", path=show_key(use.path), close=close)
         elif use.path.endswith(".attn_factor"):
             yield make_finding("W01", "one", path=use.path)

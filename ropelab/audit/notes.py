@@ -1,56 +1,78 @@
-"""Rules of an audit: effects that are no mistake, and runtimes left out."""
+"""Rules of an audit that find no mistake: effects to know, and runtimes left out."""
 
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.math.scaling import Unscaled, Yarn
-from ropelab.readers.families import TRAINED, family_of
+from ropelab.readers.families import TRAINED_LENGTHS, find_family
+from ropelab.readers.family import Family
 from ropelab.runs.files import table_beside
 
 # Model types whose training went on with YaRN, although their class does not show it.
-TRAINED_SCALED = frozenset(table_beside(__file__, "aspects")["trained_scaled"].split())
-
-
-def is_trained_scaled(model_type: str) -> bool:
-    """Return True for models whose training went on with YaRN switched on."""
-    family = family_of(model_type)
-    by_class = family.rope.get("rope_type", family.rope.get("type")) == "yarn"
-    return by_class or family.latent or model_type in TRAINED_SCALED
+_TRAINED_WITH_YARN = frozenset(
+    table_beside(__file__, "aspects")["trained_scaled"].split()
+)
 
 
 def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
-    """State effects of a right configuration, and the runtimes that were left out."""
+    """Yield the notes on a file: its effects on short prompts and on training first."""
+    yield from note_static_yarn(case)
+    yield from note_short_training(case)
+    yield from note_missing_type(case)
+    yield from note_left_out(case)
+
+
+def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
+    """State what YaRN does to prompts within the trained length.
+
+    A model that was trained with YaRN knows nothing else, and gets no such note.
+    """
+    scaling = case.spec.scaling
+    if not isinstance(scaling, Yarn) or scaling.factor <= 1:
+        return
+    if was_trained_with_yarn(find_family(case.reference.model_type)):
+        return
+
+    # The multiplier is rounded as it is printed. A printed 1 would say nothing.
+    multiplier = f"{case.spec.logit_multiplier:.4g}"
+    times = "" if multiplier == "1" else f"every logit times {multiplier}, "
+    trained = case.spec.trained_len
+    yield make_finding("N01", factor=scaling.factor, trained=trained, times=times)
+
+    # The user asked for a length that a smaller factor would reach.
+    if case.asked and case.asked < scaling.factor * trained:
+        needed = max(1.0, case.asked / trained)
+        yield make_finding("N02", asked=case.asked, need=needed, factor=scaling.factor)
+
+
+def was_trained_with_yarn(family: Family) -> bool:
+    """Return True for model types whose training went on with YaRN switched on."""
+    block = family.rope_block
+    has_yarn_by_default = block.get("rope_type", block.get("type")) == "yarn"
+    return has_yarn_by_default or family.latent or family.name in _TRAINED_WITH_YARN
+
+
+def note_short_training(case: AuditCase) -> Iterator[AuditFinding]:
+    """Name the trained length of a model whose file allows more tokens, unscaled."""
     spec = case.spec
     model_type = case.reference.model_type
-    # YaRN changes short prompts, too, which matters unless the model was trained with it.
-    is_static = isinstance(spec.scaling, Yarn) and spec.scaling.factor > 1
-    if is_static and not is_trained_scaled(model_type):
-        yield from note_static_factor(case)
+    trained = TRAINED_LENGTHS.get((model_type, spec.length))
+    if trained is None or not isinstance(spec.scaling, Unscaled):
+        return
+    yield make_finding("N07", kind=model_type, trained=trained, allowed=spec.length)
 
-    trained = TRAINED.get((model_type, spec.length))
-    if trained is not None and isinstance(spec.scaling, Unscaled):
-        about = {"trained": trained, "allowed": spec.length}
-        yield make_finding("N07", kind=model_type, **about)
-    if case.document.kind == "config" and not model_type:
+
+def note_missing_type(case: AuditCase) -> Iterator[AuditFinding]:
+    """Say what happens to a configuration that names no model type."""
+    if case.document.kind == "config" and not case.reference.model_type:
         yield make_finding("N06")
 
-    parts = []
+
+def note_left_out(case: AuditCase) -> Iterator[AuditFinding]:
+    """Name the runtimes for which nothing was computed, each with the reason."""
+    groups = []
     for problem, names in case.group_problems("not modelled").items():
-        parts.append(f"{', '.join(names)} ({problem})")
-    if parts:
-        yield make_finding("N03", runtimes="; ".join(parts))
-
-
-def note_static_factor(case: AuditCase) -> Iterator[AuditFinding]:
-    """State what YaRN does to short prompts, and the factor that is enough."""
-    spec = case.spec
-    factor = getattr(spec.scaling, "factor", 1.0)
-    # The factor is rounded as it is printed. A printed 1 would be no factor at all.
-    rounded = f"{spec.logit_multiplier:.4g}"
-    times = "" if rounded == "1" else f"every logit times {rounded}, "
-    yield make_finding("N01", factor=factor, trained=spec.trained_len, times=times)
-
-    if case.asked and case.asked < factor * spec.trained_len:
-        need = max(1.0, case.asked / spec.trained_len)
-        yield make_finding("N02", asked=case.asked, need=need, factor=factor)
+        groups.append(f"{', '.join(names)} ({problem})")
+    if groups:
+        yield make_finding("N03", runtimes="; ".join(groups))

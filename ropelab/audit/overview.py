@@ -26,7 +26,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.extra_rotations import list_rotations
-from ropelab.readers.families import meaning, near
+from ropelab.readers.keys import explain_key, find_nearest_key
 from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import MODEL_FORMAT
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
@@ -82,10 +82,10 @@ def describe_value(config: Mapping[str, Any], path: str) -> str:
 
 def describe_key(path: str) -> str:
     """Return what a key does, or which one may be meant."""
-    known_meaning = meaning(path)
+    known_meaning = explain_key(path)
     if known_meaning:
         return known_meaning
-    close = near(path)
+    close = find_nearest_key(path)
     return f"not known; did you mean {close}?" if close else "not known"
 
 

@@ -14,7 +14,13 @@ from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import KnownModel
 from ropelab.readers import registry
-from ropelab.readers.families import CLASSES, TRAINED, Family, family_of
+from ropelab.readers.families import (
+    CLASSES,
+    TRAINED_LENGTHS,
+    find_family,
+    is_unscalable,
+)
+from ropelab.readers.family import Family
 from ropelab.readers.scaling_types import magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
@@ -74,7 +80,7 @@ class ModelFile:
     def older(self) -> Family:
         """What the class of the model type in transformers 4 reads."""
         kind = str(self.text.get("model_type"))
-        return family_of(kind, registry.RUNTIMES["transformers-4.57"].release)
+        return find_family(kind, registry.RUNTIMES["transformers-4.57"].release)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +123,7 @@ def make_file(model: KnownModel) -> Fragment:
         MAXIMUM: model.file_len,
         "rope_theta": model.base,
     }
-    family = family_of(model.model_type)
+    family = find_family(model.model_type)
     if family.latent:
         keys["qk_rope_head_dim"] = model.rotary_width
     elif family.width_key:
@@ -182,7 +188,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         other_layers = dict(reading.layers)
         other_layers.pop(main, None)
     layers = load_block(text) if main != "all" else {}
-    family = family_of(reading.model_type)
+    family = find_family(reading.model_type)
     file = ModelFile(
         config,
         nest=prefix.split(".")[:-1],
@@ -193,7 +199,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         rotating=reading.rotating,
         window=reading.window,
         released=spec,
-        unscalable=reading.model_type if family.unscalable else "",
+        unscalable=reading.model_type if is_unscalable(family) else "",
     )
     return file, spec
 
@@ -243,7 +249,7 @@ def choose_scaling(
     The second value is a note on the trained length; it may be empty.
     """
     model_type = str(source.text.get("model_type"))
-    trained = TRAINED.get((model_type, spec.trained_len))
+    trained = TRAINED_LENGTHS.get((model_type, spec.trained_len))
     is_unscaled = isinstance(spec.scaling, scalings.Unscaled)
     note = ""
     if trained is not None and is_unscaled and context > spec.trained_len:

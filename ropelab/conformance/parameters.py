@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 
 
 def _read_roles(part: str) -> dict[str, str]:
     """Return the role of each name in a part of names.toml."""
     roles: dict[str, str] = {}
-    for role, names in table("names")[part].items():
+    for role, names in read_table("names")[part].items():
         roles |= dict.fromkeys(names.split(), role)
     return roles
 

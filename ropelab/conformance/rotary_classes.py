@@ -17,7 +17,7 @@ from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.rotations import observe_tables
 from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.document import load
-from ropelab.readers.families import WHOLES
+from ropelab.readers.families import FACTS_OF_WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
 from ropelab.runs.errors import InputError, known, require
@@ -119,7 +119,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
         text = config
     # The class of the whole model reads the part for text if it completes that part by
     # defaults of its own, or gives it a type.
-    has_defaults = str(config.get("model_type")) in WHOLES
+    has_defaults = str(config.get("model_type")) in FACTS_OF_WHOLES
     if has_defaults or Trace(config).model_type != text.get("model_type"):
         text = config
 

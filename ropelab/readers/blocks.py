@@ -37,8 +37,8 @@ def find_labels(trace: Trace) -> Collection[str]:
         if labels:
             return labels
 
-    if trace.family.known:
-        return trace.family.labels
+    if trace.family.has_known_defaults:
+        return trace.family.layer_types
     return LAYER_TYPES
 
 
@@ -67,14 +67,16 @@ def read_layers(
         scaling: its dict rope_scaling, by the rules of transformers 4.
     """
     family = trace.family
-    given = {key: part for key, part in (block or {}).items() if key in family.layers}
+    given = {
+        key: part for key, part in (block or {}).items() if key in family.layer_blocks
+    }
     if family.name == "deepseek_v4" and not given:
         if scaling is None:
             return read_compressed(trace, "rope_parameters", block)
         return read_compressed(trace, "rope_scaling", scaling or block)
 
-    labels = set(family.layers)
-    if family.declares:
+    labels = set(family.layer_blocks)
+    if family.declares_layer_types:
         labels = list_declared(trace)
         given = complete_declared(given, labels)
         if given:
@@ -83,20 +85,22 @@ def read_layers(
 
     # A flat block has the keys of one rotation, and no dict of a layer type.
     is_flat = block is not None and not given
-    is_refused = bool(scaling) and not family.scaled
+    is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
-        is_refused = bool(scaling) or family.refuses_flat or not family.scaled
+        is_refused = (
+            bool(scaling) or family.refuses_flat or not family.scaled_layer_types
+        )
     if is_refused:
-        layers = ", ".join(family.layers)
+        layers = ", ".join(family.layer_blocks)
         raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
 
     mark_others(trace, "rope_parameters", block, given)
     parts = given
     if not given:
         parts = list_usual_parts(trace, labels)
-    elif family.scaled:
+    elif family.scaled_layer_types:
         # Missing layer types are filled in.
-        parts = dict.fromkeys(family.layers, UNSCALED) | given
+        parts = dict.fromkeys(family.layer_blocks, UNSCALED) | given
     return fill_parts(trace, parts, scaling)
 
 
@@ -109,7 +113,7 @@ def list_declared(trace: Trace) -> set[str]:
     if not isinstance(types, list):
         return {"full_attention"}
     labels = {str(label) for label in types}
-    if labels - trace.family.layers.keys():
+    if labels - trace.family.layer_blocks.keys():
         raise NotModelledError("layer types of their own")
     return labels
 
@@ -132,7 +136,7 @@ def list_usual_parts(trace: Trace, labels: Collection[str]) -> dict[str, Any]:
     """Return the dicts that a class has where a file gives none."""
     family = trace.family
     parts = {}
-    for label, part in family.layers.items():
+    for label, part in family.layer_blocks.items():
         if label not in labels:
             continue
         parts[label] = part
@@ -155,7 +159,7 @@ def fill_parts(
         where = f"rope_parameters.{label}"
         if not isinstance(part, Mapping):
             raise RefusedError(f"{where} must be a dict")
-        if scaling and label in trace.family.scaled:
+        if scaling and label in trace.family.scaled_layer_types:
             where = "rope_scaling"
             part = {**part, **scaling}
         settings_by_layer[label] = fill_block(trace, where, part, label)
@@ -182,7 +186,7 @@ def read_compressed(
     settings_by_layer = {}
     base_keys = {"compress": "compress_rope_theta", "main": "rope_theta"}
     for label, base_key in base_keys.items():
-        usual = trace.family.layers[label]
+        usual = trace.family.layer_blocks[label]
         values = {
             "rope_theta": trace.get(base_key, usual["rope_theta"]),
             "partial_rotary_factor": usual["partial_rotary_factor"],
@@ -245,7 +249,7 @@ def fill_block(
         layer: the layer type that it is for; empty for a block that is for all layers.
     """
     family = trace.family
-    values = family.rope if block is None else block
+    values = family.rope_block if block is None else block
     settings = Settings(trace, values, where)
     settings.layer = layer
     usual_source = f"default of the {family.name or 'model'} class"
@@ -295,7 +299,7 @@ def fill_type(settings: Settings, where: str) -> None:
     if name == "hunyuan_vl_text" and kind == "xdrope":
         settings.values["rope_type"] = "dynamic"
 
-    has_axes = name.startswith(WITH_AXES) or not trace.family.known
+    has_axes = name.startswith(WITH_AXES) or not trace.family.has_known_defaults
     if kind == "mrope" and has_axes:
         settings.values["rope_type"] = "default"
 
@@ -311,9 +315,9 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
     trace = settings.trace
     family = trace.family
     layer = settings.layer
-    defaults: Block = family.filled.get(layer) or {}
+    defaults: Block = family.layer_blocks_from_empty.get(layer) or {}
     base_keys = family.base_keys
-    if family.layers:
+    if family.layer_blocks:
         base_keys = ()
         if layer in family.layer_base_keys:
             base_keys = (family.layer_base_keys[layer],)
@@ -336,8 +340,8 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
     if name in settings.values:
         trace.get(f"{where}.{name}")
     else:
-        default_share = defaults.get(name, family.partial)
-        share, path = trace.first(family.partial_keys, default_share)
+        default_share = defaults.get(name, family.share)
+        share, path = trace.first(family.share_keys, default_share)
         share = choose_for_layer(trace, share, layer)
         put_moved(settings, name, share, path, usual_source)
 

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.spec import RefusedError, short
 from ropelab.readers.trace import ABSENT, Trace, value_in
 
-NAMES = table("names")["declared"]
+NAMES = read_table("names")["declared"]
 
 
 def check_values(trace: Trace) -> None:
     """Raise RefusedError for a value that the class of the model type does not take."""
     family = trace.family
     text = trace.text
-    for key, kinds in family.types.items():
+    for key, kinds in family.key_types.items():
         value = value_in(text, key)
         kind = "null" if value is None else type(value).__name__
         if kinds and value is not ABSENT and kind not in kinds.split():
@@ -22,10 +22,10 @@ def check_values(trace: Trace) -> None:
 
     hidden = text.get("hidden_size", family.hidden_size)
     heads = text.get("num_attention_heads", family.num_attention_heads)
-    if family.divides and heads and hidden % heads:
+    if family.needs_divisible_size and heads and hidden % heads:
         raise RefusedError(f"hidden_size {hidden} is not a multiple of {heads} heads")
 
-    if not family.types:
+    if not family.key_types:
         return
     if family.name not in NAMES["own_layer_types"]:
         check_layer_types(text)

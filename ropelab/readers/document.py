@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.readers.axes import is_encoder
-from ropelab.readers.families import ROTATED, UNROTATED, table, unrotated
+from ropelab.readers.families import (
+    ROTATED_TYPES,
+    UNROTATED_TYPES,
+    explain_unrotated,
+    read_table,
+)
 from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
 from ropelab.readers.spec import short
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block, rope_paths
@@ -21,14 +26,14 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
 
 PARAMS, PARAMS_YARN, META = (
-    table("names")[name] for name in ("params", "params_yarn", "meta")
+    read_table("names")[name] for name in ("params", "params_yarn", "meta")
 )
 # The name under which a configuration keeps the params.json that it was made of.
 OWN_PARAMS = "params.json"
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
 MOST_KEYS = 2**13
-GGUF = table("names")["gguf"]
+GGUF = read_table("names")["gguf"]
 # Architectures of llama.cpp whose layers rotate nothing.
 WITHOUT_ROTATION = frozenset(GGUF["unrotated"].split())
 ROTATING = frozenset(GGUF["rotated"].split())
@@ -111,7 +116,7 @@ def from_json(name: str, raw: bytes, images: bool = False) -> Document:
     # time_step_limit).
     config = parse(name, raw, finite=False)
 
-    rotates = str(config.get("model_type")) not in UNROTATED
+    rotates = str(config.get("model_type")) not in UNROTATED_TYPES
     if rotates and {"n_heads", "dim"} <= config.keys():
         if META.keys() & config.keys():
             raise InputError(
@@ -136,7 +141,7 @@ def from_json(name: str, raw: bytes, images: bool = False) -> Document:
     if images and is_encoder(config):
         return Document(name, "config", config, encoding=encoding)
     refuse_images(name, config, text)
-    reason = unrotated(text)
+    reason = explain_unrotated(text)
     if reason:
         raise InputError(f"{name} has no rotary positions: {reason}")
 
@@ -145,7 +150,7 @@ def from_json(name: str, raw: bytes, images: bool = False) -> Document:
     )
     paths = " ".join(rope_paths(text))
     rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
-    if text.get("model_type") not in ROTATED and not (sized and rotates):
+    if text.get("model_type") not in ROTATED_TYPES and not (sized and rotates):
         raise InputError(f"{name} has no keys of a model with rotary positions")
     repeated = tuple(repeated_keys(raw))
     return Document(name, "config", config, encoding=encoding, repeated=repeated)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ropelab.math.scaling import Yarn
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -24,7 +24,7 @@ from ropelab.readers.transformers import Transformers5
 class Exllama(Reader):
     """ExLlamaV3: transformers' older formulas, one table for all lengths."""
 
-    model_types = frozenset(table("names")["exllama"])
+    model_types = frozenset(read_table("names")["exllama"])
     refusal_of_model = "the architecture file for '{}' was not read"
     # Scaling types that do not need a maximum take 2048.
     length_keys = (MAXIMUM,)
@@ -198,7 +198,7 @@ class Tgi(Reader):
         family = trace.family
         share = reader.share_of(trace, head_dim) or 1.0
         if family.name in ("phi", "gpt_neox"):
-            share, _ = trace.first(family.partial_keys, family.partial or 1.0)
+            share, _ = trace.first(family.share_keys, family.share or 1.0)
         return reader.width_of(head_dim, number(share, "share"))
 
 

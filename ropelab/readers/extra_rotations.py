@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ropelab.readers.families import CLASSES, table
+from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, whole
 
 # Facts by runtime, rotation and model type.
-ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = table("extra_rotations")
+ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = read_table(
+    "extra_rotations"
+)
 # The runtime whose classes say which rotations a model type has.
 DECLARING = "transformers-5"
 INDEXER = "indexer"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.readers.families import CLASSES, table
+from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.llamacpp import FLAGS as LLAMACPP
 from ropelab.readers.spec import NotModelledError, RefusedError
 from ropelab.readers.trace import BLOCKS, NESTS, language_part
@@ -17,7 +17,7 @@ from ropelab.runs.files import parse
 from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
 # The flags that replace keys of the configuration, with the runtime of each.
-OVERRIDES = table("trainers")["overrides"]
+OVERRIDES = read_table("trainers")["overrides"]
 # The flags that set a value, with the name of the value.
 SETTINGS = {**LLAMACPP, **FLAGS}
 # The flag of koboldcpp for a scale and a base.

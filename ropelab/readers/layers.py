@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.spec import NotModelledError, RefusedError, number
 
 # The most layers of a model.
@@ -24,7 +24,7 @@ FLAG_KEYS = (
 # The key of a list with a base for each layer.
 BASES_KEY = "layer_rope_theta"
 
-_TABLE = table("layers")
+_TABLE = read_table("layers")
 # The rules of each model type, with the runtimes that follow them.
 RULES: dict[str, dict[str, list[str]]] = _TABLE["rules"]
 # What the class of a model type takes where its file says nothing of layers.

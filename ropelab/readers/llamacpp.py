@@ -116,7 +116,7 @@ def read_fields(
         claimed = int(trained * factor)
 
     first_feature = 0
-    if trace.family.place == "last":
+    if trace.family.rotated_end == "last":
         first_feature = head_dim - width
     spec = RopeSpec(
         base=base,

@@ -14,7 +14,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import RELEASES, table
+from ropelab.readers.families import RELEASES, read_table
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, short, whole
 from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
@@ -26,7 +26,7 @@ LONG = "rope_factors_long.weight"
 SHORT = "rope_factors_short.weight"
 USUAL_BASE = 10000.0
 
-NAMES = table("names")["llamacpp"]
+NAMES = read_table("names")["llamacpp"]
 
 
 def is_loaded(field: str, architecture: str) -> bool:
@@ -66,8 +66,8 @@ def convert(trace: Trace) -> Fields:
     fields |= write_bases(settings, name, sliding)
 
     # These classes write no scaling of the file.
-    if family.converted:
-        return {**fields, **family.converted}
+    if family.converter_writes:
+        return {**fields, **family.converter_writes}
     if is_ocr(trace):
         return {**fields, "rope.scaling.type": "none"}
 
@@ -82,7 +82,7 @@ def convert(trace: Trace) -> Fields:
 
     settings.mark(key, "translated")
     is_unread_llama3 = kind == "llama3" and trace.model_type not in NAMES["llama3"]
-    if kind in family.unconverted or is_unread_llama3:
+    if kind in family.converter_unread_types or is_unread_llama3:
         raise NotModelledError(
             f"'{family.name}' with '{kind}', which has a rule of its own"
         )
@@ -172,9 +172,9 @@ def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any
     block = trace.block(name) or {}
     if not trace.has(name):
         # A block of null is there, and means no scaling.
-        block = family.rope
+        block = family.rope_block
 
-    if family.unconverted == ("any",):
+    if family.converter_unread_types == ("any",):
         raise NotModelledError(
             f"the converter's class for '{family.name}' was not read"
         )
@@ -230,14 +230,14 @@ def write_widths(trace: Trace, block: str) -> Fields:
 
     # Classes that rotate the whole head write no share.
     share: Any = 1.0
-    if family.shares or family.name in NAMES["shares"]:
+    if family.reads_share_unscaled or family.name in NAMES["shares"]:
         usual_keys = (
             f"{block}.partial_rotary_factor",
             "partial_rotary_factor",
-            *family.partial_keys,
+            *family.share_keys,
         )
         share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
-        share, _ = trace.first(share_keys, family.partial or 1)
+        share, _ = trace.first(share_keys, family.share or 1)
         share_by_width = reader.share_of(trace, head_dim)
         if share_by_width is not None:
             share = share_by_width

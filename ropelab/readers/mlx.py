@@ -10,7 +10,7 @@ from typing import Any
 
 from ropelab.math.scaling import LongRope
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -28,7 +28,7 @@ from ropelab.readers.trace import LISTS, MAXIMUM, ORIGINAL, Trace
 Row = Mapping[str, Any]
 
 # What the model file of each type does. The head of mlx.toml explains the keys.
-ROWS: dict[str, Row] = table("mlx")
+ROWS: dict[str, Row] = read_table("mlx")
 # Model types whose file has a language part of its own, unlike that of the part.
 WHOLES = ("llama4",)
 USUAL_BASE = 10000.0

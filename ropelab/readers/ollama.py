@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ropelab.readers import llamacpp, scaling_types
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.llamacpp_converter import (
     FREQS,
     LONG,
@@ -32,7 +32,7 @@ from ropelab.readers.trace import BANDS, ORIGINAL, Trace
 
 BLOCK = "rope_scaling"
 # The architecture of a model type, for a part of a file that names none.
-ARCHITECTURES: dict[str, str] = table("names")["ollama"]
+ARCHITECTURES: dict[str, str] = read_table("names")["ollama"]
 
 Writer = Callable[[Trace], Fields]
 WRITERS: dict[str, Writer] = {}

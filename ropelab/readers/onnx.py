@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -20,7 +20,7 @@ from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
 
-NAMES = table("names")["onnx"]
+NAMES = read_table("names")["onnx"]
 
 
 @dataclass

@@ -89,7 +89,7 @@ class Reader:
         width = self.find_width(settings, head_dim)
 
         first_feature = 0
-        if trace.family.place == "last":
+        if trace.family.rotated_end == "last":
             first_feature = head_dim - width
 
         return RopeSpec(
@@ -97,7 +97,7 @@ class Reader:
             head_dim=head_dim,
             rotary_dim=width,
             place=first_feature,
-            backwards=trace.family.backwards,
+            backwards=trace.family.rotates_backwards,
             scaling=scaling,
             trained_len=trained,
             claimed_len=claimed,
@@ -230,7 +230,7 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     hidden_size divided by the heads. Code that reads no key, `()`, has no default either.
     """
     family = trace.family
-    has_default = keys != () and not family.sized_by_heads
+    has_default = keys != () and not family.ignores_head_dim
     if keys is None:
         keys = family.head_keys
     given, source = trace.first(keys)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ropelab.readers import families, mlx
 from ropelab.readers.axes import add_axes
-from ropelab.readers.families import RELEASE, RELEASES, table
+from ropelab.readers.families import RELEASE, RELEASES, read_table
 from ropelab.readers.layers import (
     BASES_KEY,
     choose_type,
@@ -196,7 +196,10 @@ def _make_runtime(name: str, row: Mapping[str, Any]) -> Runtime:
 
 
 RUNTIMES, TRAINERS, EXPORTERS = (
-    {name: _make_runtime(name, row) for name, row in table("runtimes")[group].items()}
+    {
+        name: _make_runtime(name, row)
+        for name, row in read_table("runtimes")[group].items()
+    }
     for group in ("runtimes", "trainers", "exporters")
 )
 
@@ -238,7 +241,9 @@ def explain_untyped(config: Mapping[str, Any]) -> str:
     if not kind:
         return "the class is found by model_type, which is missing"
 
-    known_types = families.UNASKED | families.FAMILIES.keys() | families.ROTATED
+    known_types = (
+        families.TYPES_WITHOUT_ROW | families.FAMILIES.keys() | families.ROTATED_TYPES
+    )
     if str(kind) in known_types or config.get("auto_map"):
         return ""
 
@@ -353,7 +358,7 @@ def is_described(runtime: Runtime, trace: Trace) -> bool:
     known.
     """
     name = trace.family.name
-    if trace.family.known or name in families.FAMILIES:
+    if trace.family.has_known_defaults or name in families.FAMILIES:
         return True
     if runtime.name not in SERVED:
         return False
@@ -402,7 +407,7 @@ def refuse_unread_key(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for a key of which a row says that it is not computed."""
     family = trace.family
     usual = family.unread_usual
-    if family.unread_odd:
+    if family.unread_usual_from_heads:
         usual = head_dim_of(trace, ())
 
     # A family without such a key is not computed at all.
@@ -438,13 +443,15 @@ def refuse_missing_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
     if outer_type not in families.CLASSES["texts"]:
         return
 
-    part = families.PARTS.get(outer_type)
+    part = families.TEXT_KEYS.get(outer_type)
     if part:
         has_part = trace.prefix.startswith(part)
     else:
         # Some classes read the keys of the language model outside of a part, too.
-        read_flat = families.READ_FLAT.get(runtime.name, ())
-        is_flat_class = trace.family.flat or outer_type in families.CLASSES["flat"]
+        read_flat = families.FLAT_ARCHITECTURES.get(runtime.name, ())
+        is_flat_class = (
+            trace.family.reads_text_keys or outer_type in families.CLASSES["flat"]
+        )
         reads_flat = is_flat_class or not set(named).isdisjoint(read_flat)
         has_part = bool(trace.prefix) or reads_flat
     if not has_part:
@@ -461,17 +468,21 @@ def refuse_unread_class(
     family = trace.family
     name = short(family.name)
     # Some of these rotate all the same (Jina v3).
-    if family.name in families.UNROTATED:
+    if family.name in families.UNROTATED_TYPES:
         raise NotModelledError(
             f"'{name}' rotates in code of its own, which was not read"
         )
-    if family.name in families.IN_CODE - families.FAMILIES.keys():
+    if family.name in families.FIXED_TYPES - families.FAMILIES.keys():
         raise NotModelledError(
             f"the class of '{name}' rotates by numbers in its code, and reads no"
             " rope_scaling"
         )
     has_own_file = runtime.name in SERVED and trace.served.facts
-    if family.name in families.UNASKED and not family.known and not has_own_file:
+    if (
+        family.name in families.TYPES_WITHOUT_ROW
+        and not family.has_known_defaults
+        and not has_own_file
+    ):
         raise NotModelledError(f"the class of '{name}' was not read")
 
     if (kinds or named) and not is_listed(runtime.name, kinds[:1], named):
@@ -487,10 +498,10 @@ def refuse_unread_class(
     if not is_described(runtime, trace):
         raise NotModelledError(f"the class of '{name}' was not read")
 
-    if family.known:
+    if family.has_known_defaults:
         return
     # Keys of a share or width that the class is not known to read.
-    read_keys = {family.width_key, *family.partial_keys, *family.share_keys}
+    read_keys = {family.width_key, *family.share_keys, *family.sglang_share_keys}
     for key in sorted({"rotary_dim", "rotary_pct", "rope_pct"} - read_keys):
         if trace.text.get(key) not in (None, 1):
             raise NotModelledError(f"'{name}' has {key}, in code of its own")

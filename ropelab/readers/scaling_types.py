@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ropelab.math import scaling as scalings
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import NotModelledError, RefusedError, number, numbers
 from ropelab.readers.trace import BANDS, LISTS, MSCALES
@@ -256,7 +256,7 @@ def make_proportional(settings: Settings, factor: float | None = None) -> MadeSc
 def read_rules(table_name: str) -> dict[str, ScalingRule]:
     """Return a table of methods.toml with the functions that were registered for it."""
     rules = {}
-    for kind, row in table("methods")[table_name].items():
+    for kind, row in read_table("methods")[table_name].items():
         make = MAKERS[table_name, kind]
         if "fixed" in row:
             make = partial(make, **row["fixed"])

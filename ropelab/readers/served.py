@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from ropelab.readers import families
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.spec import short
 
 # Written by tools/model_lists.py: the architectures or model types that a runtime has a
@@ -19,7 +19,7 @@ from ropelab.readers.spec import short
 _LISTS: dict[str, str] = json.loads(
     (files(__package__) / "model_lists.json").read_text(encoding="utf-8")
 )
-CLASS_OF: dict[str, str] = families.REMOTE | dict(
+CLASS_OF: dict[str, str] = families.REMOTE_ARCHITECTURES | dict(
     pair.split(":") for pair in _LISTS.pop("architectures").split()
 )
 FILES = {
@@ -27,7 +27,7 @@ FILES = {
     for name, words in _LISTS.items()
 }
 LISTS = {name: frozenset(words) for name, words in FILES.items()}
-SERVED: dict[str, dict[str, Any]] = table("served")
+SERVED: dict[str, dict[str, Any]] = read_table("served")
 
 
 @dataclass(frozen=True)

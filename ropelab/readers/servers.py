@@ -12,7 +12,7 @@ from typing import Any
 from ropelab.math.scaling import NtkAware
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import fill_block, stop_unrotated
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
@@ -38,7 +38,7 @@ UNLENGTHENED = ("qwen3", "qwen4")
 # Scaling types whose factor does not multiply the length in vLLM, the keys of the length in
 # vLLM and in SGLang, and the model types whose scaling SGLang does not read.
 UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
-    tuple, table("names")["servers"]
+    tuple, read_table("names")["servers"]
 )
 
 
@@ -78,9 +78,9 @@ class Server(Transformers5):
         return {**specs, "sliding_attention": sliding.check()}
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
-        if trace.family.scaled_beside:
+        if trace.family.has_scaling_beside_base:
             return {"all": read_beside(trace)}
-        if trace.family.own_block:
+        if trace.family.makes_own_block:
             return {"all": fill_block(trace, "rope_parameters", None)}
         settings = super().read_settings(trace)
         if trace.family.sliding_as_full and "sliding_attention" in settings:
@@ -141,7 +141,7 @@ class Server(Transformers5):
     def find_type(self, settings: Settings) -> Any:
         kind = settings.get("rope_type")
         family = settings.trace.family
-        if family.unscaled:
+        if family.drops_scaling:
             return "default"
         # The type of every scaled model with latent attention is replaced, but for
         # MiniCPM3.
@@ -154,7 +154,7 @@ class Server(Transformers5):
         is_proportional = settings.get("rope_type") == "proportional"
         # The share of bailing_hybrid is that of another part.
         is_of_other_part = family.name == "bailing_hybrid"
-        if family.rotates_whole or is_proportional or is_of_other_part:
+        if family.drops_share or is_proportional or is_of_other_part:
             return head_dim
 
         # The share in the block is read, also where the class of transformers rotates the
@@ -244,7 +244,7 @@ class Vllm(Server):
 
 def drop_unforwarded(settings: Settings) -> None:
     """Drop the keys that a model file of vLLM does not hand on (gpt-oss)."""
-    handed_on = settings.trace.family.handed_on
+    handed_on = settings.trace.family.passed_yarn_keys
     if not handed_on:
         return
 
@@ -260,7 +260,7 @@ def drop_unforwarded(settings: Settings) -> None:
 class Sglang(Server):
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = super().read_settings(trace)
-        if trace.family.blockless:
+        if trace.family.has_no_block:
             fill_blockless(settings["all"])
         return settings
 
@@ -285,7 +285,7 @@ class Sglang(Server):
         # The factor multiplies in a flat block only, and only without an original
         # length.
         depth = settings.sources.get("rope_type", "").count(".")
-        is_nested = trace.family.layers or depth > 1
+        is_nested = trace.family.layer_blocks or depth > 1
         is_llama3 = settings.get("rope_type") == "llama3"
         has_original = ORIGINAL in settings.values or is_llama3
         if is_nested or has_original or factor is None:
@@ -295,10 +295,10 @@ class Sglang(Server):
     def find_width(self, settings: Settings, head_dim: int) -> int:
         if settings.trace.get("rope_rotate_half_dims") is True:
             return reader.width_of(head_dim, 0.5)
-        if settings.trace.family.share_keys:
+        if settings.trace.family.sglang_share_keys:
             return width_by_keys(settings, head_dim)
         is_proportional = settings.get("rope_type") == "proportional"
-        if not settings.trace.family.shares and not is_proportional:
+        if not settings.trace.family.reads_share_unscaled and not is_proportional:
             return reader.width_of(head_dim, 1.0)
         return super().find_width(settings, head_dim)
 
@@ -316,7 +316,7 @@ def width_by_keys(settings: Settings, head_dim: int) -> int:
     note = "the model file takes the share from beside the block"
     settings.mark("partial_rotary_factor", "ignored", note)
 
-    for key in family.share_keys:
+    for key in family.sglang_share_keys:
         if trace.has(key):
             value = trace.get(key)
             trace.mark(key, "used")
@@ -324,8 +324,8 @@ def width_by_keys(settings: Settings, head_dim: int) -> int:
             if key == "rotary_dim":
                 return reader.width_of(head_dim, whole(value, key) / head_dim)
             return reader.width_of(head_dim, number(value, key))
-        if key == "partial_rotary_factor" and family.partial is not None:
-            return reader.width_of(head_dim, family.partial)
+        if key == "partial_rotary_factor" and family.share is not None:
+            return reader.width_of(head_dim, family.share)
 
     if family.usual_width:
         return reader.width_of(head_dim, family.usual_width / head_dim)
@@ -443,7 +443,7 @@ def make_sglang_yarn(settings: Settings) -> MadeScaling:
 
     factor = settings.number("factor")
     family = settings.trace.family
-    if family.name == "deepseek_v4" or family.scaled_beside:
+    if family.name == "deepseek_v4" or family.has_scaling_beside_base:
         # Their classes rotate by tables of their own, without a factor on cos and sin.
         return scaling_types.make_yarn(settings, factor, 1.0)
     if family.counts_attention_factor and settings.get("attention_factor") is not None:

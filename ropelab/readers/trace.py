@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ropelab.readers import families
+from ropelab.readers import families, keys
+from ropelab.readers.family import Family
 from ropelab.readers.served import USUAL, Served
 from ropelab.readers.spec import RefusedError, short
 
@@ -19,7 +20,7 @@ Config = Mapping[str, Any]
 # overridden: another key is read in its place. refused: it stops because of the key.
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 
-BLOCKS = families.BLOCKS
+BLOCKS = keys.BLOCKS
 # The parts of multimodal configurations that hold their language model.
 NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -70,13 +71,13 @@ class Trace:
         """The model type of the language part, or of the whole if it has none."""
         outer = self.whole.get("model_type")
         kind = self.text.get("model_type")
-        kind = families.RENAMED.get(f"{outer}.{kind}", kind) or outer
+        kind = families.RENAMED_TYPES.get(f"{outer}.{kind}", kind) or outer
         return kind if isinstance(kind, str) else ""
 
     @cached_property
-    def family(self) -> families.Family:
+    def family(self) -> Family:
         """What the class of the model type reads, and its defaults."""
-        return families.family_of(
+        return families.find_family(
             self.model_type,
             self.release,
             str(self.whole.get("model_type")),
@@ -158,7 +159,10 @@ def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     The path ends with a dot, and is empty if the configuration is that of the language
     model itself.
     """
-    for name in (families.PARTS.get(str(config.get("model_type"))), *NESTS):
+    # The key where the class of this model type has its language part comes first.
+    own_key = families.TEXT_KEYS.get(str(config.get("model_type")))
+    names = [own_key, *NESTS] if own_key else NESTS
+    for name in names:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
             prefix, text = language_part(inner)
@@ -178,9 +182,9 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{name}.{key}"
         elif isinstance(value, Mapping):
             # A block under another name is read by nobody.
-            if families.meant(name) in BLOCKS:
+            if keys.find_misspelt_key(name) in BLOCKS:
                 yield name
-        elif families.concerns_rope(name):
+        elif keys.concerns_rope(name):
             yield name
 
 

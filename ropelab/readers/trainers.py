@@ -12,7 +12,7 @@ from typing import Any
 
 from ropelab.math.scaling import Unscaled
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import KEPT, MadeScaling
 from ropelab.readers.settings import Settings
@@ -28,7 +28,7 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
 
-FLAGS, SWITCHES = (table("trainers")[kind] for kind in ("flags", "switches"))
+FLAGS, SWITCHES = (read_table("trainers")[kind] for kind in ("flags", "switches"))
 # The scaling types that LLaMA-Factory offers.
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
@@ -138,7 +138,7 @@ class MegatronBridge(Reader):
         model = trace.model_type
         kind = settings.get("rope_type")
         if model == "gpt_oss":
-            settings.values |= table("trainers")["bridged_gpt_oss"]
+            settings.values |= read_table("trainers")["bridged_gpt_oss"]
         elif (model, kind) == ("llama", "llama3"):
             settings.values |= {**KEPT, ORIGINAL: 8192}
         elif (model, kind) == ("mistral", "yarn"):
@@ -173,7 +173,7 @@ MegatronBridge.rules = {
 class TorchTitan(Transformers5):
     """torchtitan's own models, found by their sizes. No rotary key of a file is read."""
 
-    models = table("trainers")["torchtitan"]
+    models = read_table("trainers")["torchtitan"]
     sizes = ("hidden_size", "num_hidden_layers", "num_key_value_heads")
     model_types = frozenset(kind for row in models for kind in row["types"])
     refusal_of_model = "torchtitan has no model of type '{}'"

@@ -74,7 +74,7 @@ class Transformers5(Transformers):
         name = "rope_parameters"
         block = trace.block(name)
         scaling = trace.block("rope_scaling")
-        if trace.family.layers:
+        if trace.family.layer_blocks:
             return read_layers(trace, block, scaling)
 
         if scaling:
@@ -94,7 +94,7 @@ class Transformers5(Transformers):
 
         if not parts:
             return {"all": fill_block(trace, name, block)}
-        if trace.family.known:
+        if trace.family.has_known_defaults:
             raise RefusedError(
                 f"'{trace.family.name}' has one rotation, not one per layer type"
             )
@@ -109,13 +109,13 @@ class Transformers5(Transformers):
         kind = settings.get("rope_type")
         is_unscaled = kind == "default"
         default_share = 1.0
-        if is_unscaled and family.usual_share:
-            default_share = family.usual_share
+        if is_unscaled and family.unscaled_share:
+            default_share = family.unscaled_share
         share = settings.number("partial_rotary_factor", default_share)
 
         # Most classes read no share in compute_default_rope_parameters, which is called if
         # there is no scaling.
-        if is_unscaled and not family.shares:
+        if is_unscaled and not family.reads_share_unscaled:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0

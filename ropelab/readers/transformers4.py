@@ -55,7 +55,7 @@ class Transformers4(Transformers):
         block = trace.block("rope_scaling") or {}
         if not trace.has("rope_scaling"):
             # A block of null is there, and means no scaling.
-            block = family.rope
+            block = family.rope_block
         settings = Settings(trace, block, "rope_scaling")
 
         default_type = block.get("rope_type", "default")
@@ -77,7 +77,7 @@ class Transformers4(Transformers):
         usual_source = f"default of the {family.name or 'model'} class"
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
 
-        share, source = trace.first(family.partial_keys, family.partial or 1.0)
+        share, source = trace.first(family.share_keys, family.share or 1.0)
         share_by_width = reader.share_of(trace, reader.head_dim_of(trace))
         if share_by_width is not None:
             share = share_by_width

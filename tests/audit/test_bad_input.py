@@ -11,7 +11,7 @@ import pytest
 
 from ropelab.audit.audited import audit, shorten_tables
 from ropelab.readers.document import Document, from_json, load
-from ropelab.readers.families import unrotated
+from ropelab.readers.families import explain_unrotated
 from ropelab.readers.flags import Flags
 from ropelab.readers.registry import choose_runtimes, read, reading_of
 from ropelab.runs.errors import InputError
@@ -143,8 +143,8 @@ def test_a_type_that_is_no_name_is_no_defect(kind: object) -> None:
         "num_attention_heads": 4,
         "max_position_embeddings": 4096,
     }
-    assert unrotated(config) == ""
-    assert unrotated({**config, "alibi": True}) == "alibi is true"
+    assert explain_unrotated(config) == ""
+    assert explain_unrotated({**config, "alibi": True}) == "alibi is true"
 
 
 @pytest.mark.parametrize("block", [[1.0], "yarn", 3, None])

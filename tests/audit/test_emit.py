@@ -41,7 +41,7 @@ from ropelab.math.scaling import (
     Yarn,
 )
 from ropelab.readers import registry
-from ropelab.readers.families import IN_CODE
+from ropelab.readers.families import FIXED_TYPES
 from ropelab.readers.flags import parse_flags
 from ropelab.runs.errors import InputError
 from tests.audit.test_audit import PHI3_VISION
@@ -1018,7 +1018,7 @@ def test_a_known_model_keeps_its_own_scaling(name: str, times: int) -> None:
     # The configuration class of Phi-3 takes a yarn for a longrope without its lists.
     refused = model.model_type == "phi3" and times > 1
     # The classes of RoFormer and GPT-J read no scaling.
-    refused |= model.model_type in IN_CODE and times > 1
+    refused |= model.model_type in FIXED_TYPES and times > 1
     assert bool(emission.lost) == refused
     assert emission.changes == (times > 1)
     assert done.replaced == ""

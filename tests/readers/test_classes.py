@@ -17,7 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.conformance.rotary_classes import build_rotary, find_rotary_class
 from ropelab.readers import registry
-from ropelab.readers.families import CLASSES, RELEASES, family_of
+from ropelab.readers.families import CLASSES, RELEASES, find_family
 from tests.small import mostly_slow
 
 TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
@@ -159,7 +159,7 @@ ASKED_BY_HAND = {
 OWN = [
     kind
     for kind in sorted({*CLASSES["classes"], *ASKED_BY_HAND})
-    if "transformers-5" in (family_of(kind).read_by or ("transformers-5",))
+    if "transformers-5" in (find_family(kind).read_by or ("transformers-5",))
     and kind in CONFIG_MAPPING  # of the installed release, which may be an older one
 ]
 
@@ -185,7 +185,7 @@ ODD: tuple[Any, ...] = (64.0, "64", None, True, [])
 def test_values_of_another_type_are_refused_as_the_class_refuses_them(
     kind: str,
 ) -> None:
-    for key, types in family_of(kind).types.items():
+    for key, types in find_family(kind).key_types.items():
         for value in ODD:
             try:
                 CONFIG_MAPPING[kind].from_dict({key: value})

@@ -29,7 +29,7 @@ def test_classes_that_read_no_scaling_are_those_of_transformers() -> None:
         text = "".join(file.read_text(encoding="utf-8") for file in files)
         if ROTATES.search(text) and not READS.search(text):
             found.add(kind)
-    assert found == families.IN_CODE
+    assert found == families.FIXED_TYPES
 
 
 def test_roformer_rotates_by_numbers_in_its_code() -> None:

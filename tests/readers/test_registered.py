@@ -5,11 +5,11 @@ import random
 import pytest
 
 from ropelab.readers import ollama, registry
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.scaling_types import MAKERS
 
 # Names are the modules' own: what is imported here registers all functions.
-METHODS = table("methods")
+METHODS = read_table("methods")
 
 
 def test_every_scaling_type_has_a_function_and_every_function_a_type() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ropelab.readers import registry
 from ropelab.readers.document import from_json
-from ropelab.readers.families import table
+from ropelab.readers.families import read_table
 from ropelab.readers.served import FILES, SERVED, find_file
 from ropelab.runs.errors import InputError
 
@@ -96,7 +96,7 @@ def test_sglangs_exaone_4_has_a_base_of_its_own() -> None:
 
 @pytest.mark.parametrize("runtime", sorted(SERVED))
 def test_every_row_names_a_file_that_the_server_lists(runtime: str) -> None:
-    rows = table("served")[runtime]
+    rows = read_table("served")[runtime]
     listed = {*FILES[runtime].values()}
     inner = {*rows["texts"].values()} - {"text"}
     outer = {name for name in rows["texts"] if name not in FILES[runtime]}

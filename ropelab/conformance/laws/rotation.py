@@ -25,7 +25,7 @@ from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.conformance.observation import Observed
 from ropelab.conformance.rotations import observe_vectors
 from ropelab.readers import layers, registry
-from ropelab.readers.families import unrotated
+from ropelab.readers.families import explain_unrotated
 from ropelab.readers.spec import RopeSpec
 
 # Radians by which an angle may be off.
@@ -141,7 +141,7 @@ def find_text_config(case: Case) -> Any:
     """Return the configuration of the language model; UnaskedError: it has no RoPE."""
     if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it has no configuration to compare with")
-    reason = unrotated(case.subject.text.to_dict())
+    reason = explain_unrotated(case.subject.text.to_dict())
     if reason:
         raise UnaskedError(f"no RoPE: {reason}")
     return case.subject.text
