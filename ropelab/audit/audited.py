@@ -99,7 +99,7 @@ def audit(
     if asked is None and "ctx_size" in settings.settings:
         asked = read_context(settings.settings["ctx_size"])
         asking = "llama.cpp"
-    compared = asked or reference.layers[reference.label].length
+    compared = asked or reference.layers[reference.main_layer].length
     case = AuditCase(document, readings, reference, compared, asked, asking)
 
     aspects = list_aspects(case)
@@ -138,7 +138,7 @@ def read_by_runtimes(
     # The reason why no runtime finds a class for it; empty if there is none.
     problem = ""
     if document.kind == "config":
-        problem = registry.explain_untyped(document.config)
+        problem = registry.explain_missing_class(document.config)
 
     readings = []
     for runtime in registry.choose_runtimes(names, document.kind):
@@ -160,10 +160,10 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
         return successful[0]
 
     # The reason of transformers 5 is reported if it is among the runtimes.
-    reason = readings[0].stopped
+    reason = readings[0].explanation
     for reading in readings:
         if reading.runtime.name == registry.REFERENCE:
-            reason = reading.stopped
+            reason = reading.explanation
             break
     raise InputError(f"{document.name}: {reason or 'no runtime reads it'}")
 

@@ -19,7 +19,8 @@ from ropelab.audit.aspects import Aspect, list_aspects
 from ropelab.audit.audit_case import AuditCase, agrees, measure_distance
 from ropelab.readers import registry
 from ropelab.readers.document import Document
-from ropelab.readers.registry import Reading, Runtime
+from ropelab.readers.registry import Reading
+from ropelab.readers.runtime import Runtime
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
@@ -143,9 +144,9 @@ def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCel
 def find_evidence(reading: Reading) -> Evidence:
     """Return how the reader was checked for the model's type."""
     runtime = reading.runtime
-    if reading.model_type in runtime.compared:
+    if reading.model_type in runtime.compared_types:
         return "run"
-    return "by rule" if runtime.compared else "read"
+    return "by rule" if runtime.compared_types else "read"
 
 
 def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:

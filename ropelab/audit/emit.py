@@ -151,7 +151,8 @@ def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
     """
     runtimes = TARGETS[scaled.target].runtimes
     runs_class = any(
-        name.startswith("transformers") or READERS[name].classed for name in runtimes
+        name.startswith("transformers") or READERS[name].runs_transformers
+        for name in runtimes
     )
     if not runs_class or not scaled.lost or plain.context <= spec.trained_len:
         return scaled

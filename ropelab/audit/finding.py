@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.readers.registry import explain_untyped
+from ropelab.readers.registry import explain_missing_class
 from ropelab.runs.files import table_beside
 from ropelab.runs.sentences import printable
 
@@ -73,11 +73,11 @@ def blame_runtimes(
     """
     level: Level = "warn"
     for reading in case.readings:
-        was_compared = reading.model_type in reading.runtime.compared
+        was_compared = reading.model_type in reading.runtime.compared_types
         if reading.runtime.name in names and was_compared:
             level = "error"
 
     # That a runtime finds no class is known for all model types.
-    if values.get("reason") == explain_untyped(case.document.config):
+    if values.get("reason") == explain_missing_class(case.document.config):
         level = "error"
     return make_finding(code, which, level, names=names, **values)

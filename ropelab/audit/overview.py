@@ -28,7 +28,7 @@ from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.keys import explain_key, find_nearest_key
 from ropelab.readers.layers import FLAG_KEYS
-from ropelab.readers.registry import MODEL_FORMAT
+from ropelab.readers.runtime import MODEL_FORMAT
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
 from ropelab.readers.trace import ABSENT, language_part, value_in
 from ropelab.runs.errors import known
@@ -103,7 +103,7 @@ def list_runtimes(case: AuditCase) -> Rows:
         about = {
             "runtime": reading.runtime.name,
             "version": reading.runtime.version,
-            "proof": reading.runtime.stated(reading.model_type),
+            "proof": reading.runtime.describe_proof(reading.model_type),
             "outcome": reading.outcome,
         }
         if not reading.layers:

@@ -169,9 +169,9 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     They are as transformers 5 reads them, or another runtime if it does not.
     """
     prefix, text = language_part(config)
-    reading = registry.reading_of(name, config)
+    reading = registry.read_by_reference(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
-    spec = reading.layers[reading.label]
+    spec = reading.layers[reading.main_layer]
     # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
@@ -182,7 +182,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         spec = replace(spec, claimed_len=scaled)
 
     # Layer types are those of transformers 5 alone.
-    main = reading.label if by_reference else "all"
+    main = reading.main_layer if by_reference else "all"
     other_layers = {}
     if by_reference:
         other_layers = dict(reading.layers)
@@ -228,7 +228,7 @@ def keep_scaling(
         patched["rope_scaling"] = None
         patched["rope_parameters"] = {**source.layers, source.main: kept}
     config = lay_over(source.config, patched, source.nest)
-    rotation = copy_fields(registry.reference(name, config))
+    rotation = copy_fields(registry.read_main_rotation(name, config))
     rotation["claimed_len"] = longest
     wanted = Wanted(
         **rotation,

@@ -211,8 +211,8 @@ def expect_config(
     reading = readings[registry.REFERENCE]
     layers = reading.layers
     if not layers:
-        reading = registry.reading_of(name, config)
-        layers = {"all": reading.layers[reading.label]}
+        reading = registry.read_by_reference(name, config)
+        layers = {"all": reading.layers[reading.main_layer]}
 
     _, text = language_part(config)
     _, block = rope_block(text)

@@ -139,8 +139,8 @@ def _list_releases() -> dict[str, frozenset[str]]:
 
 RELEASES = _list_releases()
 _NEWEST_TYPES = list(RELEASES.values())[-1]
-# Types of transformers, of any release, that have no row in families.toml.
-TYPES_WITHOUT_ROW = frozenset[str]().union(*RELEASES.values()) - FAMILIES.keys()
+# The types of all these releases.
+TRANSFORMERS_TYPES = frozenset[str]().union(*RELEASES.values())
 # Types whose class has rotary positions, whatever keys a file has.
 ROTATED_TYPES = (_NEWEST_TYPES | FAMILIES.keys()) - UNROTATED_TYPES
 

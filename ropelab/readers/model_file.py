@@ -25,10 +25,10 @@ def model_of_file(name: str) -> KnownModel:
     if document.kind == "gguf":
         reading = registry.read(registry.RUNTIMES["llama.cpp"], document.config)
     else:
-        reading = registry.reading_of(name, document.config)
+        reading = registry.read_by_reference(name, document.config)
     spec = reading.main
     if spec is None:
-        raise InputError(f"{name}: {reading.stopped}")
+        raise InputError(f"{name}: {reading.explanation}")
 
     method = spec.scaling.label
     try:

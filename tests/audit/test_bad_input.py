@@ -13,7 +13,7 @@ from ropelab.audit.audited import audit, shorten_tables
 from ropelab.readers.document import Document, from_json, load
 from ropelab.readers.families import explain_unrotated
 from ropelab.readers.flags import Flags
-from ropelab.readers.registry import choose_runtimes, read, reading_of
+from ropelab.readers.registry import choose_runtimes, read, read_by_reference
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 from tests.texts import mentions
@@ -225,7 +225,7 @@ def test_huge_heads_of_other_parts_take_no_memory() -> None:
     text = {**LLAMA, "model_type": "gemma4_text", "global_head_dim": 2**40}
     assert audit(Document("x", "config", config), precision=False).rows["runtimes"]
     with pytest.raises(InputError, match="more than any head"):
-        reading_of("x", text)
+        read_by_reference("x", text)
 
 
 def test_missing_files_and_folders(tmp_path):
@@ -310,7 +310,7 @@ def test_a_runtime_that_passes_over_a_value_is_no_answer_for_a_model_of_others()
     block = {**YARN, "beta_fast": 1.0, "beta_slow": 32.0}
     config = {**LLAMA, **named, "qk_rope_head_dim": 64, "rope_scaling": block}
     with pytest.raises(InputError, match="beta_slow"):
-        reading_of("config.json", config)
+        read_by_reference("config.json", config)
 
 
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
@@ -331,11 +331,11 @@ def test_values_that_the_reference_does_not_model_are_not_those_of_another_runti
     }
     swapped = {**LLAMA, "rope_scaling": {**block, "beta_fast": 1.0, "beta_slow": 32.0}}
     with pytest.raises(InputError, match="beta_slow"):
-        reading_of("config.json", swapped)
+        read_by_reference("config.json", swapped)
     # A model that the reference lacks is one that others may have.
     named = {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}
     kimi = {**LLAMA, **named, "qk_rope_head_dim": 64}
-    assert reading_of("config.json", kimi).main is not None
+    assert read_by_reference("config.json", kimi).main is not None
 
 
 def test_overrides_of_a_part_leave_its_other_keys() -> None:

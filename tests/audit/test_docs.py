@@ -25,7 +25,7 @@ def test_the_table_of_runtimes(golden):
         answers = list(golden.answers.get(name, {}).values())
         computed = sum(isinstance(answer, dict) for answer in answers)
         counts = (
-            (computed, answers.count("refused"), len(runtime.compared))
+            (computed, answers.count("refused"), len(runtime.compared_types))
             if answers
             else "---"
         )

@@ -685,7 +685,9 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32}
     config |= {"original_max_position_embeddings": 4096, "rope_scaling": block}
     assert of_file(tmp_path, config, 32768, "hf4") == ({}, ())
-    spec = registry.reference("phi3", {"max_position_embeddings": 32768, **config})
+    spec = registry.read_main_rotation(
+        "phi3", {"max_position_embeddings": 32768, **config}
+    )
     source = ModelFile(config, text=config)
     wanted = Wanted(**vars(spec), context=32768, source=source, own=block)
     own = {**block, "rope_type": "longrope"}
@@ -785,7 +787,7 @@ def test_each_layer_type_keeps_its_own_rotation(
     before.
     """
     config = {"model_type": kind, **LAYERED[kind]}
-    spec = registry.reference(kind, config)
+    spec = registry.read_main_rotation(kind, config)
     own = tmp_path / "own"
     own.mkdir()
     (own / "config.json").write_text(json.dumps(config))

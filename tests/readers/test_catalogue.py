@@ -44,7 +44,7 @@ def built(model: KnownModel) -> dict[str, Any]:
 
 
 def audited(name: str, configs: dict[str, dict[str, Any]]) -> RopeSpec:
-    return registry.reference(
+    return registry.read_main_rotation(
         name, configs.get(NAMES.get(name, name)) or built(MODELS[name])
     )
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropelab.readers.registry import RUNTIMES, is_listed, read
+from ropelab.readers.registry import RUNTIMES, read
+from ropelab.readers.unmodelled import has_class
 
 BUILT = json.loads((Path(__file__).parent / "mlx.json").read_text())
 RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
@@ -23,7 +24,7 @@ RECURRENCE = 2e-5
 def test_a_reader_computes_what_its_runtime_computed(name, golden):
     compared = 0
     for config, answer in golden.answers[name].items():
-        if golden.configs[config]["model_type"] not in RUNTIMES[name].compared:
+        if golden.configs[config]["model_type"] not in RUNTIMES[name].compared_types:
             continue
         reading = read(RUNTIMES[name], golden.configs[config])
         if answer == "refused":
@@ -133,12 +134,12 @@ def test_the_stated_model_types_are_those_that_were_compared(name, golden):
         golden.configs[config]["model_type"]
         for config, answer in golden.answers[name].items()
         if isinstance(answer, dict)
-        and is_listed(name, (golden.configs[config]["model_type"],))
+        and has_class(name, (golden.configs[config]["model_type"],))
     }
     if name == "mlx-lm":
         # Its model files were asked, too: test_mlx.py.
         answered |= {kind for kind, built in BUILT.items() if built}
-    assert answered == RUNTIMES[name].compared
+    assert answered == RUNTIMES[name].compared_types
 
 
 def test_versions_of_transformers_disagree_pairwise_on_random_configurations(golden):

@@ -87,7 +87,7 @@ def test_emit_keeps_the_files_own_method_in_transformers(
     """Read back with the real class: the patched file makes the tables of the file
     itself.
     """
-    spec = registry.reference(str(path), json.loads(path.read_text()))
+    spec = registry.read_main_rotation(str(path), json.loads(path.read_text()))
     done = emit(str(path), context=spec.length, target="hf5")
     assert done.replaced == ""
     config = json.loads(path.read_text())
@@ -159,7 +159,7 @@ def test_the_patched_file_takes_effect_in_transformers(
 ) -> None:
     assert FOLDER is not None
     config = json.loads((FOLDER / f"{name}.json").read_text())
-    spec = registry.reference(name, config)
+    spec = registry.read_main_rotation(name, config)
     context = spec.length * (4 if name in LONGER else 1)
     done = emit(str(FOLDER / f"{name}.json"), context=context, target=target)
     (emission,) = done.targets
@@ -297,7 +297,7 @@ def test_jinas_rotary_roberta_has_code_that_was_not_read() -> None:
     with pytest.raises(
         InputError, match="rotates in code of its own, which was not read"
     ):
-        registry.reference(
+        registry.read_main_rotation(
             "a file", from_json_of({**config, "rotary_emb_base": 20000.0})
         )
 

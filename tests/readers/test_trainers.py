@@ -78,7 +78,7 @@ def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> 
         assert reading.outcome == "refused", reading.problem
         return
     assert reading.main is not None, reading.problem
-    assert row["config"]["model_type"] in TRAINERS[name].compared
+    assert row["config"]["model_type"] in TRAINERS[name].compared_types
     same_at_every_length(reading.main, row["inv_freq"])
     ours = reading.main.attention_factor, reading.main.softmax_factor
     assert ours == pytest.approx((row["factor"], row.get("score", 1.0)), rel=1e-6)
