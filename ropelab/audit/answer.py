@@ -31,14 +31,15 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
     else:
-        start = "a length that the file does not state"
+        start = "a length that is not stated"
     claimed = ""
     if lengths:
-        claimed = f", claims {' or '.join(str(length) for length in lengths)}"
+        claims = " or ".join(str(length) for length in lengths)
+        claimed = f"; the file claims {claims}"
 
     return (
         f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
-        f" base {write_number(spec.base)}, {method} from {start}{claimed})."
+        f" base {write_number(spec.base)}, {method}, trained at {start}{claimed})."
     )
 
 
@@ -80,7 +81,7 @@ def describe_agreement(
         apart = ", ".join(name for name, _ in case.specs if name in others)
         agreement = (
             f"{count - len(others)} of {count} runtimes compute what {reference}"
-            f" computes, not {apart}"
+            f" computes; these do not: {apart}"
         )
     elif count > 1:
         agreement = f"all {count} runtimes that read it agree"

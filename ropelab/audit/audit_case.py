@@ -13,6 +13,7 @@ import numpy as np
 
 from ropelab.readers.document import Document
 from ropelab.readers.extra_rotations import ExtraRotation, read_rotation
+from ropelab.readers.flags import Flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block
@@ -41,6 +42,8 @@ class AuditCase:
     asked: int | None
     # The only runtime that is asked for this length; empty: all are.
     asking: str
+    # The flags of servers, which lie over the document.
+    flags: Flags
 
     @property
     def spec(self) -> RopeSpec:

@@ -100,7 +100,7 @@ def audit(
         asked = read_context(settings.settings["ctx_size"])
         asking = "llama.cpp"
     compared = asked or reference.layers[reference.main_layer].length
-    case = AuditCase(document, readings, reference, compared, asked, asking)
+    case = AuditCase(document, readings, reference, compared, asked, asking, settings)
 
     aspects = list_aspects(case)
     findings = collect_findings(case, aspects)
@@ -122,6 +122,7 @@ def audit(
         compared,
         asked,
         asking,
+        settings,
         rows=rows,
         findings=findings,
         answer=write_answer(case, aspects),

@@ -6,34 +6,82 @@ scale from another trained length.
 
 import math
 from collections.abc import Collection
+from copy import deepcopy
 from dataclasses import replace
 
 from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
+from ropelab.readers import registry
 from ropelab.readers.spec import RefusedError, RopeSpec, number, whole
-from ropelab.readers.trace import MAXIMUM, ORIGINAL
+from ropelab.readers.trace import MAXIMUM, ORIGINAL, language_part
 
 
-def fix_ratio(case: AuditCase) -> str:
-    """Return the length to write where YaRN's factor is not the ratio of the lengths.
+def find_length_to_claim(case: AuditCase) -> int | None:
+    """Return the length to claim where YaRN's factor is not the ratio of the lengths.
 
-    Empty: it is the ratio, or there is no such factor.
+    None: it is the ratio, or there is no such factor.
     """
     if case.kind != "yarn":
-        return ""
+        return None
     try:
         maximum = whole(case.maximum, "")
         original = whole(case.block.get(ORIGINAL), "")
         reached = number(case.block.get("factor"), "") * original
     except RefusedError:
-        return ""
+        return None
 
     # A factor below 1 is another mistake.
     if reached < original or math.isinf(reached):
-        return ""
+        return None
     if math.isclose(reached, maximum, rel_tol=1e-6):
+        return None
+    return round(reached)
+
+
+def advise_length(case: AuditCase) -> str:
+    """Return what to write where YaRN's factor is not the ratio of the lengths, and which
+    runtimes would be misled by it; empty if it is the ratio.
+    """
+    length = find_length_to_claim(case)
+    if length is None:
         return ""
-    return f'"{MAXIMUM}": {round(reached)}'
+
+    advice = f'"{MAXIMUM}": {length}'
+    misled = list_misled(case, length)
+    if misled:
+        advice += f" (with which {', '.join(misled)} would be wrong)"
+    return advice
+
+
+def list_misled(case: AuditCase, length: int) -> list[str]:
+    """Return the runtimes that rotate as the reference does, and would no longer do so if
+    the file claimed this length.
+    """
+    prefix, _ = language_part(case.document.config)
+    config = deepcopy(dict(case.document.config))
+    part = config
+    for name in prefix.split(".")[:-1]:
+        part = part[name]
+    part[MAXIMUM] = length
+
+    misled = []
+    for reading in case.readings:
+        if reading.main is None:
+            continue
+        _, first_off = measure_distance(reading.main, case.spec, case.length)
+        if first_off is not None:
+            continue
+
+        name = reading.runtime.name
+        changed = case.flags.applied(name, config)
+        spec = registry.read(reading.runtime, changed, case.flags.settings).main
+        if spec is None:
+            misled.append(name)
+            continue
+        _, first_off = measure_distance(spec, case.spec, case.length)
+        if first_off is not None:
+            misled.append(name)
+    return misled
 
 
 def list_unscaled(case: AuditCase) -> list[str]:
@@ -81,7 +129,7 @@ def list_explained(case: AuditCase) -> set[str]:
 
 def list_scaled_by_ratio(case: AuditCase) -> list[str]:
     """Return the runtimes whose factor is the ratio of the lengths, not the file's."""
-    if not fix_ratio(case):
+    if find_length_to_claim(case) is None:
         return []
     ratio = case.maximum / case.block[ORIGINAL]
     names = []

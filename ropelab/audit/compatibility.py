@@ -19,6 +19,7 @@ from ropelab.audit.aspects import Aspect, list_aspects
 from ropelab.audit.audit_case import AuditCase, agrees, measure_distance
 from ropelab.readers import registry
 from ropelab.readers.document import Document
+from ropelab.readers.flags import Flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.spec import RopeSpec
@@ -102,7 +103,7 @@ def compare_model(model: PublishedConfig) -> Line:
     if own.main is not None:
         document = Document(model.name, "config", model.config)
         length = own.main.length
-        case = AuditCase(document, readings, own, length, None, "")
+        case = AuditCase(document, readings, own, length, None, "", Flags())
         aspects = list_aspects(case)
 
     _, text = language_part(model.config)

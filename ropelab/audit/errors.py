@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.causes import fix_ratio, list_unscaled
+from ropelab.audit.causes import advise_length, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
@@ -82,7 +82,7 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
     in any case, which are two causes.
     """
-    fix = fix_ratio(case)
+    fix = advise_length(case)
     by_ratio = []
     others = []
     specs = dict(case.specs)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import (
+    advise_length,
     describe_phase,
-    fix_ratio,
     list_scaled_by_ratio,
     list_unscaled,
 )
@@ -66,7 +66,7 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
             yield make_finding("W01", "one", path=use.path)
 
     # Some runtimes take the factor from the file, others the ratio of the lengths.
-    fix = fix_ratio(case)
+    fix = advise_length(case)
     if fix and not list_unscaled(case):
         original = case.block[ORIGINAL]
         by_ratio = list_scaled_by_ratio(case)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.causes import fix_ratio
+from ropelab.audit.causes import find_length_to_claim
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
 from ropelab.readers.spec import RopeSpec
@@ -28,7 +28,10 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
         yield make_finding("W15", by="; ".join(parts))
 
     scaling = case.spec.scaling
-    if not isinstance(scaling, Yarn) or scaling.factor <= 1 or fix_ratio(case):
+    if not isinstance(scaling, Yarn) or scaling.factor <= 1:
+        return
+    if find_length_to_claim(case) is not None:
+        # Errors and warnings about it come by themselves.
         return
     limit = scaling.factor * case.spec.trained_len
     lower_claims = {}

@@ -72,6 +72,18 @@ def test_the_model_cards_yarn_is_switched_off_by_some():
     assert codes(result) - {"N01", "N03"} == {"E02", "E08"}
     (found,) = (f for f in result.findings if f.code == "E08")
     assert "transformers-4.55" in found.says
+    assert found.do.startswith('"max_position_embeddings": 131072 ')
+    # The advice is tried in all runtimes; what it breaks is named with it.
+    assert "transformers-4.48" in found.do
+
+    mended = audited({**QWEN, "max_position_embeddings": 131072})
+    (apart,) = (f for f in mended.findings if f.code == "W03")
+    assert "transformers-4.48 131072" in apart.says
+
+
+def test_advice_that_misleads_nobody_has_no_exception():
+    result = audited(QWEN, runtime="transformers-5,transformers-4.55,vllm")
+    (found,) = (f for f in result.findings if f.code == "E08")
     assert found.do == '"max_position_embeddings": 131072'
     (row,) = [r for r in result.rows["runtimes"] if r["runtime"] == "vllm"]
     assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (

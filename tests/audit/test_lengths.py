@@ -85,7 +85,7 @@ def test_a_factor_without_end_is_no_length() -> None:
 def test_a_linear_scaling_has_no_length_to_start_from() -> None:
     linear = {"rope_type": "linear", "factor": 8.0}
     result = audited({**LLAMA, "rope_scaling": linear}, length=4096)
-    assert "does not state" in result.answer
+    assert "not stated" in result.answer
     assert "N02" not in levels(result)
 
 

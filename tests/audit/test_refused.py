@@ -232,9 +232,15 @@ STEP3 = {
 @pytest.mark.parametrize(
     ("lengths", "says"),
     [
-        ({"max_position_embedding": 65536}, "unscaled from 65536 tokens, claims 65536"),
-        ({"max_seq_len": 65536}, "unscaled from 65536 tokens, claims 65536"),
-        ({}, "unscaled from a length that the file does not state, claims 2048"),
+        (
+            {"max_position_embedding": 65536},
+            "unscaled, trained at 65536 tokens; the file claims 65536",
+        ),
+        (
+            {"max_seq_len": 65536},
+            "unscaled, trained at 65536 tokens; the file claims 65536",
+        ),
+        ({}, "unscaled, trained at a length that is not stated; the file claims 2048"),
     ],
 )
 def test_a_trained_length_is_stated_or_said_not_to_be(

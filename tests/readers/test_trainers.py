@@ -127,7 +127,7 @@ def test_what_was_trained_is_compared_with_what_serves_it() -> None:
     assert mentions(found("--rotary-base 500000 --use-rope-scaling"), "all 2 runtimes")
     unscaled = found("--use-rope-scaling")
     assert mentions(unscaled, "base 500000 (rope_theta)", "not 10000")
-    assert "not vllm" in found("--rotary-base 500000")
+    assert "do not: vllm" in found("--rotary-base 500000")
     assert audit(document, precision=False).rows["runtimes"][-1]["runtime"] == "ollama"
 
 
