@@ -8,8 +8,8 @@ from typing import Any, Literal
 from ropelab.readers import families
 from ropelab.readers.axes import add_axes
 from ropelab.readers.families import RELEASE, RELEASES, read_table
+from ropelab.readers.layer_rules import BASES_KEY
 from ropelab.readers.layers import (
-    BASES_KEY,
     choose_type,
     find_layer_base,
     find_rule,

@@ -8,7 +8,8 @@ from transformers import AutoModel, DynamicCache
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.readers import registry
-from ropelab.readers.layers import LAYER_RULES, RULES
+from ropelab.readers.layer_rules import LAYER_RULES
+from ropelab.readers.layers import RULES
 
 MIXED = (["sliding_attention"] * 2 + ["full_attention"]) * 2
 FULL = ["full_attention"] * 6
