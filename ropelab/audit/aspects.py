@@ -84,6 +84,9 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
+    if any(key in text for key in READ["pairing"]["keys"]):
+        yield "pairs of features", describe_pairing
+
     has_keys = any(key in text for key in FLAG_KEYS)
     rule = case.reference.layer_rule
     if has_keys or rule not in ("", "every") or has_unrotated(case):
@@ -139,6 +142,13 @@ def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     if agrees(spec, right):
         spec = right
     return f"base {write_number(spec.base)}, {spec.method}"
+
+
+def describe_pairing(reading: Reading) -> str:
+    """Say which features of a head form a pair."""
+    if reading.main is None:
+        return ""
+    return "adjacent" if reading.main.pairing == "interleaved" else "halves"
 
 
 def describe_unrotated(reading: Reading) -> str:

@@ -261,10 +261,11 @@ def fill_block(
     fill_base_and_share(settings, where, usual_source)
 
     # Some families give the rotated width itself.
-    has_share = block is not None and "partial_rotary_factor" in values
-    if family.width_key and not has_share:
+    share_in_block = block is not None and "partial_rotary_factor" in values
+    has_share = share_in_block or trace.has("partial_rotary_factor")
+    if family.width_key and (family.width_before_share or not has_share):
         share = reader.share_of(trace, reader.head_dim_of(trace))
-        if share is not None and not trace.has("partial_rotary_factor"):
+        if share is not None:
             settings.put("partial_rotary_factor", share, family.width_key)
 
     if settings.get("rope_type") in SCALED:

@@ -68,6 +68,8 @@ class Family:
     share_keys: tuple[str, ...] = ("partial_rotary_factor",)
     # The number of rotated features of a head. Empty: no such key.
     width_key: str = ""
+    # True if that number counts also where the file has a share.
+    width_before_share: bool = False
     # The pairing: adjacent features form a pair if its value is true.
     pairing_key: str = ""
     # The values of `pairing_key` that count as true. Empty: every true value does.

@@ -239,7 +239,7 @@ def write_widths(trace: Trace, block: str) -> Fields:
         share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
         share, _ = trace.first(share_keys, family.share or 1)
         share_by_width = reader.share_of(trace, head_dim)
-        if share_by_width is not None:
+        if share_by_width is not None and family.name not in NAMES["shares"]:
             share = share_by_width
     return {
         "attention.key_length": head_dim,

@@ -433,3 +433,39 @@ def test_runtimes_without_a_class_for_mistral_4_are_not_accused() -> None:
     read = {each.runtime.name for each in result.readings if each.layers}
     assert "transformers-5" in read
     assert not {"vllm", "sglang"} & read
+
+
+@pytest.mark.parametrize(("value", "codes"), [(True, []), (False, ["W16"])])
+def test_pairs_that_some_runtimes_take_from_the_file(
+    value: bool, codes: list[str]
+) -> None:
+    """vLLM and MLX-LM pair neighbours in latent attention, whatever the file says."""
+    config = {
+        "model_type": "deepseek_v3",
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "qk_rope_head_dim": 64,
+        "max_position_embeddings": 4096,
+        "rope_theta": 10000.0,
+        "rope_interleave": value,
+    }
+    pairs = does(config, "pairs of features")
+    assert pairs["vllm"] == pairs["mlx-lm"] == "adjacent"
+    assert pairs["transformers-5"] == ("adjacent" if value else "halves")
+    found = [f.code for f in audited(config).findings if "pairs of" in f.says]
+    assert found == codes
+
+
+def test_sglang_alone_reads_the_pairs_of_a_llama() -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "num_attention_heads": 8,
+        "max_position_embeddings": 4096,
+        "rope_theta": 10000.0,
+        "rope_is_neox_style": False,
+    }
+    pairs = does(config, "pairs of features")
+    assert pairs["sglang"] == "adjacent"
+    assert {words for name, words in pairs.items() if name != "sglang"} == {"halves"}

@@ -562,6 +562,17 @@ def test_a_share_comes_before_a_width_in_sglang(kind: str, name: str) -> None:
     assert both.layers["all"].rotary_dim == 64
 
 
+def test_a_width_comes_before_a_share_in_vllms_bailing() -> None:
+    """Only vLLM's bailing_moe.py:132 asks for rotary_dim first."""
+    keys = {"rotary_dim": 32, "head_dim": 128, "partial_rotary_factor": 0.5}
+    name = "BailingMoeV2ForCausalLM"
+    widths = {
+        runtime: read(runtime, "bailing_moe_v2", name, **keys).layers["all"].rotary_dim
+        for runtime in ("vllm", "sglang", "llama.cpp")
+    }
+    assert widths == {"vllm": 32, "sglang": 64, "llama.cpp": 64}
+
+
 def test_minimax_m2_without_a_width() -> None:
     name = "MiniMaxM2ForCausalLM"
     whole = read("sglang", "minimax_m2", name, head_dim=128, **SHARE_BESIDE)
@@ -765,3 +776,40 @@ def test_a_model_file_that_was_not_read_is_not_said_to_agree(
         reading = registry.read(registry.RUNTIMES[name], config)
         assert reading.outcome == "not modelled"
         assert "not read" in reading.problem or "not in" in reading.problem
+
+
+def test_sglangs_hunyuan_v3_hands_no_scaling_on() -> None:
+    """hunyuan_v3.py:382 drops what get_rope_config returns beside the base."""
+    keys = {"head_dim": 128, "rope_scaling": YARN}
+    methods = {
+        runtime: read(runtime, "hy_v3", "HYV3ForCausalLM", **keys).layers["all"].method
+        for runtime in ("vllm", "sglang")
+    }
+    assert methods["sglang"] == "unscaled"
+    assert methods["vllm"].startswith("yarn(factor=32")
+
+
+LATENT_HEADS = {
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "kv_lora_rank": 512,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("deepseek_v3", "DeepseekV3ForCausalLM"),
+        ("axk1", "AXK1ForCausalLM"),
+        ("glm4_moe_lite", "Glm4MoeLiteForCausalLM"),
+        ("sarvam_mla", "SarvamMLAForCausalLM"),
+    ],
+)
+def test_latent_attention_has_adjacent_pairs_in_vllm(kind: str, name: str) -> None:
+    """Its model files pass is_neox_style=False, whatever rope_interleave says."""
+    for value in (True, False):
+        spec = read("vllm", kind, name, **LATENT_HEADS, rope_interleave=value)
+        assert spec.layers["all"].pairing == "interleaved"
+        own = read("transformers-5", kind, name, **LATENT_HEADS, rope_interleave=value)
+        assert own.layers["all"].pairing == ("interleaved" if value else "half")
