@@ -1,8 +1,11 @@
 """Assertions for the tests of other projects, with pytest or without it."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 from ropelab.conformance.calls import ask_function
 from ropelab.conformance.check import check_tolerance
@@ -16,6 +19,7 @@ from ropelab.conformance.expected import (
     find_main,
 )
 from ropelab.conformance.rotary_classes import ask_module, has_layer_types
+from ropelab.runs.exits import refusing_exits
 
 
 def assert_rope(
@@ -27,6 +31,9 @@ def assert_rope(
     tolerance: float = 0.01,
 ) -> None:
     """Raise AssertionError with the mistake unless rotary code follows a configuration.
+
+    An error of the code is raised as it is, except one that would end the process or skip
+    the test.
 
     Args:
         module: the code: a rotary class of transformers, a function of positions that
@@ -48,16 +55,19 @@ def assert_rope(
     expected = choose_layer(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)
 
-    if has_layer_types(module):
-        positions = choose_positions(expected)
-        observed = ask_module(module, expected.spec, positions, "float32", layer_type)
-        diagnosis = diagnose(observed, expected, tolerance)
-    else:
-        diagnosis = judge_code(
-            lambda spec, positions: ask_function(module, name, spec, positions),
-            expected,
-            tolerance,
-        )
+    with _failing_if_ended(name, module):
+        if has_layer_types(module):
+            positions = choose_positions(expected)
+            observed = ask_module(
+                module, expected.spec, positions, "float32", layer_type
+            )
+            diagnosis = diagnose(observed, expected, tolerance)
+        else:
+            diagnosis = judge_code(
+                lambda spec, positions: ask_function(module, name, spec, positions),
+                expected,
+                tolerance,
+            )
     if not diagnosis.wrong:
         return
 
@@ -78,7 +88,9 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
     # Imported here, because it imports torch.
     from ropelab.conformance.laws.doctor import doctor
 
-    outcome = doctor(model)
+    name = getattr(model, "__name__", type(model).__name__)
+    with _failing_if_ended(name, model):
+        outcome = doctor(model)
     lines = []
     for row in outcome.rows["trials"]:
         if row["verdict"] == "broken" and row["law"] not in allowed:
@@ -86,6 +98,32 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
             lines.append(f"{row['law']}, {row['trial']}: {reason}")
     if lines:
         raise AssertionError("\n".join([outcome.answer, *lines]))
+
+
+@contextmanager
+def _failing_if_ended(name: str, code: Any) -> Iterator[None]:
+    """Raise AssertionError if code under test ends the process or skips the test.
+
+    A script that SystemExit ends has its status, which may be 0, and a test that is
+    skipped has not failed.
+    """
+    parts = code if isinstance(code, tuple) else (code,)
+    try:
+        with refusing_exits(filter(None, map(_find_file, parts))):
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, SkipTest):
+            raise
+        kind = type(error).__name__
+        raise AssertionError(f"{name} raised {kind}: {error}") from None
+
+
+def _find_file(code: Any) -> str | None:
+    """Return the file that defines a function, or the class of an object."""
+    module = getattr(code, "__module__", None) or type(code).__module__
+    return getattr(sys.modules.get(module), "__file__", None)
 
 
 __all__ = ["assert_positions", "assert_rope"]

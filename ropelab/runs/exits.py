@@ -7,7 +7,8 @@ error like any other in that code.
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -47,6 +48,22 @@ def guard_exits() -> None:
         guarded = _refuse_user(getattr(os, name))
         for module in modules:
             setattr(module, name, guarded)
+
+
+@contextmanager
+def refusing_exits(files: Iterable[str]) -> Iterator[None]:
+    """Raise InputError if code in these files ends the process while the block runs."""
+    global _has_status
+    guard_exits()
+    had_status = _has_status
+    added = set(files) - files_of_user
+    files_of_user.update(added)
+    _has_status = False
+    try:
+        yield
+    finally:
+        _has_status = had_status
+        files_of_user.difference_update(added)
 
 
 def begin_command() -> None:

@@ -4,11 +4,13 @@ parameters.
 
 import json
 import math
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 import numpy as np
 import pytest
@@ -259,6 +261,49 @@ def test_assert_rope_calls_in_the_same_ways() -> None:
         AssertionError, match=r"doubled \(called as <lambda>\(positions \[n\], x"
     ):
         assert_rope(twice, LLAMA)
+
+
+def end_by(error: BaseException) -> Callable[[np.ndarray], Any]:
+    def tables(positions: np.ndarray) -> Any:
+        raise error
+
+    return tables
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(0), SystemExit(), GeneratorExit(), SkipTest("no"), BaseException("x")],
+)
+def test_assert_rope_fails_where_code_ends_the_process_or_skips_the_test(
+    error: BaseException,
+) -> None:
+    with pytest.raises(AssertionError, match=f"^tables raised {type(error).__name__}"):
+        assert_rope(end_by(error), LLAMA)
+
+
+def test_assert_rope_leaves_an_interrupt_and_other_errors_as_they_are() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        assert_rope(end_by(KeyboardInterrupt()), LLAMA)
+    with pytest.raises(ZeroDivisionError):
+        assert_rope(end_by(ZeroDivisionError()), LLAMA)
+
+
+@pytest.mark.processes
+def test_assert_rope_fails_where_code_leaves_the_process(tmp_path: Path) -> None:
+    code = f"""
+import os
+from ropelab.testing import assert_rope
+
+def tables(positions):
+    os._exit(0)
+
+assert_rope(tables, {LLAMA!r})
+"""
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "script.py, line 6: os._exit ends the process" in done.stderr
 
 
 LAYERS = (("full", 1e6, 8), ("sliding", 1e4, 1))

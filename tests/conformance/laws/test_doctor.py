@@ -439,3 +439,11 @@ def test_a_test_of_another_project_asserts_them():
     ):
         assert_positions(Own(absolute=True))
     assert_positions(Own(absolute=True), allowed=("shift", "padding", "packing"))
+
+
+def test_a_model_that_ends_the_process_fails_the_assertion():
+    def model(ids, positions, mask):
+        raise SystemExit(0)
+
+    with pytest.raises(AssertionError, match=r"^model raised SystemExit: 0$"):
+        assert_positions(model)
