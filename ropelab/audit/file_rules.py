@@ -15,7 +15,7 @@ from ropelab.audit.causes import (
     list_unscaled,
 )
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.readers.document import ROTATING
+from ropelab.readers.document import ROTATED_ARCHITECTURES
 from ropelab.readers.families import find_family
 from ropelab.readers.keys import explain_key, find_misspelt_key, find_nearest_key
 from ropelab.readers.servers import VLLM_LENGTHS
@@ -101,7 +101,7 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
         if "rope.scaling.yarn_attn_factor" in fields:
             yield make_finding("W12", "dead")
         architecture = fields["model_type"]
-        if architecture not in ROTATING:
+        if architecture not in ROTATED_ARCHITECTURES:
             yield make_finding("W12", "architecture", name=short(architecture))
 
     limit = case.document.tokenizer_length

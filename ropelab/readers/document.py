@@ -20,23 +20,28 @@ from ropelab.readers.families import (
     read_table,
 )
 from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
+from ropelab.readers.mistral_params import META_KEYS, is_params, translate_params
 from ropelab.readers.spec import short
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
 
-PARAMS, PARAMS_YARN, META = (
-    read_table("names")[name] for name in ("params", "params_yarn", "meta")
-)
-# The name under which a configuration keeps the params.json that it was made of.
-OWN_PARAMS = "params.json"
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
 MOST_KEYS = 2**13
+# Longer limits are none: transformers writes a huge number for a tokenizer without limit.
+LONGEST_LIMIT = 2**40
+# Keys by which a file states the size of heads, in the words of several model types.
+SIZE_KEYS = ("num_attention_heads", "n_head", "n_heads", "head_dim")
+# Keys by which a file states the size of images.
+IMAGE_KEYS = ("patch_size", "image_size", "patch_embed")
+# The names of encodings in messages, by those in `json`. Plain UTF-8 is not mentioned.
+ENCODING_NAMES = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
+# What is known of GGUF files: architectures, and the numbers of the types of values.
 GGUF = read_table("names")["gguf"]
-# Architectures of llama.cpp whose layers rotate nothing.
-WITHOUT_ROTATION = frozenset(GGUF["unrotated"].split())
-ROTATING = frozenset(GGUF["rotated"].split())
+# Architectures of llama.cpp whose layers rotate nothing, and whose layers rotate.
+UNROTATED_ARCHITECTURES = frozenset(GGUF["unrotated"].split())
+ROTATED_ARCHITECTURES = frozenset(GGUF["rotated"].split())
 
 
 @dataclass(frozen=True)
@@ -57,49 +62,57 @@ class Document:
 
 
 def load(source: str, images: bool = False) -> Document:
-    """Return the configuration at a path, in a model folder, or on standard input
-    (`-`).
+    """Return the configuration in a file, in a model folder, or on standard input.
+
+    InputError: it is too large, not JSON, or has nothing about rotary positions in it.
 
     Args:
-        source: the path, folder, or `-`.
-        images: True to read an encoder of images by itself, too, if its class was read.
-
-    InputError if it is too large, not JSON, or has nothing about rotary positions in
-    it.
+        source: the path of the file or folder, or `-` for standard input.
+        images: True to accept an encoder of images by itself, too, if its class was read.
     """
     if source == "-":
         raw = sys.stdin.buffer.read(MOST_BYTES + 1)
-        return from_json("standard input", raw, images)
-    path = Path(source)
-    if not os.path.isdir(path):  # noqa: PTH112 (Path.is_dir stops at names that are too long)
-        if read_bytes(path, 4) == b"GGUF":
-            return from_gguf(path)
-        return from_json(source, read_bytes(path), images)
+        return parse_document("standard input", raw, images)
 
+    path = Path(source)
+    # `Path.is_dir` raises OSError for a name that is too long.
+    if os.path.isdir(path):  # noqa: PTH112
+        return load_folder(path, images)
+    if read_beginning(path, 4) == b"GGUF":
+        return load_gguf(path)
+    return parse_document(source, read_beginning(path), images)
+
+
+def load_folder(folder: Path, images: bool) -> Document:
+    """Return the configuration in a model folder: as JSON, or in its only GGUF file."""
     for name in ("config.json", "params.json"):
-        if (path / name).is_file():
-            document = load(str(path / name), images)
-            return replace(document, tokenizer_length=read_tokenizer_length(path))
-    files = sorted(path.glob("*.gguf"))
-    if len(files) != 1:
-        raise InputError(f"{path} holds neither config.json nor params.json")
-    return load(str(files[0]))
+        if (folder / name).is_file():
+            document = load(str(folder / name), images)
+            return replace(document, tokenizer_length=read_tokenizer_length(folder))
+
+    gguf_files = sorted(folder.glob("*.gguf"))
+    if len(gguf_files) != 1:
+        raise InputError(f"{folder} holds neither config.json nor params.json")
+    return load(str(gguf_files[0]))
 
 
 def read_tokenizer_length(folder: Path) -> int | None:
-    """Return the length that the tokenizer of a folder allows; None: it states none."""
-    limits = folder / "tokenizer_config.json"
-    if not limits.is_file():
+    """Return the tokens that the tokenizer of a folder allows; None: it states none."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
         return None
-    length = parse(str(limits), read_bytes(limits)).get("model_max_length")
-    # transformers writes a huge number where there is no limit.
-    if isinstance(length, int | float) and 0 < length < 2**40:
+    length = parse(str(path), read_beginning(path)).get("model_max_length")
+    if isinstance(length, int | float) and 0 < length < LONGEST_LIMIT:
         return int(length)
     return None
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
-    """Return the beginning of a file, by default one byte more than is allowed."""
+def read_beginning(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+    """Return the first bytes of a file.
+
+    By default it is one byte more than a configuration may have, so that a file that is
+    too large shows.
+    """
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -108,24 +121,39 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def from_json(name: str, raw: bytes, images: bool = False) -> Document:
-    detected = json.detect_encoding(raw)
-    names = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
-    encoding = names.get(detected, detected.upper())
-    # `Infinity` is allowed: transformers writes it for a limit that is none (Nemotron's
+def parse_document(name: str, raw: bytes, images: bool = False) -> Document:
+    """Return the configuration of a JSON text.
+
+    Args:
+        name: the name of the file, for errors.
+        raw: the text, in UTF-8, UTF-16 or UTF-32.
+        images: True to accept an encoder of images by itself, too, if its class was read.
+    """
+    # `Infinity` is allowed: transformers writes it where there is no limit (Nemotron's
     # time_step_limit).
     config = parse(name, raw, finite=False)
+    detected = json.detect_encoding(raw)
+    encoding = ENCODING_NAMES.get(detected, detected.upper())
+    repeated = tuple(repeated_keys(raw))
 
-    rotates = str(config.get("model_type")) not in UNROTATED_TYPES
-    if rotates and {"n_heads", "dim"} <= config.keys():
-        if META.keys() & config.keys():
+    is_unrotated = str(config.get("model_type")) in UNROTATED_TYPES
+    if is_params(config) and not is_unrotated:
+        if META_KEYS & config.keys():
             raise InputError(
                 f"{name} is Meta's params.json: runtimes read config.json beside it"
             )
-        params = from_params(config)
-        repeated = tuple(repeated_keys(raw))
+        params = translate_params(config)
         return Document(name, "params", params, encoding=encoding, repeated=repeated)
 
+    check_objects(name, config)
+    is_accepted_encoder = images and is_encoder(config)
+    if not is_accepted_encoder:
+        check_has_positions(name, config)
+    return Document(name, "config", config, encoding=encoding, repeated=repeated)
+
+
+def check_objects(name: str, config: Mapping[str, Any]) -> None:
+    """Raise InputError for too many keys in an object, or a model_type that is no text."""
     _, text = language_part(config)
     _, block = rope_block(text)
     for part in (config, text, block):
@@ -138,116 +166,117 @@ def from_json(name: str, raw: bytes, images: bool = False) -> Document:
             raise InputError(
                 f"{name}: model_type must be a name, not {short(part['model_type'])}"
             )
-    if images and is_encoder(config):
-        return Document(name, "config", config, encoding=encoding)
+
+
+def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
+    """Raise InputError for a configuration that has no rotary positions of text."""
+    _, text = language_part(config)
     refuse_images(name, config, text)
     reason = explain_unrotated(text)
     if reason:
         raise InputError(f"{name} has no rotary positions: {reason}")
 
-    sized = any(
-        key in text for key in ("num_attention_heads", "n_head", "n_heads", "head_dim")
-    )
+    # The keys of an unknown model type have to show that it is a model, and that it
+    # rotates.
+    if text.get("model_type") in ROTATED_TYPES:
+        return
+    has_size = any(key in text for key in SIZE_KEYS)
     paths = " ".join(rope_paths(text))
-    rotates = "max_position_embeddings" in text or "rope" in paths or "rotary" in paths
-    if text.get("model_type") not in ROTATED_TYPES and not (sized and rotates):
+    names_rotation = "rope" in paths or "rotary" in paths
+    if not has_size or not (MAXIMUM in text or names_rotation):
         raise InputError(f"{name} has no keys of a model with rotary positions")
-    repeated = tuple(repeated_keys(raw))
-    return Document(name, "config", config, encoding=encoding, repeated=repeated)
 
 
 def refuse_images(
     name: str, config: Mapping[str, Any], text: Mapping[str, Any]
 ) -> None:
-    """Raise InputError for a model of images alone, whose positions have several axes."""
-    kind = config.get("_class_name")
-    if isinstance(kind, str):
-        raise InputError(
-            f"{name} is a file of diffusers ({short(kind)}), which rotates by axes of an"
-            " image; ask ropelab freqs about each axis by its width and base"
-        )
+    """Raise InputError for a model of images alone, whose positions have several axes.
 
-    sized = {"patch_size", "image_size", "patch_embed"} & text.keys()
-    if sized and "vocab_size" not in text and MAXIMUM not in text:
-        kind = short(text.get("model_type", ""))
-        advice = "a file with a language model is read"
-        if is_encoder(config):
-            advice = "no runtimes are compared; check and vectors read it"
-        raise InputError(
-            f"{name} is a model of images ({kind}), whose positions are rows and"
-            f" columns; {advice}"
-        )
-
-
-def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a params.json under the names of a config.json, as vLLM does.
-
-    The file itself is kept beside them.
+    Args:
+        name: the name of the file, for the error.
+        config: the configuration.
+        text: its language part.
     """
-    left_out = {"yarn", "sliding_window"}
-    # Mistral Large 3 has latent attention.
-    moe = params.get("moe")
-    shared_experts = moe.get("num_shared_experts") if isinstance(moe, Mapping) else None
-    is_latent = bool(shared_experts if moe else params.get("qk_nope_head_dim"))
-    if is_latent:
-        left_out.add("head_dim")
+    diffusers_class = config.get("_class_name")
+    if isinstance(diffusers_class, str):
+        raise InputError(
+            f"{name} is a file of diffusers ({short(diffusers_class)}), which rotates by"
+            " axes of an image; ask ropelab freqs about each axis by its width and base"
+        )
 
-    config = {}
-    for key, value in params.items():
-        if key not in left_out:
-            config[PARAMS.get(key, key)] = value
-    config.setdefault("max_position_embeddings", 128000)
-    config.setdefault("model_type", "deepseek_v3" if is_latent else "mistral")
-    # llama.cpp's converter reads the file as it is.
-    config[OWN_PARAMS] = dict(params)
-
-    yarn = params.get("yarn")
-    if isinstance(yarn, Mapping):
-        block = {PARAMS_YARN.get(key, key): value for key, value in yarn.items()}
-        block.pop("apply_scale", None)
-        block |= {"rope_type": "yarn", "mscale_all_dim": 1}
-        if yarn.get("apply_scale") is False:
-            block["attention_factor"] = 1.0
-        config["rope_scaling"] = block
-    return config
+    has_images = any(key in text for key in IMAGE_KEYS)
+    has_text = "vocab_size" in text or MAXIMUM in text
+    if has_text or not has_images:
+        return
+    advice = "a file with a language model is read"
+    if is_encoder(config):
+        advice = "no runtimes are compared; check and vectors read it"
+    model_type = short(text.get("model_type", ""))
+    raise InputError(
+        f"{name} is a model of images ({model_type}), whose positions are rows and"
+        f" columns; {advice}"
+    )
 
 
-def check_types(name: str, prefix: str, kinds: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise InputError for a key whose type is not the one that llama.cpp reads."""
-    for kind, keys in GGUF["types"].items():
-        usual: tuple[int, ...] = (GGUF["numbers"][kind],)
-        for key in keys:
-            wanted = [usual]
-            if key == PER_LAYER.removeprefix("."):
-                for number in GGUF["numbers_per_layer"]:
-                    wanted.append((ARRAY, number))
+def load_gguf(path: Path) -> Document:
+    """Return the header of a GGUF file, without the architecture before its keys.
 
-            full = f"{prefix}{key}"
-            if kinds.get(full, usual) not in wanted:
-                raise InputError(
-                    f"{name} is refused by llama.cpp: {full} is not of type {kind}"
-                )
-
-
-def from_gguf(path: Path) -> Document:
-    """Return a GGUF file's header; its keys lose the architecture's prefix."""
+    The key `llama.rope.freq_base` becomes `rope.freq_base`, and the architecture the
+    model_type. Tensors become lists. InputError: the file has no rotary positions, or
+    llama.cpp refuses the type of a key.
+    """
     header = read_header(path)
     architecture = header.fields.get("general.architecture", "")
-    if architecture in WITHOUT_ROTATION:
+    if architecture in UNROTATED_ARCHITECTURES:
         raise InputError(
             f"{path} has no rotary positions: the layers of '{architecture}' rotate"
             " nothing in llama.cpp"
         )
-    prefix = f"{architecture}." if isinstance(architecture, str) else "."
-    check_types(str(path), prefix, header.kinds)
+    # The value of a file can be of any type. Then no key begins with it.
+    if not isinstance(architecture, str):
+        architecture = ""
+    prefix = f"{architecture}."
+    check_gguf_types(str(path), prefix, header.kinds)
 
     fields = {}
     for name, value in header.fields.items():
-        if name.startswith(prefix) and not isinstance(value, Length):
+        was_skipped = isinstance(value, Length)
+        if name.startswith(prefix) and not was_skipped:
             fields[name.removeprefix(prefix)] = value
     if not {"attention.head_count", "embedding_length"} <= fields.keys():
         raise InputError(
             f"{path} has no attention heads: no model with rotary positions"
         )
+
     tensors = {name: values.tolist() for name, values in header.tensors.items()}
-    return Document(str(path), "gguf", {"model_type": prefix[:-1], **fields, **tensors})
+    config = {"model_type": architecture, **fields, **tensors}
+    return Document(str(path), "gguf", config)
+
+
+def check_gguf_types(
+    name: str, prefix: str, types: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise InputError for a key whose type is not the one that llama.cpp reads.
+
+    Args:
+        name: the name of the file, for the error.
+        prefix: the architecture with a dot, which begins the keys.
+        types: for each key the number of its type in the file; for an array, that of
+            arrays and that of its elements.
+    """
+    per_layer_key = PER_LAYER.removeprefix(".")
+    for type_name, keys in GGUF["types"].items():
+        scalar = (GGUF["numbers"][type_name],)
+        arrays = [(ARRAY, number) for number in GGUF["numbers_per_layer"]]
+        for key in keys:
+            allowed: list[tuple[int, ...]] = [scalar]
+            # Some models have another number of heads in each layer.
+            if key == per_layer_key:
+                allowed += arrays
+
+            full_key = f"{prefix}{key}"
+            if full_key in types and types[full_key] not in allowed:
+                raise InputError(
+                    f"{name} is refused by llama.cpp: {full_key} is not of type"
+                    f" {type_name}"
+                )

@@ -15,7 +15,6 @@ from typing import Any
 
 from ropelab.math.scaling import LongRope, PositionInterpolation, Scaling, Yarn
 from ropelab.readers import scaling_types
-from ropelab.readers.document import OWN_PARAMS
 from ropelab.readers.llamacpp_converter import (
     FREQS,
     LONG,
@@ -30,6 +29,7 @@ from ropelab.readers.llamacpp_converter import (
     is_ocr,
     mark_params,
 )
+from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.spec import (
     FrequencyFactors,
     NotModelledError,

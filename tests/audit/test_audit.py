@@ -17,7 +17,7 @@ from ropelab.audit.audited import audit
 from ropelab.audit.comparison import compare
 from ropelab.audit.words import group_alike
 from ropelab.math.scaling import Yarn
-from ropelab.readers.document import Document, from_json
+from ropelab.readers.document import Document, parse_document
 from ropelab.readers.flags import parse_flags
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
@@ -410,7 +410,9 @@ def test_mistrals_own_format():
         "beta": 32,
         "alpha": 1,
     }
-    document = from_json("params.json", json.dumps({**params, "yarn": yarn}).encode())
+    document = parse_document(
+        "params.json", json.dumps({**params, "yarn": yarn}).encode()
+    )
     assert document.kind == "params"
     spec = audit(document).reference.main
     assert spec is not None

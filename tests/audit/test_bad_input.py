@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ropelab.audit.audited import audit, shorten_tables
-from ropelab.readers.document import Document, from_json, load
+from ropelab.readers.document import Document, load, parse_document
 from ropelab.readers.families import explain_unrotated
 from ropelab.readers.flags import Flags
 from ropelab.readers.registry import choose_runtimes, read, read_by_reference
@@ -121,7 +121,7 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
 )
 def test_what_is_no_configuration_is_one_line(raw, says):
     with pytest.raises(InputError, match=says) as error:
-        from_json("config.json", raw)
+        parse_document("config.json", raw)
     assert "\n" not in str(error.value)
 
 
@@ -399,9 +399,13 @@ REPEATED = {
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_key_with_two_values_is_said(name: str) -> None:
     plain = json.dumps({**LLAMA, "max_position_embeddings": 4096})
-    assert "W19" not in {f.code for f in audit(from_json("x", plain.encode())).findings}
+    assert "W19" not in {
+        f.code for f in audit(parse_document("x", plain.encode())).findings
+    }
     text = f"{plain[:-1]}, {REPEATED[name]}}}"
-    said = [f for f in audit(from_json("x", text.encode())).findings if f.code == "W19"]
+    said = [
+        f for f in audit(parse_document("x", text.encode())).findings if f.code == "W19"
+    ]
     assert len(said) == 1
     assert name in said[0].says
 
@@ -410,7 +414,7 @@ def test_more_keys_than_any_model_has_are_refused() -> None:
     many = {f"key{i}": i for i in range(20_000)}
     for config in ({**LLAMA, **many}, {**LLAMA, "rope_scaling": many}):
         with pytest.raises(InputError, match="keys in one object"):
-            from_json(
+            parse_document(
                 "x", json.dumps({**config, "max_position_embeddings": 1}).encode()
             )
 

@@ -14,7 +14,7 @@ from transformers.models.gptj.modeling_gptj import GPTJAttention
 
 from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
-from ropelab.readers.document import Document, from_json
+from ropelab.readers.document import Document, parse_document
 from ropelab.readers.flags import parse_flags
 from ropelab.readers.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError
@@ -60,7 +60,9 @@ def audited(config: dict[str, Any]) -> FileAudit:
 
 
 def of_params(params: dict[str, Any]) -> FileAudit:
-    return audit(from_json("params.json", json.dumps(params).encode()), precision=False)
+    return audit(
+        parse_document("params.json", json.dumps(params).encode()), precision=False
+    )
 
 
 def says(result: FileAudit, code: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ropelab.readers import registry
-from ropelab.readers.document import from_json
+from ropelab.readers.document import parse_document
 from ropelab.runs.errors import InputError
 
 SIZES = {"hidden_size": 1024, "num_attention_heads": 8}
@@ -34,7 +34,7 @@ def test_a_model_of_images_is_said_to_be_one(
     config: dict[str, Any], about: str
 ) -> None:
     with pytest.raises(InputError, match=about):
-        from_json("config.json", json.dumps(config).encode())
+        parse_document("config.json", json.dumps(config).encode())
 
 
 PARAMS: dict[str, Any] = {
@@ -56,7 +56,7 @@ QUERIES = {"beta": 0.1, "original_max_position_embeddings": 8192}
 
 
 def read_params(runtime: str, **keys: Any) -> registry.Reading:
-    document = from_json("params.json", json.dumps({**PARAMS, **keys}).encode())
+    document = parse_document("params.json", json.dumps({**PARAMS, **keys}).encode())
     assert document.kind == "params"
     return registry.read(registry.RUNTIMES[runtime], document.config)
 

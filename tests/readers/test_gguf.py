@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from ropelab.audit.audited import audit
-from ropelab.readers.document import ROTATING, WITHOUT_ROTATION, load
+from ropelab.readers.document import (
+    ROTATED_ARCHITECTURES,
+    UNROTATED_ARCHITECTURES,
+    load,
+)
 from ropelab.readers.gguf import Length, read_header
 from ropelab.readers.registry import RUNTIMES, Reading, read
 from ropelab.runs.errors import InputError
@@ -387,8 +391,11 @@ def test_an_unknown_architecture_is_said(
 
 
 def test_every_architecture_of_the_package_is_known() -> None:
-    assert set(gguf.MODEL_ARCH_NAMES.values()) <= ROTATING | WITHOUT_ROTATION
-    assert not ROTATING & WITHOUT_ROTATION
+    assert (
+        set(gguf.MODEL_ARCH_NAMES.values())
+        <= ROTATED_ARCHITECTURES | UNROTATED_ARCHITECTURES
+    )
+    assert not ROTATED_ARCHITECTURES & UNROTATED_ARCHITECTURES
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ropelab.conformance.expected import Expected, choose_positions
 from ropelab.conformance.rotary_classes import ask_module, build_rotary
 from ropelab.math.scaling import Yarn
 from ropelab.readers import registry
-from ropelab.readers.document import from_json
+from ropelab.readers.document import parse_document
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
@@ -260,7 +260,7 @@ def test_models_without_rotary_positions_are_said_to_have_none(
         {"max_position_embeddings": 512, **config, "limits": [0.0, float("inf")]}
     )
     with pytest.raises(InputError, match="has no rotary positions"):
-        from_json("a file", content.encode())
+        parse_document("a file", content.encode())
 
 
 SIZES = {
@@ -289,7 +289,7 @@ def test_a_key_that_a_class_passes_over_takes_no_rotation_away(
 
 
 def from_json_of(config: dict[str, Any]) -> Mapping[str, Any]:
-    return from_json("a file", json.dumps(config).encode()).config
+    return parse_document("a file", json.dumps(config).encode()).config
 
 
 def test_jinas_rotary_roberta_has_code_that_was_not_read() -> None:
@@ -829,7 +829,7 @@ def test_a_model_type_is_a_name(kind: Any) -> None:
         "rope_theta": 1e4,
     }
     with pytest.raises(InputError, match="model_type must be a name, not "):
-        from_json("a file", json.dumps(config).encode())
+        parse_document("a file", json.dumps(config).encode())
 
 
 def test_the_first_form_of_longrope_needs_its_length_in_the_block() -> None:

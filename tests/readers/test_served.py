@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ropelab.readers import registry
-from ropelab.readers.document import from_json
+from ropelab.readers.document import parse_document
 from ropelab.readers.families import read_table
 from ropelab.readers.served import FILES, SERVED, find_file
 from ropelab.runs.errors import InputError
@@ -60,7 +60,7 @@ def test_a_default_of_code_that_comes_with_the_weights_is_not_guessed(
 def test_alibi_is_no_rotation() -> None:
     raw = b'{"model_type": "step1", "num_attention_heads": 8, "rope_theta": 1e4}'
     with pytest.raises(InputError, match="no rotary positions"):
-        from_json("config.json", raw)
+        parse_document("config.json", raw)
 
 
 @pytest.mark.parametrize("runtime", ["vllm", "sglang"])
@@ -661,7 +661,7 @@ def test_vllms_nemotron_nas_pairs_features_by_a_key(
 def test_nemotron_nas_with_llama_4s_rotation_is_a_configuration_of_rope() -> None:
     raw = b'{"model_type": "nemotron-nas", "position_embedding_type": "rope_llama4",'
     raw += b' "hidden_size": 64, "num_attention_heads": 2, "rope_theta": 1e4}'
-    assert from_json("config.json", raw)
+    assert parse_document("config.json", raw)
 
 
 @pytest.mark.parametrize(
@@ -671,7 +671,7 @@ def test_nemotron_nas_with_llama_4s_rotation_is_a_configuration_of_rope() -> Non
 def test_olmo_hybrid_without_a_base_rotates_nothing(block: str) -> None:
     raw = '{"model_type": "olmo_hybrid", "hidden_size": 64, ' + block + "}"
     with pytest.raises(InputError, match="no rotary positions"):
-        from_json("config.json", raw.encode())
+        parse_document("config.json", raw.encode())
 
 
 @pytest.mark.parametrize(
