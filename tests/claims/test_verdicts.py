@@ -24,6 +24,7 @@ from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
 from ropelab.show.page.joins import find_caption
 from ropelab.show.terminal import show_table
+from tests.panels import check_panels
 from tests.texts import mentions
 
 
@@ -411,7 +412,9 @@ def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
     right = turned.copy()
     right.loc[2, ["x", "y"]] = code_of_x_and_delta
     with use_style():
-        assert "does not" in figures.draw_sinusoid_sum(summed).get_suptitle()
+        figure = figures.draw_sinusoid_sum(summed)
+        assert "does not" in figure.get_suptitle()
+        check_panels(figure)
         assert "does not" not in figures.draw_sinusoid_sum(same).get_suptitle()
         assert "comes back" in figures.draw_sinusoid_distance(product).axes[
             0

@@ -115,3 +115,16 @@ def test_every_sentence_of_a_kit_comes_once(folders: list[Path]) -> None:
         answer = judged(folder, **arrays).answer
         assert answer.count("at several axes") <= 1
         assert "not judged" not in answer.replace("pairs were not judged", "")
+
+
+@pytest.mark.parametrize("folders", ["qwen2_5_vl"], indirect=True)
+def test_an_engine_may_bring_its_own_vectors_of_several_heads(
+    folders: list[Path],
+) -> None:
+    """Vectors before and after, [positions, heads, head_dim] both."""
+    folder = next(each for each in folders if each.name == "all")
+    arrays = dict(np.load(folder / "vectors.npz"))
+    after = arrays["axes_k_rotated"]
+    before = np.broadcast_to(arrays["k"], after.shape)
+    assert not judged(folder, axes_k=before, axes_k_rotated=after).wrong
+    assert judged(folder, axes_k=before, axes_k_rotated=before[::-1]).wrong

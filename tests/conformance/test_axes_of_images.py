@@ -299,3 +299,29 @@ def test_other_code_of_images_is_told_how_to_be_wrapped() -> None:
 
     with pytest.raises(InputError, match=r"wrap it as f\(height, width\)"):
         checked(QWEN, forward)
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (DINOV3, grid_code()),
+        (DINOV3, grid_code(turn=1.0)),
+        (PIXTRAL, of_positions(OWN, OWN)),
+    ],
+)
+def test_shares_of_an_image_and_wrong_code_are_asked_for_whole_images_alone(
+    config: dict[str, Any], code: Any
+) -> None:
+    """Patches in no order are no image, and would hide what the whole image showed."""
+    whole_images = []
+
+    def ask(spec: Any, positions: np.ndarray) -> Any:
+        rows, columns = positions
+        size = (rows.max() + 1) * (columns.max() + 1)
+        whole_images.append(positions.shape[1] == size)
+        return ask_function(code, "code", spec, positions)
+
+    expected = expect_config("config.json", config, None)["vision"]
+    judge_code(ask, expected, 0.01)
+    assert whole_images
+    assert all(whole_images)

@@ -293,3 +293,21 @@ def test_no_positions_exclude_nothing():
 def test_refuses_impossible_heads(arguments, message):
     with pytest.raises(InputError, match=message):
         Similarity.of_head(**arguments)
+
+
+def test_a_sum_that_is_negative_within_its_rounding_is_a_threat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sum of the last position of a block, just above what the interval allows it to
+    lose, is negative within the error of float32.
+    """
+    low, high, context = 9.0, 9.0001, 100
+    change = LLAMA.slope_bound(low) * (high - low) / 2
+    value = change * (context - 1) + LLAMA.single_error / 2
+    sums = np.full(context - 1, 50.0, dtype=np.float64)
+    sums[-1] = value
+    monkeypatch.setattr(
+        "ropelab.math.bounds.admissible.scan", lambda *_: sums, raising=True
+    )
+    positions, _ = Walk(LLAMA, context)._threats(low, high)
+    assert positions.tolist() == [context - 1]

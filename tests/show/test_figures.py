@@ -41,6 +41,7 @@ from ropelab.show.figures.style import (
     list_small_panels,
     use_style,
 )
+from tests.panels import check_panels
 from tests.texts import mentions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -145,6 +146,7 @@ def test_texts_are_apart_and_inside(folder, style):
     assert figures
     for figure in figures.values():
         check_texts(figure)
+        check_panels(figure)
 
 
 def test_a_value_near_the_right_edge_is_named_on_its_left():

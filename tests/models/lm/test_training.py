@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
@@ -30,6 +32,7 @@ from ropelab.models.lm.training import (
     CHECKPOINT,
     Recipe,
     check_finite,
+    operations_per_token,
     set_gradients,
     train,
 )
@@ -389,3 +392,24 @@ def test_another_thread_never_sees_half_of_a_longer_table() -> None:
     plain = Rope(RopePlan(Geometry(8, 1e4, 32).inv_freq))
     expected = plain.rotate_heads(torch.ones(1, 1, 64, 8), torch.arange(64))
     torch.testing.assert_close(rotated, expected, rtol=0, atol=0)
+
+
+def test_operations_of_a_token_are_counted_as_by_torch() -> None:
+    """Against torch's own counter, which counts all of a square of scores, causal or
+    not, where half of it is counted here.
+    """
+    size = ModelSize(vocabulary=256, layers=2, width=32, heads=2, head_dim=16)
+    window = 64
+    encoding = Rope(RopePlan(Geometry(16, 1e4, window).inv_freq))
+    model = LanguageModel(size, encoding, seed=0)
+    counter = FlopCounterMode(display=False)
+    # The counter does not know the fused kernel of a processor.
+    with counter, sdpa_kernel(SDPBackend.MATH):
+        logits = model(torch.zeros(1, window, dtype=torch.long))
+        logits.sum().backward()
+
+    # Queries with keys, and scores with values: 2 operations each, in three passes.
+    features = size.layers * size.heads * size.head_dim
+    half_of_scores = 3 * 2 * features * window * window
+    per_token = (counter.get_total_flops() - half_of_scores) / window
+    assert operations_per_token(size, window) == pytest.approx(per_token, rel=0.02)
