@@ -107,7 +107,8 @@ def emit(
         document = Document(model, "config", make_file(model_named(model)))
     if document.kind != "config":
         raise InputError(
-            "--from wants a config.json; a GGUF file is scaled by flags, see audit"
+            "--from wants a config.json; a GGUF file or params.json is scaled by flags,"
+            " see audit"
         )
 
     name = file or model

@@ -41,7 +41,12 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     if lower_claims:
         lengths = sorted({*lower_claims.values()})
         claims = " or ".join(str(length) for length in lengths)
-        yield make_finding("W10", limit=limit, names=[*lower_claims], claims=claims)
+        # SGLang takes this key of a params.json first.
+        is_of_params = case.document.kind == "params" and {*lower_claims} == {"sglang"}
+        key = "max_seq_len" if is_of_params else "max_position_embeddings"
+        yield make_finding(
+            "W10", limit=limit, names=[*lower_claims], claims=claims, key=key
+        )
 
 
 def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:

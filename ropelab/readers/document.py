@@ -184,7 +184,9 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     paths = " ".join(rope_paths(text))
     names_rotation = "rope" in paths or "rotary" in paths
     if not has_size or not (MAXIMUM in text or names_rotation):
-        raise InputError(f"{name} has no keys of a model with rotary positions")
+        kind = text.get("model_type")
+        unread = f"; the class of '{short(kind)}' was not read" if kind else ""
+        raise InputError(f"{name} has no keys of a model with rotary positions{unread}")
 
 
 def refuse_images(

@@ -16,6 +16,7 @@ from ropelab.readers.layers import (
     find_window,
     list_rotating,
 )
+from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.served import CLASS_OF, find_served
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
@@ -26,6 +27,8 @@ from ropelab.runs.sentences import printable
 
 # The most characters of the reason why a runtime does not read a file.
 LONGEST_PROBLEM = 300
+# Runtimes whose reading of a params.json was never compared with the runtime itself.
+RAN_WITHOUT_PARAMS = frozenset({"sglang"})
 
 
 # What came of reading a configuration as a runtime does. refused: the runtime stops.
@@ -243,6 +246,9 @@ def read(
         outcome = "meaningless"
         problem = f"numbers out of range ({error})"
 
+    model_type = trace.model_type
+    if OWN_PARAMS in text and runtime.name in RAN_WITHOUT_PARAMS:
+        model_type = OWN_PARAMS
     return Reading(
         runtime=runtime,
         layers=layers,
@@ -250,7 +256,7 @@ def read(
         outcome=outcome,
         # A file can hold names of any length.
         problem=printable(problem[:LONGEST_PROBLEM]),
-        model_type=trace.model_type,
+        model_type=model_type,
         layer_rule=find_rule(rule_type, classes),
         rotating=None if rotating is None else tuple(rotating),
         window=window,

@@ -5,7 +5,7 @@ transformers_utils/config.py, config/model.py) and sglang 0.5.23
 (srt/layers/rotary_embedding, srt/models/llama.py, srt/utils/hf_transformers/common.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ropelab.math.scaling import NtkAware
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import fill_block, stop_unrotated
 from ropelab.readers.families import read_table
+from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
@@ -203,6 +204,32 @@ def refuse_layers(trace: Trace) -> None:
         raise NotModelledError("a dict that its configuration class passes over")
 
 
+def refuse_params(trace: Trace) -> None:
+    """Raise RefusedError for a params.json that SGLang does not load.
+
+    NotModelledError: it is loaded as a model whose code was not read for it
+    (adapt_config_dict in srt/utils/hf_transformers/mistral_utils.py).
+    """
+    params = trace.text.get(OWN_PARAMS)
+    if params is None:
+        return
+
+    experts = params.get("moe")
+    if not experts:
+        if trace.family.latent:
+            raise NotModelledError("a params.json of latent attention without experts")
+        return
+    if not trace.family.latent:
+        raise NotModelledError("a params.json of experts without latent attention")
+    queries = params.get("llama_4_scaling")
+    needed = {"beta", "original_max_position_embeddings"}
+    if not isinstance(queries, Mapping) or not needed <= queries.keys():
+        raise RefusedError(
+            "a params.json with shared experts needs llama_4_scaling, with beta and"
+            " original_max_position_embeddings"
+        )
+
+
 class Vllm(Server):
     def make_spec(self, settings: Settings) -> RopeSpec:
         # Two names of the type may differ if they mean the same.
@@ -258,6 +285,10 @@ def drop_unforwarded(settings: Settings) -> None:
 
 
 class Sglang(Server):
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        refuse_params(trace)
+        return super().read(trace)
+
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = super().read_settings(trace)
         if trace.family.has_no_block:
@@ -272,15 +303,31 @@ class Sglang(Server):
             settings.put("rope_theta", base, settings.sources["rope_theta"])
         return super().make_spec(settings)
 
+    def find_pairing(self, trace: Trace) -> Any:
+        # The weights beside a params.json have adjacent pairs. vLLM reorders them,
+        # SGLang rotates them as they are (mistral_utils.py:93).
+        if OWN_PARAMS in trace.text and not trace.family.latent:
+            return "interleaved"
+        return super().find_pairing(trace)
+
     def find_type(self, settings: Settings) -> Any:
         family = settings.trace.family
         if family.name in UNSCALED:
             return "default"
-        return super().find_type(settings)
+        kind = super().find_type(settings)
+        # mistral_utils.py:163 names the scaling of any params.json so.
+        if OWN_PARAMS in settings.trace.text and kind == "yarn":
+            return LATENT
+        return kind
 
     def limit_length(self, settings: Settings) -> tuple[int, int]:
         trace = settings.trace
         factor = settings.get("factor")
+        if OWN_PARAMS in trace.text:
+            # _remap_general_mistral_args fills in this key, which comes before the usual
+            # one.
+            length, _ = trace.first(("max_seq_len",), 128_000)
+            return whole(length, "max_seq_len"), 0
         length = next(read_lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original
         # length.

@@ -117,6 +117,10 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b" " * (MOST_BYTES + 1), "larger than 16 MB"),
         (b'{"vocab_size": 1000000000000}', "no keys of a model"),
+        (
+            b'{"model_type": "afm7", "num_heads": 16, "hidden_dim": 2048}',
+            "the class of 'afm7' was not read",
+        ),
     ],
 )
 def test_what_is_no_configuration_is_one_line(raw, says):

@@ -184,8 +184,15 @@ def test_mistrals_params_are_read_as_vllm_reads_them(
     spec = result.spec
     assert (spec.rotary_dim, spec.pairing, spec.trained_len, spec.claimed_len) == facts
     names = [reading.runtime.name for reading in result.readings]
-    assert names == ["vllm", "llama.cpp"]
+    assert names == ["vllm", "sglang", "llama.cpp"]
     assert mentions(says(result, "N04"), "llama_4_scaling", "vllm")
+
+
+def test_sglang_takes_the_length_of_params_from_a_key_of_its_own() -> None:
+    yarn = {"factor": 4.0, "original_max_position_embeddings": 32768}
+    params = {**PARAMS, "max_position_embeddings": 131072, "yarn": yarn}
+    (finding,) = [f for f in of_params(params).findings if f.code == "W10"]
+    assert finding.do == '"max_seq_len": 131072'
 
 
 @pytest.mark.parametrize(

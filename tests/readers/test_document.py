@@ -68,6 +68,10 @@ def read_params(runtime: str, **keys: Any) -> registry.Reading:
     ("runtime", "applies", "queries", "multiplier"),
     [
         ("vllm", True, False, 1.8133),
+        # mistral_utils.py:163 in SGLang makes DeepSeek's YaRN of it, whose two factors
+        # cancel in cos and sin.
+        ("sglang", True, False, 1.0),
+        ("sglang", False, True, 1.0),
         ("vllm", False, False, 1.0),
         ("vllm", False, True, 1.0),
         ("llama.cpp", True, False, 1.8133),
@@ -86,6 +90,66 @@ def test_a_params_json_says_whether_its_scaling_counts_in_the_scores(
     assert spec is not None
     assert (spec.base, spec.rotary_dim, spec.trained_len) == (1e6, 128, 8192)
     assert spec.logit_multiplier == pytest.approx(multiplier, abs=1e-4)
+
+
+def test_sglang_rotates_the_pairs_of_a_params_json_as_they_are() -> None:
+    """vLLM puts the weights of adjacent pairs into halves, SGLang does not."""
+    pairs = {}
+    for runtime in ("vllm", "sglang"):
+        spec = read_params(runtime, yarn=PARAMS_YARN).main
+        assert spec is not None
+        pairs[runtime] = spec.pairing
+        theirs = read_params("vllm", yarn=PARAMS_YARN).main
+        assert theirs is not None
+        assert spec.inv_freq(8192) == pytest.approx(theirs.inv_freq(8192))
+    assert pairs == {"vllm": "half", "sglang": "interleaved"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "claimed"), [({}, 128000), ({"max_seq_len": 32768}, 32768)]
+)
+def test_sglang_allows_what_max_seq_len_says(
+    keys: dict[str, Any], claimed: int
+) -> None:
+    """It fills that key in, and takes it before max_position_embeddings."""
+    for runtime, length in (("sglang", claimed), ("vllm", keys.get("max_seq_len"))):
+        spec = read_params(runtime, **keys).main
+        assert spec is not None
+        assert spec.claimed_len == (length or PARAMS["max_position_embeddings"])
+
+
+def test_sglang_was_not_run_with_a_params_json() -> None:
+    for runtime, was_run in (("vllm", True), ("sglang", False)):
+        reading = read_params(runtime)
+        assert (reading.model_type in reading.runtime.compared_types) == was_run
+
+
+LARGE: dict[str, Any] = {
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "kv_lora_rank": 512,
+    "v_head_dim": 128,
+    "moe": {"num_shared_experts": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "outcome"),
+    [
+        ({**LARGE, "llama_4_scaling": QUERIES}, "read"),
+        (LARGE, "refused"),
+        ({**LARGE, "moe": None}, "not modelled"),
+        ({"moe": {"num_experts": 8}}, "not modelled"),
+    ],
+)
+def test_which_params_json_sglang_loads(keys: dict[str, Any], outcome: str) -> None:
+    reading = read_params("sglang", **keys, yarn=PARAMS_YARN)
+    assert reading.outcome == outcome
+    if outcome == "read":
+        assert reading.main is not None
+        assert reading.main.rotary_dim == 64
+        assert reading.main.pairing == "interleaved"
+        assert reading.main.logit_multiplier == pytest.approx(1.8133, abs=1e-4)
 
 
 @pytest.mark.parametrize(("queries", "loaded"), [(True, True), (False, False)])
