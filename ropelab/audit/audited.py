@@ -29,7 +29,7 @@ from ropelab.readers.registry import Reading
 from ropelab.readers.spec import is_context
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
-from ropelab.runs.spelling import split_list
+from ropelab.runs.spelling import split_named
 
 # The columns of the table of runtimes that are shown, by their titles.
 COLUMNS = read_table("names")["columns"]
@@ -51,6 +51,16 @@ class FileAudit(AuditCase, Result):
             if level in levels:
                 return level
         return ""
+
+
+def read_runtimes(runtime: str | Sequence[str]) -> Sequence[str]:
+    """Return names of runtimes; InputError for text with separators alone."""
+    if not isinstance(runtime, str):
+        return runtime
+    try:
+        return split_named(runtime)
+    except ValueError as error:
+        raise InputError(f"runtime {error}, got {runtime!r}") from None
 
 
 def read_context(value: Any) -> int:
@@ -88,7 +98,7 @@ def audit(
     """
     settings = parse_flags(flags) if isinstance(flags, str) else flags
     document = read_source(source) if isinstance(source, str) else source
-    names = split_list(runtime) if isinstance(runtime, str) else runtime
+    names = read_runtimes(runtime)
     model_format = find_format(document.config, dtype)
     readings = read_by_runtimes(document, names, settings)
     reference = choose_reference(document, readings)

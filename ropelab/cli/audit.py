@@ -93,6 +93,8 @@ def audit(
     """
     if out:
         refuse_out(files, out)
+    if files.count("-") > 1:
+        raise InputError("standard input (-) can be read once only; give - once")
     form = choose_form(format_, json)
     failing_levels = LEVELS[known("--fail-on", fail_on, LEVELS)]
 

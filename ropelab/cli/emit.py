@@ -14,7 +14,7 @@ from typer import Option
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import read_tokens
 from ropelab.cli.outcome import FOUND, print_document, print_line
-from ropelab.runs.errors import InputError, say
+from ropelab.runs.errors import InputError, cut_text, say
 
 if TYPE_CHECKING:
     from ropelab.audit.emit import Emission
@@ -84,6 +84,7 @@ def ask_for_context(
     """Return what to type if emit was given a factor, or no length."""
     from ropelab.audit.emit import read_trained_length
     from ropelab.readers.flags import read_option
+    from ropelab.readers.spec import LONGEST_CONTEXT
 
     command = ["ropelab", "emit"]
     given = {"--from": from_, "--model": model, "--method": method}
@@ -97,11 +98,16 @@ def ask_for_context(
     if not factor:
         return f"emit needs a length; type: {shlex.join(command)} --context 131072"
 
-    times = float(read_option("--factor", factor))
+    times = read_option("--factor", factor)
     if not (from_ or model):
         return "emit takes a length, not a factor; type: ropelab emit --help"
 
     trained = read_trained_length(from_, model)
+    if not 2 / trained <= times <= LONGEST_CONTEXT / trained:
+        return (
+            f"emit takes a length, and {cut_text(factor)} times the trained {trained}"
+            " tokens are none; type: ropelab emit --help"
+        )
     length = round(times * trained)
     return (
         f"emit takes a length, and {times:g} times the trained {trained} tokens are"

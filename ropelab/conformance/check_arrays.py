@@ -19,13 +19,12 @@ from ropelab.conformance.expected import (
     Expected,
     choose_layer,
     expect_config,
-    expect_file,
+    load_config,
 )
 from ropelab.conformance.parts import combine
 from ropelab.conformance.prompts import Segment, read_segments
 from ropelab.conformance.vectors import ABOUT, make_vectors
 from ropelab.readers.axes import read_prompt_rule
-from ropelab.readers.document import load
 from ropelab.readers.spec import RefusedError, whole
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
@@ -48,8 +47,9 @@ def check_arrays(
         layer_type: the layer type of ``config`` to follow; the main one if empty.
     """
     if config:
-        expected = choose_layer(expect_file(config, length), layer_type)
-        whole_config = load(config, images=True).config
+        whole_config = load_config(config)
+        layers = expect_config(config, whole_config, length)
+        expected = choose_layer(layers, layer_type)
         prompt: list[Segment] = []
     else:
         expected, whole_config, prompt = expect_kit(path.parent / ABOUT, length)

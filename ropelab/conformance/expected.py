@@ -172,10 +172,18 @@ def find_sine_positions(length: int) -> list[int]:
 
 def expect_file(source: str, length: int | None) -> dict[str, Expected]:
     """Return the rotations of a config.json or model folder: see `expect_config`."""
+    return expect_config(source, load_config(source), length)
+
+
+def load_config(source: str) -> Mapping[str, Any]:
+    """Return the keys of a config.json or model folder, or of standard input (`-`).
+
+    Standard input can be read once only, so that a caller keeps what it needs twice.
+    """
     document = load(source, images=True)
     if document.kind == "gguf":
         raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
-    return expect_config(source, document.config, length)
+    return document.config
 
 
 def expect_config(

@@ -16,13 +16,12 @@ import numpy as np
 
 from ropelab.conformance.axes_positions import GRID
 from ropelab.conformance.axes_sheet import make_axes_sheet
-from ropelab.conformance.expected import Expected, expect_file
+from ropelab.conformance.expected import Expected, expect_config, load_config
 from ropelab.conformance.mistakes import list_mistakes
 from ropelab.conformance.observation import Positions, Vectors
 from ropelab.conformance.pairs import expect_pairs
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.readers.axes import PromptRule, read_prompt_rule
-from ropelab.readers.document import load
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
@@ -82,9 +81,9 @@ def vectors(
     if not out:
         raise InputError("--out names no folder")
 
-    layers = expect_file(config, length)
+    whole_config = load_config(config)
+    layers = expect_config(config, whole_config, length)
     _check_layers(config, layers)
-    whole_config = load(config, images=True).config
     rule = read_prompt_rule(whole_config)
     if prompt and rule is None:
         raise InputError(f"{config}: nobody looked at how this model counts positions")

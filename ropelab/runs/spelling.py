@@ -150,12 +150,27 @@ def _may_be_one_number(text: str) -> bool:
     return is_round or ",0" in text
 
 
+def split_named(text: str) -> list[str]:
+    """Split a list as `split_list` does, and refuse text that names nothing.
+
+    Such text is a mistake, such as a variable of a shell that is not set. Only the empty
+    text stands for the empty list.
+
+    >>> split_named("pi,"), split_named("")
+    (['pi'], [])
+    """
+    parts = split_list(text)
+    if text and not parts:
+        raise ValueError("names nothing; give a value, or leave it out")
+    return parts
+
+
 def read_list(value: object) -> object:
     """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one
     number. Any other value is returned as it is, for the config to refuse.
     """
     if isinstance(value, str):
-        return tuple(split_list(value))
+        return tuple(split_named(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (value,)
     if isinstance(value, list):

@@ -15,12 +15,13 @@ from ropelab.experiments.precision.axes import compute_axes
 from ropelab.experiments.precision.encodings import encoding_cells
 from ropelab.experiments.precision.explain import explain_table
 from ropelab.experiments.precision.neighbours import choose_encodings
-from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.plans import implementations, list_entries
 from ropelab.experiments.precision.shared import spectrum_of
 from ropelab.experiments.precision.stages import cast_tables, stage_cells
 from ropelab.experiments.precision.summary import further, summary
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
+from ropelab.runs.errors import InputError
 
 # The functions that `ropelab.experiments` calls.
 __all__ = ["answer", "cells", "check", "following", "further", "summary", "tables"]
@@ -60,6 +61,11 @@ def check(config: PrecisionConfig) -> None:
     """Raise InputError for unknown formats, methods and casts, and for values that do
     not fit the head.
     """
+    if not list_entries(config):
+        raise InputError(
+            "formats names none beside float64, so that nothing is rounded; give another"
+            " one, or a cast or a preset"
+        )
     # These raise InputError; their results are not needed here.
     spectrum_of(config)
     cells(config)

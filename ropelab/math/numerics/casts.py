@@ -18,7 +18,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
-from ropelab.runs.spelling import read_format, split_list
+from ropelab.runs.spelling import read_format, split_named
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -129,7 +129,11 @@ def parse_cast(text: str) -> CastPlan:
 
     values: dict[str, Any] = {}
     given: set[str] = set()
-    for part in split_list(text):
+    try:
+        parts = split_named(text)
+    except ValueError as error:
+        raise InputError(f"cast {error}, got {text!r}") from None
+    for part in parts:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             if read_format(part) not in FORMATS:
