@@ -5,6 +5,7 @@ figures.
 import signal
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from ropelab.cli import app as cli
@@ -79,6 +80,24 @@ def test_unknown_formats_and_styles_are_refused_before_anything_is_computed(
     status, out, err = call(*FREQS, *flags)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert not Path("results").exists()
+
+
+def test_export_names_tables_without_rows(call):
+    call("base", "--context", "32", "--head-dim", "8", "--no-figures")
+    folder = only_run()
+    tables = {path.stem: pd.read_csv(path) for path in folder.glob("tables/*.csv")}
+    empty = {name for name, table in tables.items() if table.empty}
+    assert "given_base" in empty
+
+    status, _, err = call("export", folder, "-o", "out")
+    assert status == 0
+    assert set(err.strip().partition(": ")[2].split(", ")) == empty
+    assert empty.isdisjoint(path.stem for path in Path("out").iterdir())
+
+    status, out, err = call("export", folder, "--table", "given_base")
+    assert (status, out) == (2, "")
+    assert mentions(err, "given_base", "no rows")
+    assert call("export", folder, "--table", "bound")[2] == ""
 
 
 def test_export_prints_or_writes(call):

@@ -359,3 +359,9 @@ def test_the_hook_and_the_action_call_a_command_that_exists(call: Any) -> None:
         assert call(line.strip().removeprefix("ropelab "))[0] == (
             0 if "never" in line else 3
         )
+        # A file of a pull request may be called like an option, such as one that lets
+        # every finding pass.
+        named = line.replace("config.json", "config.json --fail-on=never")
+        status, _, err = call(named.strip().removeprefix("ropelab "))
+        assert status == 2
+        assert "--fail-on=never" in err

@@ -119,6 +119,9 @@ def export(
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.choose_tables(shown, table or ())
+    empty = export.list_empty(shown)
+    if empty and not table:
+        say(f"left out, since they have no rows: {', '.join(empty)}")
     rest = [name for name in tables if name != export.SUMMARY]
     if kind == "latex" and not table and output is None and export.SUMMARY in tables:
         # A paper shows the summary. All tables together have hundreds of lines.

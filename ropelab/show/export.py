@@ -126,7 +126,17 @@ def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     tables |= run.tables
     if not names:
         return tables
+
+    empty = list_empty(run)
+    for name in names:
+        if name in empty:
+            raise InputError(f"the table {name} of this run has no rows")
     return {name: tables[known("table", name, tables)] for name in names}
+
+
+def list_empty(run: Shown) -> list[str]:
+    """Return the names of the stored tables that have no rows, which no export has."""
+    return [name for name, table in run.stored.items() if table.empty]
 
 
 def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
