@@ -14,9 +14,9 @@ from rich.console import Console
 from ropelab.claims import answer, committed, verdicts
 from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES, find
-from ropelab.claims.record import Kind, Verdict
+from ropelab.claims.record import Findings, Kind, Verdict
 from ropelab.runs import builtin
-from ropelab.runs.cell import Stored, Values, name_of
+from ropelab.runs.cell import Context, Stored, Values, name_of
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import table_beside
@@ -42,14 +42,20 @@ def asked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tables(asked: list[str]) -> dict[str, pd.DataFrame]:
+def computed() -> Context:
+    """Where the checks of the ledger are kept: each is computed once."""
+    return Context()
+
+
+@pytest.fixture(scope="module")
+def tables(asked: list[str], computed: Context) -> dict[str, pd.DataFrame]:
     """The tables of the whole ledger, where no experiment has a stored run."""
 
     def stored(experiment: str) -> list[Stored]:
         asked.append(experiment)
         return []
 
-    return run(ClaimsConfig(), stored=stored)
+    return run(ClaimsConfig(), context=computed, stored=stored)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +69,21 @@ def tables(asked: list[str]) -> dict[str, pd.DataFrame]:
 def test_bad_input_gets_one_line(values, message):
     with pytest.raises(InputError, match=message):
         build(ClaimsConfig, values)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_check_of_a_source_finds_what_decides_it(source, computed):
+    """Source by source, which together compute the ledger for the tests below."""
+    for cell in verdicts.cells(ClaimsConfig(source=source)):
+        cell_tables = dict(Values(context=computed)[cell])
+        (evidence,) = cell_tables.pop("evidence")["evidence"]
+        findings = Findings.from_json(evidence, cell_tables)
+        assert findings.expected
+        assert findings.findings
+        # Nothing is undecided that has an answer to each of its parts.
+        is_open = any(finding.agrees is None for finding in findings.findings)
+        kind = find(cell.key["claim"]).kind
+        assert is_open or findings.verdict(kind) != Verdict.UNDECIDED
 
 
 def test_every_claim_has_a_row_in_order(tables):

@@ -21,7 +21,7 @@ from ropelab.math.numerics.formats import (
     round_to,
     spacing,
 )
-from ropelab.runs.arrays import Float
+from ropelab.runs.arrays import Float, Int
 
 _FLOAT32 = FORMATS["float32"]
 # The numbers that are computed together, few enough for the processor's cache.
@@ -123,10 +123,7 @@ class Chain:
         """Return the angles as stored, in radians, not reduced to one rotation."""
         stored = self.positions(positions)
         if self.recurrent:
-            # Each pair needs all pairs before it.
-            chosen = np.arange(self.spectrum.pairs)[pairs]
-            count = int(chosen.max(initial=0)) + 1
-            return self._recurrence(stored, count)[chosen]
+            return self._recurrence(stored, np.arange(self.spectrum.pairs)[pairs])
         product = self.inv_freq[pairs, None] * stored
         return round_to(product, self.plan.angle)
 
@@ -150,21 +147,28 @@ class Chain:
         is_unscaled = np.abs(factors - 1) < 1e-14
         return np.where(is_unscaled, 1.0, factors)
 
-    def _recurrence(self, stored: Positions, count: int) -> PerPair:
-        """Return the angles of the first ``count`` pairs at stored positions.
+    def _recurrence(
+        self, stored: Positions, chosen: Int[np.ndarray, " chosen"]
+    ) -> PerPair:
+        """Return the angles of chosen pairs at stored positions.
 
         angle_0 = m and angle_i = angle_(i-1) * ratio, each rounded. The scaling method
         changes the angles at the end.
         """
         _, ratio = self._ratio
+        # Each pair needs all pairs before it, of which those that were chosen are kept.
+        kept = {}
         angle = round_to(stored, self.plan.angle)
-        angles = [angle]
-        for _ in range(count - 1):
-            angle = round_to(angle * ratio, self.plan.angle)
-            angles.append(angle)
+        for pair in range(int(chosen.max(initial=0)) + 1):
+            if pair:
+                angle = round_to(angle * ratio, self.plan.angle)
+            if pair in chosen:
+                kept[pair] = angle
 
-        scaled = np.stack(angles) * self._factors[:count]
-        return round_to(scaled, self.plan.angle)
+        angles = np.empty((len(chosen), len(stored)))
+        for row, pair in enumerate(chosen.tolist()):
+            angles[row] = kept[pair]
+        return round_to(angles * self._factors[chosen], self.plan.angle)
 
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         """Bound the errors of the angles of `_recurrence`.
