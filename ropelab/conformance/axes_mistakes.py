@@ -58,10 +58,28 @@ def list_other_axes(right: Reference) -> Iterator[Movement]:
             frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
             yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
 
+    for answer, axis_of_pair in list_other_ends(axes):
+        yield Movement(answer, fix, axis_of_pair, inv_freq, coordinates)
+
     for axis, name in enumerate(axes.names):
         answer = f"all pairs read the axis of {name}"
         axis_of_pair = [axis] * len(inv_freq)
         yield Movement(answer, fix, axis_of_pair, inv_freq, coordinates)
+
+
+def list_other_ends(axes: Axes) -> Iterator[tuple[str, list[int]]]:
+    """Yield axes that take turns up to another pair, or after one, than they should."""
+    axis_of_pair = [*axes.axis_of_pair]
+    if axes.arrangement == "turns":
+        count = len(axis_of_pair)
+        order = [*dict.fromkeys(axes.order)]
+        turns = [order[pair % len(order)] for pair in range(count)]
+        yield "axes of positions take turns up to the last pair of the head", turns
+    if axes.arrangement == "last behind":
+        behind = axes.sections[-1]
+        name = axes.names[axes.order[-1]]
+        first = axis_of_pair[-behind:] + axis_of_pair[:-behind]
+        yield f"pairs that read {name} come first instead of last", first
 
 
 def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
@@ -158,6 +176,11 @@ def list_ladders(right: Reference) -> Iterator[Movement]:
         in_runs = inv_freq[np.concatenate(pairs_by_axis)]
         answer = "axes take turns, and their frequencies come in runs, axis by axis"
         yield Movement(answer, fix, axes.axis_of_pair, in_runs, coordinates)
+
+        runs_of_axes = np.empty_like(inv_freq)
+        runs_of_axes[np.concatenate(pairs_by_axis)] = inv_freq
+        answer = "each axis has a run of the head's frequencies, although the axes take turns"
+        yield Movement(answer, fix, axes.axis_of_pair, runs_of_axes, coordinates)
 
     backwards = inv_freq.copy()
     for axis in range(axes.count):

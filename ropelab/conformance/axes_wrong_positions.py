@@ -98,8 +98,13 @@ def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
     turn = 2 * math.pi
     # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
-    longest = sizes.max()
+    sides = {"longer": sizes.max(), "shorter": sizes.min()}
     steps_between_ends = np.maximum(sizes - 1, 1)
+    variants: list[Variant] = []
+    for name, side in sides.items():
+        answer = f"are divided by the {name} side of the image"
+        variants.append((answer, fix, turn * ((2 * plain + 1 - sizes) / side)))
+        variants.append((answer, fix, turn * ((2 * plain + 1) / side - 1)))
     return [
         ("are counted from 0 and not centred", fix, plain),
         ("are counted from 0 and not centred", fix, turn * plain),
@@ -114,16 +119,7 @@ def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
             turn * (2 * plain / steps_between_ends - 1),
         ),
         ("run from 0 to 1, not from -1", fix, turn * (plain + 0.5) / sizes),
-        (
-            "are divided by the longer side of the image",
-            fix,
-            turn * ((2 * plain + 1 - sizes) / longest),
-        ),
-        (
-            "are divided by the longer side of the image",
-            fix,
-            turn * ((2 * plain + 1) / longest - 1),
-        ),
+        *variants,
     ]
 
 

@@ -271,14 +271,19 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
             answer = f"dynamic scaling has these frequencies at {tokens} tokens"
             yield answer, spec.inv_freq(tokens)
 
+    # Inside the trained length the formula has that length.
+    ratio = max(length / spec.trained_len, 1.0)
+    base = scaling.ntk_base(geometry, dynamic.factor * ratio)
+    unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+    answer = "dynamic scaling lacks its - (factor - 1)"
+    if ratio == 1:
+        answer += f", or NTK-aware scaling by {dynamic.factor:g} is always applied"
+    yield answer, unscaled.inv_freq(length)
+
     if length > spec.trained_len:
-        base = scaling.ntk_base(geometry, dynamic.factor * length / spec.trained_len)
-        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
-        yield "dynamic scaling lacks its - (factor - 1)", unscaled.inv_freq(length)
         answer = "the base is multiplied without the exponent d / (d - 2)"
         unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
         yield answer, unscaled.inv_freq(length)
-        ratio = length / spec.trained_len
         answer = f"frequencies are divided by {ratio:.4g}, as many times as the context"
         yield f"{answer} is longer", geometry.inv_freq / ratio
         divisor = 1 + dynamic.factor * (ratio - 1)

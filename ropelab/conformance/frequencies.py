@@ -28,6 +28,8 @@ from ropelab.runs.sentences import write_number
 LARGEST_KNOWN_ANGLE = 2**6
 # Pairs of which a smaller share is divided, or kept, may be beyond the ends of a ramp.
 LEAST_SHARE = 0.05
+# Radians per token; a pair that turns by less does not rotate.
+SMALLEST = 1e-30
 # Radians per token; inverses of frequencies that are larger are not looked at.
 LARGEST_INVERSE = 1e3
 
@@ -280,8 +282,17 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
 
 def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
     """Say which frequencies are wrong, where no known mistake explains them."""
+    is_close = np.isclose(measured, right, rtol=CLOSE, atol=1e-12)
+    wrong_pairs = np.flatnonzero(~is_close)
+    if (np.abs(measured[wrong_pairs]) < SMALLEST).all():
+        answer = (
+            f"{len(wrong_pairs)} of {len(right)} pairs do not rotate, from pair"
+            f" {wrong_pairs[0]} on"
+        )
+        return answer, "rotate every pair"
+
     # Memory to which nothing was written holds mostly zeros, or numbers in no order.
-    share_of_zeros = (np.abs(measured) < 1e-30).mean()
+    share_of_zeros = (np.abs(measured) < SMALLEST).mean()
     share_of_rises = (np.diff(measured) > 0).mean()
     if share_of_zeros > 0.5 or 0.25 < share_of_rises < 0.75:
         answer = (
@@ -290,8 +301,6 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
         )
         return answer, "build inv_freq after the weights are on their device"
 
-    is_close = np.isclose(measured, right, rtol=CLOSE, atol=1e-12)
-    wrong_pairs = np.flatnonzero(~is_close)
     wanted = right[wrong_pairs]
     factors = measured[wrong_pairs] / np.where(wanted == 0, np.nan, wanted)
     answer = (

@@ -132,7 +132,7 @@ def test_ernie_counts_height_and_width_before_time() -> None:
     [
         (np.repeat([1, 2, 0], [11, 11, 10]), 1.0, "come in runs of pairs"),
         (np.array([2, 1] * 11 + [0] * 10), 1.0, "height and width are exchanged"),
-        (np.array([0] * 10 + [1, 2] * 11), 1.0, "pair 0 moves with time"),
+        (np.array([0] * 10 + [1, 2] * 11), 1.0, "that read time come first"),
     ],
 )
 def test_mistakes_in_ernie_s_order(axes: Any, scale: Any, says: str) -> None:
@@ -197,6 +197,27 @@ def test_frequencies_of_turns_that_come_in_runs() -> None:
     done = checked(ERNIE, adjacent(OF_ERNIE, theta))
     assert done.wrong
     assert mentions(done.answer, "take turns", "frequencies come in runs")
+
+
+def test_frequencies_of_a_run_for_each_axis_that_takes_turns() -> None:
+    """Frequencies were divided among the axes before the pairs were put in turns."""
+    theta = np.empty_like(ERNIE_THETA)
+    theta[0:22:2] = ERNIE_THETA[:11]
+    theta[1:22:2] = ERNIE_THETA[11:22]
+    theta[22:] = ERNIE_THETA[22:]
+    done = checked(ERNIE, adjacent(OF_ERNIE, theta))
+    assert done.wrong
+    assert mentions(done.answer, "a run of the head's frequencies", "take turns")
+
+
+def test_turns_that_do_not_end_with_the_sections() -> None:
+    block = {**BLOCK, "mrope_section": [20, 6, 6], "mrope_interleaved": True}
+    config = {**TURNS, "rope_scaling": block}
+    right = np.array([0, 1, 2] * 6 + [0] * 14)
+    assert not checked(config, reading(right, False)).wrong
+    done = checked(config, reading(np.arange(32) % 3, False))
+    assert done.wrong
+    assert "take turns up to the last pair" in done.answer
 
 
 def test_code_that_takes_a_number_for_one_axis_is_right() -> None:

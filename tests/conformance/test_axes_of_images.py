@@ -153,6 +153,10 @@ def test_dinov3_runs_from_edge_to_edge() -> None:
             grid_code(lambda n, m: (2 * np.arange(n) + 1 - n) / max(n, m)),
             "the longer side",
         ),
+        (
+            grid_code(lambda n, m: (2 * np.arange(n) + 1) / min(n, m) - 1),
+            "the shorter side",
+        ),
     ],
 )
 def test_patches_that_are_placed_otherwise(code: Any, says: str) -> None:

@@ -166,8 +166,9 @@ HALF_TABLES = {name: factors[:16] for name, factors in TABLES.items()}
 PARTIAL_LONGROPE = {**LONGROPE, "partial_rotary_factor": 0.5}
 PARTIAL_LONGROPE["rope_scaling"] = {"type": "longrope", **HALF_TABLES}
 WIDER = math.sqrt(1 + math.log(8) / math.log(4096))
-# dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
 STATIC = 500000.0 * 2.0 ** (64 / 62)
+# Dynamic scaling by 2 at 65536 of 32768 tokens: 2 * 2 - 1.
+AT_TWICE = 500000.0 * 3.0 ** (64 / 62)
 PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
     (
@@ -277,8 +278,20 @@ PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     (
         "dynamic base",
         DYNAMIC,
+        {"inv_freq": ladder(AT_TWICE)},
+        "dynamic scaling has these frequencies at 65536 tokens",
+    ),
+    (
+        "dynamic, always by the factor",
+        DYNAMIC,
         {"inv_freq": ladder(STATIC)},
-        "which dynamic scaling has at 49152 tokens",
+        "lacks its - (factor - 1), or NTK-aware scaling by 2 is always applied",
+    ),
+    (
+        "slow pairs that stand still",
+        PLAIN,
+        {"inv_freq": np.where(np.arange(32) < 26, ladder(), 0)},
+        "6 of 32 pairs do not rotate, the first at feature 26",
     ),
     (
         "ntk base",
@@ -577,6 +590,23 @@ def test_every_planted_bug_is_found_and_named(
     assert says in done.answer
     assert "uninitialised" not in done.answer
     assert done.fix
+
+
+@pytest.mark.parametrize("rotated", [10, 26])
+def test_pairs_that_stand_still_in_tables(rotated: int) -> None:
+    """Most of the numbers may be zeros, and the memory still be initialised."""
+    inv_freq = np.where(np.arange(32) < rotated, ladder(), 0)
+
+    def tables(positions: np.ndarray) -> Any:
+        angles = positions[:, None] * inv_freq
+        return np.cos(angles), np.sin(angles)
+
+    done = judge_code(
+        lambda spec, at: ask_function(tables, "tables", spec, at), expected(PLAIN), 0.01
+    )
+    still = 32 - rotated
+    says = f"{still} of 32 pairs do not rotate, from pair {rotated} on"
+    assert done.answer == says
 
 
 def test_a_base_beyond_all_factors_is_not_explained_by_scaling() -> None:
