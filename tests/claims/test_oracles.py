@@ -22,7 +22,7 @@ from ropelab.claims import arrays, attention, forms, scores
 from ropelab.claims.arrays import frequencies, gaussian
 from ropelab.claims.ledger import find
 from ropelab.claims.published import scalings
-from ropelab.claims.sinusoids import encode_positions
+from ropelab.claims.sinusoids import encode_positions, space_frequencies
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.rotary import cos_sin
 from ropelab.math.scaling import RopePlan
@@ -259,3 +259,13 @@ def test_each_layer_reads_one_segment_further_back() -> None:
     layers = 3
     segment = 8
     assert value("segments-reach-further") == (layers + 1) * segment - 1
+
+
+def test_harmonic_waves_have_one_to_half_of_the_width_periods_in_the_length():
+    omega = space_frequencies("harmonic", 8, 100)
+    periods = omega * 100 / (2 * math.pi)
+    assert periods.tolist() == pytest.approx([1, 2, 3, 4])
+    # Their codes are the real Fourier transform of single positions.
+    code = encode_positions(np.arange(100), omega)
+    spectrum = np.abs(np.fft.rfft(code, axis=0)).sum(axis=1)
+    assert np.flatnonzero(spectrum > 1e-6).tolist() == [1, 2, 3, 4]

@@ -23,6 +23,7 @@ from ropelab import experiments
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
+from ropelab.show.figures.extrapolate_retrieval import draw_depth_by_length
 from ropelab.show.figures.shapes import (
     label_last_panels,
     label_points,
@@ -563,3 +564,29 @@ def test_a_title_above_its_figure_is_not_broken_into_words():
     (line,) = (text for text in ax.get_children() if "several" in str(text))
     assert line.get_window_extent().height < 30
     plt.close(figure)
+
+
+def test_rows_of_panels_are_as_high_in_a_figure_of_many_methods_as_of_few():
+    def draw(methods: int) -> Figure:
+        rows = [
+            {
+                "method": f"method_{number}",
+                "factor": 4.0,
+                "arm": "zero_shot",
+                "depth_percent": depth,
+                "context_tokens": context,
+                "accuracy": 0.5,
+            }
+            for number in range(methods)
+            for depth in (0, 50, 100)
+            for context in (1024, 2048)
+        ]
+        with use_style():
+            return draw_depth_by_length(pd.DataFrame(rows), "the pass key")
+
+    few, many = draw(2), draw(9)
+    check_panels(many)
+    heights = [
+        figure.axes[0].get_window_extent().height / figure.dpi for figure in (few, many)
+    ]
+    assert heights[1] == pytest.approx(heights[0], rel=0.25)
