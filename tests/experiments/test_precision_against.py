@@ -9,6 +9,7 @@ import torch
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import results as precision
+from ropelab.experiments.precision.against import compare_angles
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -40,6 +41,45 @@ def test_angles_and_tables_are_those_of_plain_arithmetic():
     for function in (np.cos, np.sin):
         differences.append(np.abs(function(rounded) - function(exact)).max())
     assert row["max_table_difference"] == pytest.approx(max(differences), rel=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0, 70000])
+def test_places_count_from_the_first_position(offset: int) -> None:
+    """Also behind the first block of positions, and where no run begins at 0."""
+    length = 20000
+    row = compare(
+        cast="angle=bfloat16,inv_freq=float32", offset=offset, length=length
+    ).iloc[0]
+    inv_freq = (1e4 ** (-np.arange(8) / 8)).astype(np.float32)
+    positions = np.arange(offset, offset + length)
+    angles = positions.astype(np.float32)[:, None] * inv_freq
+    rounded = torch.from_numpy(angles).bfloat16().double().numpy()
+    apart = np.abs(np.angle(np.exp(1j * (rounded - angles.astype(np.float64)))))
+    assert offset <= row["worst_position"] < offset + length
+    worst = apart[row["worst_position"] - offset, row["worst_pair"]]
+    assert worst == pytest.approx(apart.max())
+    first = offset + int((apart > 0.01).any(axis=1).argmax())
+    assert row["first_position_over_tolerance"] == first
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_tables_differ_by_as_much_in_either_direction(sign: int) -> None:
+    """The largest difference may be below 0 and above it."""
+
+    class Fixed:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def angle_errors(self, positions: np.ndarray) -> np.ndarray:
+            return np.zeros((1, len(positions)))
+
+        def table(self, positions: np.ndarray) -> Any:
+            values = np.full((1, len(positions)), self.value)
+            return values, np.zeros_like(values)
+
+    config = build(PrecisionConfig, {**PLAIN, "cast": "bf16", "length": 8})
+    found = compare_angles(Fixed(sign * 0.25), Fixed(0.0), config)  # type: ignore[arg-type]
+    assert found["max_table_difference"] == 0.25
 
 
 def test_a_plan_against_itself_differs_in_nothing():

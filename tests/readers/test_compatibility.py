@@ -86,17 +86,76 @@ LAYERS = {
 }
 
 
-def test_the_column_of_layers() -> None:
+# As the models' own cards and papers give them: base, rotated features, length, scaling.
+ROTATIONS = {
+    "DeepSeek-V3": "10000 | 64 | 163840 | yarn(factor=40, attention_factor=1)",
+    "deepseek-ai/DeepSeek-V4-Pro": "160000 | 64 of 512 | 1048576 | yarn(factor=16,"
+    " attention_factor=1)",
+    "Gemma-2-9B": "10000 | 256 | 8192 | unscaled",
+    "Llama-3.1-405B": "500000 | 128 | 131072 | llama3(factor=8)",
+    "microsoft/phi-2": "10000 | 32 of 80 | 2048 | unscaled",
+    "EleutherAI/pythia-6.9b": "10000 | 32 of 128 | 2048 | unscaled",
+    "Qwen/Qwen3-235B-A22B": "1e6 | 128 | 40960 | unscaled",
+}
+
+
+def read_columns(*titles: str) -> dict[str, tuple[str, ...]]:
+    """Return the cells of the page's rows in some columns, by the model of the row."""
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in PAGE.read_text(encoding="utf-8").splitlines()
         if line.startswith("| ")
     ]
-    (titles,) = [row for row in rows if row[0] == "model"]
-    by_model = {row[0]: row for row in rows if len(row) == len(titles)}
-    column = titles.index("layers")
-    stated = {name: by_model[name][column] for name in LAYERS}
-    assert stated == {name: str(layers) for name, layers in LAYERS.items()}
+    (header,) = [row for row in rows if row[0] == "model"]
+    columns = [header.index(title) for title in titles]
+    found = {}
+    for row in rows:
+        if len(row) == len(header):
+            found[row[0]] = tuple(row[column] for column in columns)
+    return found
+
+
+def test_the_column_of_layers() -> None:
+    column = read_columns("layers")
+    stated = {name: column[name] for name in LAYERS}
+    assert stated == {name: (str(layers),) for name, layers in LAYERS.items()}
+
+
+def test_the_columns_of_the_rotation() -> None:
+    columns = read_columns("base", "width", "length", "scaling")
+    stated = {name: " | ".join(columns[name]) for name in ROTATIONS}
+    assert stated == ROTATIONS
+
+
+def find_file(model: PublishedConfig) -> Path | None:
+    """Return the whole file of a model beside the checkout; None: it is not there."""
+    for parent in Path(__file__).parents:
+        folder = parent / "shared" / "configs-real"
+        _, _, name = model.source.rpartition("testdata/")
+        for file in (f"ome_{name}", f"aic_{model.name.replace('/', '--')}.json"):
+            if (folder / file).is_file():
+                return folder / file
+    return None
+
+
+def test_kept_keys_are_those_of_the_files() -> None:
+    _, models = read_published()
+    files = {model.name: find_file(model) for model in models}
+    if not any(files.values()):
+        pytest.skip("no published configurations beside the checkout")
+    assert sum(file is not None for file in files.values()) > 90
+    for model in models:
+        file = files[model.name]
+        if file is None:
+            continue
+        whole = json.loads(file.read_text(encoding="utf-8"))
+        for key, value in model.config.items():
+            kept = {key: value}
+            found = {key: whole[key]}
+            if isinstance(value, dict):
+                # Parts are kept without the keys that do not matter.
+                kept, found = value, {name: whole[key][name] for name in value}
+            assert kept == found, (model.name, key)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +197,12 @@ def test_a_runtime_that_applies_no_scaling_differs() -> None:
     assert line.cells["exllamav3"].verdict == "differs"
     assert line.cells["exllamav3"].code == "E08"
     assert "x4" in line.cells["exllamav3"].words
+
+
+def test_a_file_at_which_a_runtime_stops_is_refused() -> None:
+    """Of Mixtral, newer transformers ask for a head_dim as soon as it is scaled."""
+    line = line_of({**LLAMA, "model_type": "mixtral", **yarn(4.0)})
+    assert line.cells["transformers-4.57"] == TableCell("refuses", "run", "E02")
 
 
 def test_a_model_without_a_class_is_compared_with_nothing() -> None:

@@ -15,6 +15,8 @@ from ropelab.math.numerics.keys import parse_keys, parse_rounding
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.config import read_against
+from ropelab.models.tasks.divergence import Divergence, join_buckets
+from ropelab.models.tasks.modes import Rounded, WithMethod
 from ropelab.runs.cell import Context, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -106,6 +108,42 @@ def test_buckets_are_parts_of_whole_documents(configured, tables):
     for row in rows.to_dict("records"):
         part = divergence[:, row["bucket_start_tokens"] : row["bucket_end_tokens"]]
         assert row["kl_nats_per_token"] == pytest.approx(float(part.mean()), rel=1e-6)
+
+
+def test_buckets_count_by_their_tokens():
+    same = {"method": "none", "factor": 1.0, "cast": CAST, "against": SAME, "seed": 0}
+    means = ("kl_nats_per_token", "mean_difference_nats_per_token", "share_beyond")
+    rows = []
+    for start, end, value in ((0, 64, 1.0), (64, 256, 0.0)):
+        row = {**same, "document": 0, **dict.fromkeys(means, value), LARGEST: 1 - value}
+        row |= {"bucket_start_tokens": start, "bucket_end_tokens": end}
+        rows.append({**row, "tokens": end - start})
+    (whole,) = join_buckets(pd.DataFrame(rows)).to_dict("records")
+    assert [whole[name] for name in means] == [0.25] * 3
+    assert whole[LARGEST] == 1.0
+    assert (whole["bucket_start_tokens"], whole["bucket_end_tokens"]) == (0, 256)
+
+
+def test_both_casts_have_one_position_and_one_scaling(configured):
+    cells = results.divergences(configured(casts=CAST, offsets="9", methods="yarn"))
+    scaled = [cell for cell in cells if dict(cell.labels)["method"] == "yarn"]
+    assert scaled
+    for cell in cells:
+        assert isinstance(cell.task, Divergence)
+        ours, theirs = cell.mode, cell.task.other
+        assert isinstance(ours, Rounded)
+        assert isinstance(theirs, Rounded)
+        assert ours.rounding.first == theirs.rounding.first == 9
+        assert ours.mode == theirs.mode
+        assert isinstance(ours.mode, WithMethod) == (cell in scaled)
+
+
+def test_the_share_is_said_in_percent(tables):
+    """The share of the table, from 0 to 1, is a hundred times as large in words."""
+    table = tables["divergence"].set_index("cast").assign(share_beyond=0.125)
+    changed = {**tables, "divergence": table.reset_index()}
+    answer = results.answer(changed)
+    assert "by more than 0.01 in 12 % of tokens" in answer
 
 
 def test_a_cast_against_itself_changes_no_token(tables):
