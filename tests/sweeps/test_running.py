@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 
 from ropelab.lab import Lab
+from ropelab.models.tasks.divergence import shorten_divergence
 from ropelab.runs import estimate, store
 from ropelab.runs.cell import Resources, name_of
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.store import read_manifest
+from ropelab.runs.thresholds import DIVERGED
 from ropelab.show.figures.sweep import Parts, choose_parts, draw
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
@@ -330,6 +332,22 @@ def test_results_that_do_not_depend_on_the_field_leave_their_place_to_others(
     assert ax.get_ylabel() == drawn
     expected = [0.25, 0.5] if drawn == "kl" else losses
     assert np.array_equal(ax.lines[0].get_ydata(), expected)
+
+
+def test_results_of_two_casts_are_drawn_with_their_units() -> None:
+    numbers = [0.25, 0.5]
+    columns = ["kl_nats_per_token", "largest_difference_nats_per_token"]
+    whole = pd.DataFrame(dict.fromkeys([*columns, "share_beyond"], numbers))
+    whole = whole.assign(method="none", cast="a", against=["b", "c"], tokens=64)
+    short = shorten_divergence({"divergence": whole})["divergence"]
+    runs = pd.DataFrame({"case": [1, 2], "against": ["b", "c"], "answer": ""})
+    (figure,) = draw({"sweep": short, "runs": runs}).values()
+    labels = [ax.get_ylabel() for ax in figure.axes]
+    assert labels == [
+        "mean KL, nats per token",
+        "largest difference of a log-probability, nats",
+        f"share of tokens beyond {DIVERGED:g} nats",
+    ]
 
 
 @pytest.mark.parametrize("repeats", [True, False])

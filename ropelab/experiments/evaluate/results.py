@@ -98,10 +98,11 @@ def divergences(config: EvaluateConfig) -> list[Evaluation]:
     casts.
     """
     geometry = config.facts.geometry()
-    pairs = [
-        *pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry),
-        *pair_roundings_of_methods(config, geometry),
-    ]
+    pairs = [*pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry)]
+    for pair in pair_roundings_of_methods(config, geometry):
+        # A checkpoint without a scaling is compared as it is, which is the same.
+        if not (scales_nothing(config) and pair.method == UNSCALED.label):
+            pairs.append(pair)
 
     modes: list[Mode] = []
     for pair in pairs:
@@ -181,9 +182,8 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
     for label, mode in round_rows(config, AS_SHIPPED, unmodified, geometry):
         rounded.append(EvaluatedRow(label, 1.0, mode, ROUNDED))
 
-    scales_nothing = config.facts.rope_type == "default"
     for method in config.parsed_methods():
-        if scales_nothing and method.label == UNSCALED.label:
+        if scales_nothing(config) and method.label == UNSCALED.label:
             # The checkpoint is unscaled already, so this row is measured only once.
             rows.append(EvaluatedRow(method.label, method.factor, unmodified))
             continue
@@ -199,6 +199,11 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
         window = SlidingWindow(unmodified, config.window)
         rows.append(EvaluatedRow(WINDOW, 1.0, window))
     return rows
+
+
+def scales_nothing(config: EvaluateConfig) -> bool:
+    """Return True for a checkpoint that is unscaled as it is."""
+    return config.facts.rope_type == "default"
 
 
 def _labels_of(row: EvaluatedRow) -> tuple[tuple[str, object], ...]:

@@ -16,8 +16,10 @@ from pandas.api.types import is_numeric_dtype
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import LOOKS, pick_look
+from ropelab.show.looks import FIGURES, LOOKS, pick_look
 
+# What results are, with their unit, by their columns.
+RESULTS = FIGURES["sweep"]["results"]
 # At most so many results are drawn, each with at most so many lines.
 MOST_PANELS = 4
 MOST_LINES = 10
@@ -133,7 +135,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
             ax.set_ylim(-0.03, 1.05)
         elif _is_wide(table[result]):
             ax.set_yscale("log")
-        ax.set(xlabel=parts.along.replace("_", " "), ylabel=result.replace("_", " "))
+        ax.set(
+            xlabel=parts.along.replace("_", " "),
+            ylabel=RESULTS.get(result, result.replace("_", " ")),
+        )
 
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()

@@ -146,6 +146,13 @@ def test_the_share_is_said_in_percent(tables):
     assert "by more than 0.01 in 12 % of tokens" in answer
 
 
+def test_a_model_without_a_scaling_is_compared_once(configured):
+    """Unscaled, it is as it was published; YaRN is another computation."""
+    cells = results.divergences(configured(methods="unscaled,yarn"))
+    methods = {dict(cell.labels)["method"] for cell in cells}
+    assert methods == {"unmodified", "yarn"}
+
+
 def test_a_cast_against_itself_changes_no_token(tables):
     table = tables["divergence"].set_index("cast")
     numbers = ["kl_nats_per_token", LARGEST, "share_beyond", "kl_ci_high"]
