@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from html import escape
 from math import inf
+from os import PathLike
 from pathlib import Path
 from textwrap import shorten
 from time import monotonic
@@ -23,6 +24,7 @@ from ropelab import experiments
 from ropelab.experiments import Experiment
 from ropelab.math.models import is_known
 from ropelab.runs import store
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.cell import (
     Cell,
     Cells,
@@ -619,7 +621,7 @@ def _join_errors(errors: Sequence[Exception]) -> Exception:
 def run(
     name: str,
     *,
-    results: str | Path | None = None,
+    results: str | PathLike[str] | None = None,
     force: bool = False,
     limits: bool = True,
     quick: bool = False,
@@ -631,6 +633,9 @@ def run(
     everything, and the other parameters are those of `Lab`. InputError: a value is not
     allowed, or the work is beyond the limits.
     """
+    check_texts(name=name)
+    if results is not None:
+        results = read_path("results", results)
     if results == "":
         raise InputError("results is empty; give a folder, or None for none")
     folder = None if results is None else Path(results)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from os import PathLike
 from typing import Any
 from unittest import SkipTest
 
@@ -19,12 +19,13 @@ from ropelab.conformance.expected import (
     find_main,
 )
 from ropelab.conformance.rotary_classes import ask_module, has_layer_types
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.exits import refusing_exits
 
 
 def assert_rope(
     module: Any,
-    config: str | Path | Mapping[str, Any],
+    config: str | PathLike[str] | Mapping[str, Any],
     *,
     length: int | None = None,
     layer_type: str = "",
@@ -47,10 +48,11 @@ def assert_rope(
             of float32.
     """
     check_tolerance(tolerance)
+    check_texts(layer_type=layer_type)
     if isinstance(config, Mapping):
         layers = expect_config("the configuration", config, length)
     else:
-        layers = expect_file(str(config), length)
+        layers = expect_file(read_path("config", config), length)
     layer_type = layer_type or find_main(layers)
     expected = choose_layer(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)

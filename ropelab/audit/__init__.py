@@ -13,11 +13,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from ropelab.audit.audited import FileAudit
+    from ropelab.readers.document import Document
 
 
 class _CallableAudit(ModuleType):
-    def __call__(self, source: str, **options: Any) -> "FileAudit":
+    def __call__(
+        self, source: "str | PathLike[str] | Document", **options: Any
+    ) -> "FileAudit":
         """Return a configuration as each runtime reads it; see
         `ropelab.audit.audited.audit`.
         """

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any, Literal
 
 from ropelab.audit.answer import write_answer
@@ -26,7 +27,8 @@ from ropelab.readers.document import Document
 from ropelab.readers.families import read_table
 from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import Reading
-from ropelab.readers.spec import is_context
+from ropelab.readers.spec import check_length, is_context
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.spelling import split_named
@@ -56,11 +58,21 @@ class FileAudit(AuditCase, Result):
 def read_runtimes(runtime: str | Sequence[str]) -> Sequence[str]:
     """Return names of runtimes; InputError for text with separators alone."""
     if not isinstance(runtime, str):
+        if not isinstance(runtime, Sequence):
+            check_texts(runtime=runtime)
+        for name in runtime:
+            check_texts(runtime=name)
         return runtime
     try:
         return split_named(runtime)
     except ValueError as error:
         raise InputError(f"runtime {error}, got {runtime!r}") from None
+
+
+def read_flags(text: str) -> Flags:
+    """Read the flags of a server; InputError for what is no text."""
+    check_texts(flags=text)
+    return parse_flags(text)
 
 
 def read_context(value: Any) -> int:
@@ -78,7 +90,7 @@ def read_context(value: Any) -> int:
 
 
 def audit(
-    source: str | Document,
+    source: str | PathLike[str] | Document,
     *,
     runtime: str | Sequence[str] = (),
     length: int | None = None,
@@ -96,8 +108,14 @@ def audit(
         flags: flags of the server.
         precision: search the worst errors of number formats, which takes most of the time.
     """
-    settings = parse_flags(flags) if isinstance(flags, str) else flags
-    document = read_source(source) if isinstance(source, str) else source
+    check_texts(dtype=dtype)
+    if length is not None:
+        check_length(length)
+    settings = flags if isinstance(flags, Flags) else read_flags(flags)
+    if isinstance(source, Document):
+        document = source
+    else:
+        document = read_source(read_path("source", source))
     names = read_runtimes(runtime)
     model_format = find_format(document.config, dtype)
     readings = read_by_runtimes(document, names, settings)

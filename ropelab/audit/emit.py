@@ -7,8 +7,10 @@ the wanted rotation is named as a loss.
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,9 @@ from ropelab.readers.document import Document
 from ropelab.readers.families import TRAINED_LENGTHS
 from ropelab.readers.flags import Flags, is_moved
 from ropelab.readers.servers import VLLM_LENGTHS
-from ropelab.readers.spec import RopeSpec
+from ropelab.readers.spec import RopeSpec, check_length
 from ropelab.readers.trace import MAXIMUM
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.sentences import shorten_numbers
@@ -78,7 +81,7 @@ class Emissions(Result):
 
 
 def emit(
-    file: str = "",
+    file: str | PathLike[str] = "",
     *,
     context: int,
     model: str = "",
@@ -95,8 +98,12 @@ def emit(
             it is YaRN if the context exceeds the trained length.
         target: names of targets with commas between them, or `all`.
     """
-    # A path in place of a name is taken for the file.
-    if model and Path(model).exists():
+    file = read_path("file", file)
+    check_length(context, "context")
+    check_texts(model=model, method=method, target=target)
+    # A path in place of a name is taken for the file. `Path.exists` raises OSError for a
+    # name that is too long.
+    if model and os.path.exists(model):  # noqa: PTH110
         file = model
         model = ""
     if bool(file) == bool(model):

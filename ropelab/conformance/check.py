@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,14 @@ from ropelab.conformance.vectors import ABOUT
 from ropelab.readers.axes import VISION
 from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
 from ropelab.readers.spec import RopeSpec
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError
 
 
 def check(
-    target: str,
+    target: str | PathLike[str],
     *,
-    config: str = "",
+    config: str | PathLike[str] = "",
     length: int | None = None,
     dtype: str = "float32",
     tolerance: float = 0.01,
@@ -55,6 +57,9 @@ def check(
             `indexer`; the one that sees the whole context if empty.
     """
     check_tolerance(tolerance)
+    check_texts(dtype=dtype)
+    target = read_path("target", target)
+    config = read_path("config", config)
     path = Path(target)
     is_folder = path.is_dir()
     is_arrays = path.suffix in stored.SUFFIXES and not is_folder

@@ -25,8 +25,9 @@ from ropelab.readers import registry
 from ropelab.readers.axes import VISION, is_encoder, read_vision
 from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import list_rotations, read_rotation
-from ropelab.readers.spec import RopeSpec, is_context, short
+from ropelab.readers.spec import RopeSpec, check_length, short
 from ropelab.readers.trace import language_part, rope_block
+from ropelab.runs.arguments import check_texts
 from ropelab.runs.errors import InputError, known
 
 # Notes of an `Expected`.
@@ -198,11 +199,8 @@ def expect_config(
         config: the configuration.
         length: tokens in the context, the claimed length if None.
     """
-    if length is not None and not is_context(length):
-        raise InputError(
-            f"length must be a whole number of tokens from 2 to 2^40, not {length!r}"
-        )
-
+    if length is not None:
+        check_length(length)
     vision = read_vision(config)
     if is_encoder(config):
         if vision is None:
@@ -270,6 +268,7 @@ def find_main(layers: Mapping[str, Expected]) -> str:
 
 def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
     """Return the rotation of a layer type; empty: that which sees the whole context."""
+    check_texts(layer_type=name)
     if name:
         return layers[known("layer type", name, layers)]
     return layers[find_main(layers)]

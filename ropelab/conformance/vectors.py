@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ropelab.conformance.pairs import expect_pairs
 from ropelab.math.numerics.budget import KINDS, Kind
 from ropelab.readers.axes import PromptRule, read_prompt_rule
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 from ropelab.runs.folders import check_own, replace_file
@@ -62,8 +64,8 @@ class Written(Result):
 
 
 def vectors(
-    config: str,
-    out: str,
+    config: str | PathLike[str],
+    out: str | PathLike[str],
     *,
     length: int | None = None,
     prompt: str = "",
@@ -77,6 +79,9 @@ def vectors(
         prompt: parts whose position ids are written for a model of images and text, such as
             `text 5, image 8x12, text 3`; a usual prompt if empty.
     """
+    config = read_path("config", config)
+    out = read_path("out", out)
+    check_texts(prompt=prompt)
     # An empty path is the working folder, whose README.md would be replaced.
     if not out:
         raise InputError("--out names no folder")

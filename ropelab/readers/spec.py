@@ -9,7 +9,7 @@ from ropelab.math.axes import Axes
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.sentences import printable
 
 # Columns of tables that are attributes of a spec.
@@ -185,6 +185,15 @@ def is_context(value: Any) -> TypeGuard[int]:
     if not isinstance(value, int | np.integer):
         return False
     return 2 <= int(value) <= LONGEST_CONTEXT
+
+
+def check_length(length: Any, name: str = "length") -> None:
+    """Raise InputError for a length that no context has."""
+    if not is_context(length):
+        text = cut_text(" ".join(repr(length).split()))
+        raise InputError(
+            f"{name} must be a whole number of tokens from 2 to 2^40, not {text}"
+        )
 
 
 def numbers(value: Any, name: str) -> tuple[float, ...]:

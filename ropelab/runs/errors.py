@@ -40,9 +40,13 @@ EXTRAS = {"torch": "train", "transformers": "hf", "ray": "ray"}
 
 
 class RopelabError(Exception):
-    """Base of all errors that are reported without a traceback."""
+    """Base of all errors that are reported without a traceback, in one line."""
 
     exit_status = 1
+
+    def __str__(self) -> str:
+        # A value that is quoted, such as a table or a name, may have several lines.
+        return " ".join(super().__str__().split())
 
 
 class InputError(RopelabError):

@@ -60,13 +60,16 @@ def check_regular(path: Path, follow_links: bool = True) -> None:
 
 
 def check_name(name: object) -> None:
-    """Raise InputError for a name that is not UTF-8: no table, page or manifest could
-    hold it.
+    """Raise InputError for a name that is not UTF-8, which no table, page or manifest
+    could hold, and for one with a zero byte, which no file has.
     """
+    text = str(name)
+    if "\0" in text:
+        raise InputError(f"{text!r} is no name of a file: it has a zero byte")
     try:
-        str(name).encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{name} is not a name in UTF-8; rename it") from None
+        raise InputError(f"{text} is not a name in UTF-8; rename it") from None
 
 
 def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import psutil
@@ -32,6 +32,7 @@ from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.conformance.laws.rotation import ROTATION
 from ropelab.conformance.laws.subject import Subject, evaluating, make_subject
 from ropelab.models.released.loading import ModelDtype
+from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError
 from ropelab.runs.rows import Result, Rows
 
@@ -71,8 +72,9 @@ def doctor(
         compiled: ask with torch.compile too, which takes a minute.
     """
     start = time.process_time()
-    if isinstance(model, str | Path):
-        subject = find_subject(str(model), dtype, device)
+    check_texts(dtype=dtype, device=device)
+    if isinstance(model, str | PathLike):
+        subject = find_subject(read_path("model", model), dtype, device)
     else:
         try:
             subject = make_subject(model)
