@@ -168,7 +168,7 @@ class Family:
     needs_remote: bool = False
     # Keys without which the model file stops.
     needs_keys: tuple[str, ...] = ()
-    # True if the server's own configuration class stops without a head_dim.
+    # True if the server's model file, or its configuration class, stops without a head_dim.
     needs_head_dim: bool = False
     # True if that class stops without lists of bases and shares.
     needs_lists: bool = False

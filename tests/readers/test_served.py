@@ -376,6 +376,7 @@ def test_a_model_file_of_sglang_passes_over_a_base_in_rope_parameters(
         ("vllm", "granitemoe", "GraniteMoeForCausalLM"),
         ("vllm", "lfm2", "Lfm2ForCausalLM"),
         ("vllm", "dbrx", "DbrxForCausalLM"),
+        ("vllm", "nomic_bert", "NomicBertModel"),
         ("sglang", "mixtral", "MixtralForCausalLM"),
         ("sglang", "cohere", "CohereForCausalLM"),
         ("sglang", "olmo2", "Olmo2ForCausalLM"),
@@ -813,3 +814,13 @@ def test_latent_attention_has_adjacent_pairs_in_vllm(kind: str, name: str) -> No
         assert spec.layers["all"].pairing == "interleaved"
         own = read("transformers-5", kind, name, **LATENT_HEADS, rope_interleave=value)
         assert own.layers["all"].pairing == ("interleaved" if value else "half")
+
+
+@pytest.mark.parametrize("kind", ["hunyuan_v1_dense", "hunyuan_v1_moe"])
+def test_sglangs_hunyuan_stops_without_a_head_dim(kind: str) -> None:
+    """Its class in transformers has None then, of which hunyuan.py:211 makes a number."""
+    name = {"hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM"}.get(
+        kind, "HunYuanMoEV1ForCausalLM"
+    )
+    assert read("sglang", kind, name).outcome == "refused"
+    assert read("sglang", kind, name, head_dim=96).layers["all"].rotary_dim == 96
