@@ -1,10 +1,8 @@
 """Checks of claims about attention: what it knows of the order of tokens, without
 positions and with rotation.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` and `beyond` compare a
-number with a bound, and write it into a text: `{}` is its magnitude.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 
 Texts, queries, keys and values are [tokens, width].
 """
@@ -41,12 +39,15 @@ TOKENS = 16
 WIDTH = 32
 # The numbers of tokens by which the positions of a query and its key are moved.
 SHIFTS = (1, 100, 4096)
+# Scores of the same tokens differ by less than this. Those of random tokens of HEAD
+# features differ by about sqrt(2 HEAD), 11.
+EQUAL_SCORES = 1e-3
 # How attention gets the positions: queries and keys are rotated, codes are added to
 # queries and keys, or values are rotated like queries and keys.
 PositionMethod = Literal["rotated", "added", "values too"]
 
 
-def attention(
+def compute_attention(
     q: Float[arrays.Array, "tokens width"],
     k: Float[arrays.Array, "tokens width"],
     v: Float[arrays.Array, "tokens width"],
@@ -76,11 +77,11 @@ def attend_in_order(
     q = tokens @ query_weights
     k = tokens @ key_weights
     v = tokens @ value_weights
-    return q @ k.T, attention(q, k, v, causal)
+    return q @ k.T, compute_attention(q, k, v, causal)
 
 
 @claim("order-blind", bound=SUMS)
-def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None:
+def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None:
     """Put the tokens of a text into another order, and rearrange its scores and outputs
     the same way.
     """
@@ -95,56 +96,60 @@ def order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None
 
     # Rows are queries and columns are keys: both are rearranged.
     difference = arrays.max_abs(new_scores - scores[order][:, order])
-    findings.part(
+    findings.add_part(
         "scores against rearranged scores",
         arrays.write_magnitude(difference),
         difference <= SUMS,
     )
     difference = arrays.max_abs(new_outputs - outputs[order])
-    findings.within("outputs against rearranged outputs", difference, SUMS, "{}")
+    findings.add_at_most("outputs against rearranged outputs", difference, SUMS, "{}")
     # Under a causal mask a token at another place sees other tokens.
-    _, masked_outputs = attend_in_order(straight, True, seed)
-    _, new_masked_outputs = attend_in_order(order, True, seed)
+    _, masked_outputs = attend_in_order(straight, causal=True, seed=seed)
+    _, new_masked_outputs = attend_in_order(order, causal=True, seed=seed)
     difference = arrays.max_abs(new_masked_outputs - masked_outputs[order])
     what = "the same outputs under a causal mask"
-    findings.within(what, difference, SUMS, "{:.2f} apart", "limit")
+    findings.add_at_most(what, difference, SUMS, "{:.2f} apart", role="limit")
 
 
 @claim("same-output")
-def same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
+def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     """Compare the outputs of a text with those of the same text read backwards."""
     straight = np.arange(tokens)
-    _, forwards = attend_in_order(straight, False, seed)
-    _, backwards = attend_in_order(straight[::-1], False, seed)
+    _, forwards = attend_in_order(straight, causal=False, seed=seed)
+    _, backwards = attend_in_order(straight[::-1], causal=False, seed=seed)
 
     difference = arrays.max_abs(backwards - forwards)
-    findings.within("row by row", difference, SUMS, "{:.2f} apart")
+    findings.add_at_most("row by row", difference, SUMS, "{:.2f} apart")
     difference = arrays.max_abs(backwards[::-1] - forwards)
-    findings.within("row against mirrored row", difference, SUMS, role="limit")
+    findings.add_at_most("row against mirrored row", difference, SUMS, role="limit")
     difference = arrays.max_abs(backwards.sum(axis=0) - forwards.sum(axis=0))
-    findings.within("summed over the rows", difference, SUMS, role="limit")
+    findings.add_at_most("summed over the rows", difference, SUMS, role="limit")
 
 
 @claim("scores-without-order")
-def order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
+def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     """Compare the scores of a text with those of the same text read backwards."""
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
     backward_scores = q[::-1] @ k[::-1].T
     difference = arrays.max_abs(backward_scores - scores)
-    findings.within("the two matrices", difference, SUMS)
+    findings.add_at_most("the two matrices", difference, SUMS)
     # Sorted, the numbers of a matrix do not tell their places.
     sorted_scores = np.sort(scores, axis=None)
     sorted_backward_scores = np.sort(backward_scores, axis=None)
     difference = arrays.max_abs(sorted_backward_scores - sorted_scores)
     what = "the numbers in them, whatever their places"
-    findings.within(what, difference, SUMS, role="limit")
+    findings.add_at_most(what, difference, SUMS, role="limit")
 
 
 @claim("softmax-as-printed")
-def softmax_as_printed(findings: Findings, inside: bool = True, seed: int = 0) -> None:
-    """Compare attention with a printed formula, whose softmax includes the product with
-    the values (`inside`) or not.
+def check_printed_softmax(
+    findings: Findings, inside: bool = True, seed: int = 0
+) -> None:
+    """Compare attention with a printed formula.
+
+    ``inside``: True if the formula takes the softmax after the product with the values,
+    False if it takes the softmax of the scores alone.
     """
     x = arrays.gaussian(seed, 3, WIDTH)
     scores = x @ x.T
@@ -152,12 +157,12 @@ def softmax_as_printed(findings: Findings, inside: bool = True, seed: int = 0) -
         printed = arrays.softmax(scores @ x)
     else:
         printed = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
-    difference = arrays.max_abs(printed - attention(x, x, x))
-    findings.within("the two outputs", difference, SUMS, "{:.2f} apart")
+    difference = arrays.max_abs(printed - compute_attention(x, x, x))
+    findings.add_at_most("the two outputs", difference, SUMS, "{:.2f} apart")
 
 
 @claim("score-example")
-def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
+def check_score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     """Rearrange the rows and columns of the first printed matrix, and compare it with the
     second.
     """
@@ -165,7 +170,7 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     second = np.array(SECOND_SCORES)
     rearranged = first[np.ix_(order, order)]
     difference = arrays.max_abs(second - rearranged)
-    findings.within("largest difference after rearranging", difference, 0, "{:g}")
+    findings.add_at_most("largest difference after rearranging", difference, 0, "{:g}")
 
     # The products of real vectors with each other form a symmetric matrix without
     # negative eigenvalues, and each such matrix consists of products of some vectors.
@@ -174,7 +179,7 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {arrays.write_magnitude(lowest)}"
     is_symmetric = bool((first == first.T).all())
-    findings.limit(what, text, is_symmetric and lowest >= -SUMS, lowest)
+    findings.add_limit(what, text, is_symmetric and lowest >= -SUMS, lowest)
 
     # The table for the figure has a row per score.
     words = ("I", "like", "you")
@@ -192,7 +197,7 @@ def score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
 
 
 @claim("script-scores-scrambled", "script-positions-help")
-def one_hot_orders_differ(
+def check_one_hot_orders(
     findings: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
     """Compare x x^T of one-hot words in both orders.
@@ -205,10 +210,12 @@ def one_hot_orders_differ(
     forwards = words + offset_of_position
     backwards = words[::-1] + offset_of_position
     difference = arrays.max_abs(forwards @ forwards.T - backwards @ backwards.T)
-    findings.beyond("largest difference between the matrices", difference, SUMS, "{}")
+    findings.add_above(
+        "largest difference between the matrices", difference, SUMS, "{}"
+    )
 
 
-def scores(
+def compute_scores(
     q: Float[arrays.Array, "draws d"],
     k: Float[arrays.Array, "draws d"],
     m: int,
@@ -216,10 +223,15 @@ def scores(
     sign: int = 1,
     pairing: arrays.Pairing = "half",
 ) -> Float[arrays.Array, " draws"]:
-    """Return the scores of queries at position m with keys at position n: the products of
-    the rotated vectors, without a divisor.
+    """Return the products of rotated queries and keys, without a divisor.
 
-    `sign` is 1 for the counterclockwise rotation and -1 for the clockwise one.
+    Args:
+        q: the queries.
+        k: the keys.
+        m: the position of all queries.
+        n: the position of all keys.
+        sign: 1 to rotate counterclockwise, -1 to rotate clockwise.
+        pairing: the places of the two features of a pair.
     """
     inv_freq = sign * arrays.frequencies(q.shape[-1], BASE)
     rotated_q = arrays.rotate(q, m * inv_freq, pairing)
@@ -228,33 +240,33 @@ def scores(
 
 
 @claim("relative-only", bound=EXACT)
-def relative_only(
+def check_relative_only(
     findings: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0
 ) -> None:
     """Move both positions, and then only the key."""
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    at_start = scores(q, k, 0, 3)
+    at_start = compute_scores(q, k, 0, 3)
     changes = []
     for shift in shifts:
-        moved = scores(q, k, shift, shift + 3)
+        moved = compute_scores(q, k, shift, shift + 3)
         changes.append(arrays.max_abs(moved - at_start))
-    change_with_distance = arrays.max_abs(scores(q, k, 0, 4) - at_start)
+    change_with_distance = arrays.max_abs(compute_scores(q, k, 0, 4) - at_start)
 
     # Angles of 4e3 rad are known to 5e-13, so that EXACT suffices for shifts of a few
     # thousand tokens.
     what = f"change when both positions move by up to {max(shifts)}"
-    findings.within(what, max(changes), EXACT, "{}")
+    findings.add_at_most(what, max(changes), EXACT, "{}")
     what = "change with one more token between"
-    findings.beyond(what, change_with_distance, EXACT, "{:.1f}")
+    findings.add_above(what, change_with_distance, EXACT, "{:.1f}")
 
 
 @claim("rotation-factor")
-def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> None:
+def check_rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> None:
     """Write the rotation as a matrix between q and k, and try to write it as a factor of
     their product.
     """
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    rotated_scores = scores(q, k, 0, distance)
+    rotated_scores = compute_scores(q, k, 0, distance)
     # The matrix rotates pairs of neighbours. `scores` has the features of a pair in the
     # two halves, so the features are reordered for the matrix.
     q_pairs = arrays.join(*arrays.split(q, "half"), "interleaved")
@@ -267,13 +279,15 @@ def rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) -> Non
     # quantiles are compared. This many draws give them to a tenth, and they are printed
     # to a whole number.
     q, k = arrays.gaussian(seed, 2, DRAWS_FOR_QUANTILES, HEAD)
-    ratios = scores(q, k, 0, distance) / scores(q, k, 0, 0)
+    ratios = compute_scores(q, k, 0, distance) / compute_scores(q, k, 0, 0)
     low, high = np.quantile(ratios, (0.05, 0.95)).tolist()
 
     what = f"as a rotation matrix between q and k, at distance {distance}"
-    findings.within(what, difference, EXACT)
+    findings.add_at_most(what, difference, EXACT)
     what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
-    findings.limit(what, f"{low:.0f} to {high:.0f}", high - low <= EXACT, high - low)
+    findings.add_limit(
+        what, f"{low:.0f} to {high:.0f}", high - low <= EXACT, high - low
+    )
 
 
 def attend_from(
@@ -287,16 +301,16 @@ def attend_from(
     angles = positions * arrays.frequencies(HEAD, BASE)  # [tokens, pairs]
     if method == "added":
         code = arrays.join(np.sin(angles), np.cos(angles), "half")
-        return attention(q + code, k + code, v, causal=True)
+        return compute_attention(q + code, k + code, v, causal=True)
     if method == "values too":
         v = arrays.rotate(v, angles)
     q = arrays.rotate(q, angles)
     k = arrays.rotate(k, angles)
-    return attention(q, k, v, causal=True)
+    return compute_attention(q, k, v, causal=True)
 
 
 @claim("absolute-too")
-def knows_absolute(
+def check_absolute_too(
     findings: Findings,
     positions: PositionMethod = "rotated",
     causal: bool = True,
@@ -308,9 +322,9 @@ def knows_absolute(
     # output is that weight if only the first value is 1.
     only_first = np.eye(TOKENS)[:, :1]
     zeros = np.zeros((TOKENS, 1))
-    weights_of_first = attention(zeros, zeros, only_first, causal)[:, 0]
+    weights_of_first = compute_attention(zeros, zeros, only_first, causal)[:, 0]
     # Weights that differ by rounding only count as one.
-    different = len(np.unique(weights_of_first.round(12)))
+    distinct = len(np.unique(weights_of_first.round(12)))
 
     q = arrays.gaussian(seed, 1, HEAD)
     inv_freq = arrays.frequencies(HEAD, BASE)
@@ -324,23 +338,25 @@ def knows_absolute(
         moved = attend_from(shift, positions, seed)
         changes.append(arrays.max_abs(moved - at_start))
 
-    findings.part(
+    findings.add_part(
         "the rotated vectors at positions 5 and 10",
         f"{rotation_difference:.1f} apart",
         rotation_difference > EXACT,
     )
     what = "weight of the first of n + 1 equal tokens under a causal mask"
-    text = f"1/(n + 1): {different} values at {TOKENS} positions"
-    findings.part(what, text, different == TOKENS, different)
+    text = f"1/(n + 1): {distinct} values at {TOKENS} positions"
+    findings.add_part(what, text, distinct == TOKENS, distinct)
     what = (
         "what the rotation adds to that: attention's output after all positions move by"
         f" up to {max(SHIFTS)}"
     )
-    findings.beyond(what, max(changes), EXACT, role="limit")
+    findings.add_above(what, max(changes), EXACT, role="limit")
 
 
 @claim("values-left-alone")
-def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> None:
+def check_values_left_alone(
+    findings: Findings, shift: int = 100, seed: int = 0
+) -> None:
     """Move all positions, with values as they are and with rotated values."""
 
     def measure_change(method: PositionMethod) -> float:
@@ -349,61 +365,66 @@ def values_left_alone(findings: Findings, shift: int = 100, seed: int = 0) -> No
         return arrays.max_abs(moved - at_start)
 
     what = f"output after all positions move by {shift}, values as they are"
-    findings.within(what, measure_change("rotated"), EXACT)
+    findings.add_at_most(what, measure_change("rotated"), EXACT)
     what = "the same with rotated values"
-    findings.beyond(what, measure_change("values too"), EXACT, "{:.2f} apart")
+    findings.add_above(what, measure_change("values too"), EXACT, "{:.2f} apart")
 
 
 @claim("either-direction")
-def either_direction(findings: Findings, distance: int = 3, seed: int = 0) -> None:
+def check_either_direction(
+    findings: Findings, distance: int = 3, seed: int = 0
+) -> None:
     """Rotate the other way round, with mirrored features and with the same ones."""
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    counterclockwise = scores(q, k, 0, distance)
+    counterclockwise = compute_scores(q, k, 0, distance)
     # A reflection of the plane makes a clockwise rotation of a counterclockwise one, and
     # keeps products. It changes the sign of the second feature of each pair.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
-    mirrored = scores(q * mirror, k * mirror, 0, distance, sign=-1)
-    clockwise = scores(q, k, 0, distance, sign=-1)
+    mirrored = compute_scores(q * mirror, k * mirror, 0, distance, sign=-1)
+    clockwise = compute_scores(q, k, 0, distance, sign=-1)
 
     what = "with the second feature of each pair mirrored"
     difference = arrays.max_abs(mirrored - counterclockwise)
     text = f"{arrays.write_magnitude(difference)} apart"
-    findings.part(what, text, difference <= EXACT)
+    findings.add_part(what, text, difference <= EXACT)
     what = "with the same features"
     difference = arrays.max_abs(clockwise - counterclockwise)
-    findings.within(what, difference, EXACT, "{:.1f} apart", "limit")
+    findings.add_at_most(what, difference, EXACT, "{:.1f} apart", role="limit")
 
 
 @claim("script-equal-scores")
-def same_distance_same_score(
+def check_equal_scores(
     findings: Findings,
     tokens: Literal["different", "same"] = "different",
     seed: int = 0,
 ) -> None:
-    """Compare the score of a token with itself at position 0 and at position 1, for the
-    same token at both positions or for two.
+    """Compare the scores of tokens with themselves at position 0 and at position 1.
+
+    ``tokens``: whether one token stands at both positions, or two different ones.
     """
     # Two queries and two keys for each draw: [draws, HEAD].
     (q0, q1), (k0, k1) = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
         q1 = q0
         k1 = k0
-    first = scores(q0, k0, 0, 0)
-    second = scores(q1, k1, 1, 1)
+    first = compute_scores(q0, k0, 0, 0)
+    second = compute_scores(q1, k1, 1, 1)
+    # The root mean square of the differences.
     typical = float(np.sqrt(np.square(first - second).mean()))
     what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
-    findings.within(what, typical, 1e-3, "{:.1f}")
+    findings.add_at_most(what, typical, EQUAL_SCORES, "{:.1f}")
 
 
 @claim("scaled-scores")
-def division_keeps_scores_small(
+def check_scaled_scores(
     findings: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
 ) -> None:
     """Compare the scores of vectors of several widths, divided by sqrt(width) or not."""
     # The product of two standard normal features has a variance of 1. A score is the sum
     # of as many products as there are features. Each list has a number per width.
     undivided = [math.sqrt(width) for width in widths]
-    divided = [math.sqrt(width) / math.sqrt(width) for width in widths]
+    # Divided by sqrt(width), all have the deviation 1.
+    divided = [1.0 for _ in widths]
     deviations = divided if scaled else undivided
 
     def write_values(values: Sequence[float]) -> str:
@@ -412,22 +433,24 @@ def division_keeps_scores_small(
     width_list = ", ".join(map(str, widths))
     stay_small = deviations[-1] < 2 * deviations[0]
     what = f"deviation of the scores, widths {width_list}"
-    findings.part(what, write_values(deviations), stay_small, deviations[-1])
+    findings.add_part(what, write_values(deviations), stay_small, deviations[-1])
     what = f"{what}, not divided"
-    findings.limit(what, write_values(undivided), True, undivided[-1])
+    findings.add_limit(what, write_values(undivided), True, undivided[-1])
 
-    gradients = [_mean_gradient(deviation) for deviation in deviations]
+    gradients = [_measure_mean_gradient(deviation) for deviation in deviations]
     stay_large = gradients[-1] > gradients[0] / 2
     what = "mean change of a weight with its score, same widths"
-    findings.part(what, write_values(gradients), stay_large, gradients[-1])
-    undivided_gradients = [_mean_gradient(deviation) for deviation in undivided]
+    findings.add_part(what, write_values(gradients), stay_large, gradients[-1])
+    undivided_gradients = [_measure_mean_gradient(deviation) for deviation in undivided]
     what = f"{what}, not divided"
-    findings.limit(
+    findings.add_limit(
         what, write_values(undivided_gradients), True, undivided_gradients[-1]
     )
 
 
-def _mean_gradient(deviation: float, keys: int = 32, queries: int = 2048) -> float:
+def _measure_mean_gradient(
+    deviation: float, keys: int = 32, queries: int = 2048
+) -> float:
     """Return the mean derivative of a softmax weight by its own score.
 
     The scores are random, normal and independent, with that deviation. The derivative of
@@ -438,13 +461,16 @@ def _mean_gradient(deviation: float, keys: int = 32, queries: int = 2048) -> flo
 
 
 @claim("segments-reach-further")
-def recurrence_reaches_further(
+def check_reach_of_segments(
     findings: Findings, cached: bool = True, layers: int = 3, segment: int = 8
 ) -> None:
     """Find the farthest token that changes the last output of a text read in segments.
 
-    Each layer sees its segment of `segment` tokens and, if `cached`, the input that the
-    layer had in the segment before.
+    Args:
+        findings: the findings.
+        cached: True if each layer also sees the input that it had in the segment before.
+        layers: the number of layers.
+        segment: the tokens of a segment.
     """
     tokens = 6 * segment
 
@@ -460,7 +486,7 @@ def recurrence_reaches_further(
                 if cached:
                     previous_inputs[layer] = hidden
                 # Only the outputs of the segment itself go on to the next layer.
-                outputs = attention(visible, visible, visible, causal=True)
+                outputs = compute_attention(visible, visible, visible, causal=True)
                 hidden = hidden + outputs[-len(hidden) :]
         return hidden[-1]
 
@@ -476,11 +502,11 @@ def recurrence_reaches_further(
 
     what = f"farthest token that the last output rests on, {layers} layers"
     measured = f"{farthest} back, in segments of {segment}"
-    findings.part(what, measured, farthest >= segment, farthest)
+    findings.add_part(what, measured, farthest >= segment, farthest)
     # If positions are counted in each segment, a token and the cached one a segment
     # before have the same code, and scores cannot tell them apart.
     positions = np.arange(2 * segment) % segment
     shared = len(positions) - len(np.unique(positions))
     what = "positions of two segments that share a code, counted in each segment"
     measured = f"{shared} of {len(positions)}: it needs distances"
-    findings.limit(what, measured, shared == 0, shared)
+    findings.add_limit(what, measured, shared == 0, shared)

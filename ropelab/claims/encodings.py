@@ -1,10 +1,10 @@
 """Checks of claims that compare encodings of positions: the numbers that they train and
 keep, their scores, their work, and heads.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` and `beyond` compare a
-number with a bound. Queries and keys are [1, heads, tokens, head_dim].
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
+
+Queries and keys are [1, heads, tokens, head_dim].
 """
 
 import math
@@ -124,7 +124,7 @@ def compare_with_table(findings: Findings, said: Sequence[tuple[str, str]]) -> N
             "with length": long == 2 * short > 0,
         }
         what = f"{name}, said to train: {growth}; trains"
-        findings.part(what, f"{short:,}", answers[growth], short)
+        findings.add_part(what, f"{short:,}", answers[growth], short)
 
 
 @claim("absolute-fixed")
@@ -132,9 +132,9 @@ def count_fixed(findings: Findings, fixed: str = "sinusoidal") -> None:
     """Count what a fixed encoding of absolute positions trains, and a learned one."""
     count = count_trained(fixed)
     what = f"trained numbers of the {fixed} encoding"
-    findings.part(what, f"{count:,}", count == 0, count)
+    findings.add_part(what, f"{count:,}", count == 0, count)
     count = count_trained("learned")
-    findings.limit("of a learned table", f"{count:,}", count == 0, count)
+    findings.add_limit("of a learned table", f"{count:,}", count == 0, count)
 
 
 @claim("relative-trained")
@@ -146,10 +146,10 @@ def count_relative(
     """Count what encodings of relative positions train: those with tables, and others."""
     for name in tables:
         count = count_trained(name)
-        findings.part(f"trained numbers of {name}", f"{count:,}", count > 0)
+        findings.add_part(f"trained numbers of {name}", f"{count:,}", count > 0)
     for name in others:
         count = count_trained(name)
-        findings.limit(f"of {name}", f"{count:,}", count > 0)
+        findings.add_limit(f"of {name}", f"{count:,}", count > 0)
 
 
 @claim("learned-stops")
@@ -162,10 +162,10 @@ def ask_beyond_end(findings: Findings, name: str = "learned") -> None:
         encoding.embed(token, torch.tensor([LENGTH]))
         stops = False
     text = "no vector" if stops else "a vector"
-    findings.part(f"at position {LENGTH} it has", text, stops)
+    findings.add_part(f"at position {LENGTH} it has", text, stops)
 
     last = encoding.max_position
-    findings.part("its last position", f"{last}", last == LENGTH - 1)
+    findings.add_part("its last position", f"{last}", last == LENGTH - 1)
 
 
 @claim("absolute-limited")
@@ -183,7 +183,7 @@ def ask_far_beyond_end(findings: Findings, far: int = 10**6) -> None:
     nearest = float((first_codes - far_code).norm(dim=-1).min())
     what = f"code of position {far:,} by the sinusoidal formula"
     text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
-    findings.limit(what, text, nearest == 0, nearest)
+    findings.add_limit(what, text, nearest == 0, nearest)
 
 
 @claim("relative-space")
@@ -203,12 +203,12 @@ def count_biases_of_t5(findings: Findings) -> None:
     # Twice the tokens have four times the pairs of a query and a key.
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{short:,} and {long:,} per head"
-    findings.part(what, text, long == 4 * short, long / short)
+    findings.add_part(what, text, long == 4 * short, long / short)
 
     what = "different biases among them, which are all that has to be kept"
     text = f"{short_different} and {long_different}"
     grows_as_fast = long_different >= 4 * short_different
-    findings.limit(what, text, grows_as_fast, short_different)
+    findings.add_limit(what, text, grows_as_fast, short_different)
 
 
 @claim("rope-space")
@@ -217,7 +217,7 @@ def count_numbers_of_rope(findings: Findings) -> None:
     short = count_trained("rope")
     long = count_trained("rope", 2 * LENGTH)
     what = "trained numbers at one length and at twice it"
-    findings.part(what, f"{short} and {long}", short == long)
+    findings.add_part(what, f"{short} and {long}", short == long)
 
     # The printed code keeps a cos and a sin for each position and feature.
     short_table = 2 * LENGTH * HEAD
@@ -228,7 +228,7 @@ def count_numbers_of_rope(findings: Findings) -> None:
     )
     text = f"{short_table:,} and {long_table:,}"
     ratio = long_table / short_table
-    findings.limit(what, text, short_table == long_table, ratio)
+    findings.add_limit(what, text, short_table == long_table, ratio)
 
 
 @claim("alibi-stores-nothing")
@@ -245,7 +245,9 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
     # One slope for each head is kept, which is less than a single vector.
     keeps_no_vector = short < HEADS * HEAD
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
-    findings.part(what, f"{short} and {long}", short == long and keeps_no_vector, short)
+    findings.add_part(
+        what, f"{short} and {long}", short == long and keeps_no_vector, short
+    )
 
 
 @claim("t5-costly", "rope-efficient", "transformer-xl-slow", bound=SLOW)
@@ -265,7 +267,7 @@ def compare_operations(
     operations = count_operations(make_small_encoding(name).for_layer(0))
     ratio = operations / count_operations(Encoding())
     is_slow = ratio >= SLOW
-    findings.part(WORK, f"{ratio:.3f}", is_slow == slow, ratio)
+    findings.add_part(WORK, f"{ratio:.3f}", is_slow == slow, ratio)
     if slow and not is_slow:
         # Many operations make an encoding slow, but few do not make it fast: reading a
         # bias for each score takes time, too.
@@ -297,7 +299,7 @@ def compare_with_cached(findings: Findings, seed: int = 0) -> None:
             largest_difference = max(largest_difference, max_abs(difference))
 
     what = f"scores from cached keys against the full pass, {tokens} tokens"
-    findings.beyond(what, largest_difference, ROUNDING)
+    findings.add_above(what, largest_difference, ROUNDING)
 
 
 @claim("learned-not-relative", "t5-relative", "rope-relative")
@@ -330,7 +332,7 @@ def compare_moved_scores(
 
     what = f"change of scores when all positions move by {shift}, of the largest"
     stays_equal = change < ROUNDING
-    findings.part(what, write_magnitude(change), stays_equal == expected, change)
+    findings.add_part(what, write_magnitude(change), stays_equal == expected, change)
 
 
 @claim("alibi-sign")
@@ -341,11 +343,11 @@ def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     distances = positions - positions[:, None]
     printed = slope * distances.tril()
     what = f"alpha = {slope} with distance = key position minus query position"
-    findings.within(what, max_abs(bias - printed), 0, "{} from the bias")
+    findings.add_at_most(what, max_abs(bias - printed), 0, "{} from the bias")
 
     what = "the same with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
-    findings.within(what, max_abs(bias + printed), 0, text, "limit")
+    findings.add_at_most(what, max_abs(bias + printed), 0, text, role="limit")
 
 
 @claim("heads-unaffected")
@@ -372,9 +374,9 @@ def find_acting_encodings(
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
     text = f"{len(acting)} ({', '.join(acting)})"
-    findings.part(what, text, len(acting) < len(methods) / 2, len(acting))
+    findings.add_part(what, text, len(acting) < len(methods) / 2, len(acting))
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
-    findings.limit(what, f"{different}", different == 1, different)
+    findings.add_limit(what, f"{different}", different == 1, different)
 
 
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
@@ -384,7 +386,7 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     """
     error = find_worst_angle("float32", length).error_rad
     what = f"worst angle error in float32 up to {length:,}"
-    findings.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
+    findings.add_above(what, error, ANGLE_RAD, "{:.2g} rad")
 
     counts_by_format = census(rope_frequencies(64, 10000.0), "vector", length)
     equal_neighbours = {}
@@ -392,4 +394,4 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
         equal_neighbours[fmt] = counts.adjacent_collisions
     text = ", ".join(f"{count} in {fmt}" for fmt, count in equal_neighbours.items())
     has_equal = any(equal_neighbours.values())
-    findings.limit("neighbours with the same code", text, has_equal)
+    findings.add_limit("neighbours with the same code", text, has_equal)

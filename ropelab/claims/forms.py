@@ -1,10 +1,8 @@
 """Checks of claims about forms of the rotation: one pair, a matrix, elementwise, printed
 code and tables.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` and `beyond` compare a
-number with a bound, and write it into a text: `{}` is its magnitude.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import cmath
@@ -18,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from ropelab.claims import arrays
-from ropelab.claims.attention import scores
+from ropelab.claims.attention import compute_scores
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.files import table_beside
@@ -61,12 +59,12 @@ def _rotate(v: complex, angle: float) -> complex:
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
 
 
-def _dot(a: complex, b: complex) -> float:
+def _compute_dot(a: complex, b: complex) -> float:
     return a.real * b.real + a.imag * b.imag
 
 
 @claim("three-forms")
-def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
+def check_three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
     """Compute a score by complex numbers, by matrices, and by real numbers."""
     m, n = positions
     theta = 0.7
@@ -77,17 +75,19 @@ def three_forms(findings: Findings, positions: Sequence[int] = (5, 8)) -> None:
     cross = Q.real * K.imag - Q.imag * K.real
     forms = {
         "complex": product.real,
-        "matrix": _dot(_rotate(Q, m * theta), _rotate(K, n * theta)),
-        "real": _dot(Q, K) * math.cos(angle) + cross * math.sin(angle),
+        "matrix": _compute_dot(_rotate(Q, m * theta), _rotate(K, n * theta)),
+        "real": _compute_dot(Q, K) * math.cos(angle) + cross * math.sin(angle),
     }
     spread = max(forms.values()) - min(forms.values())
 
     numbers = ", ".join(f"{name} {score:.6f}" for name, score in forms.items())
-    findings.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
+    findings.add_part(
+        f"score of positions {m} and {n}", numbers, spread <= EXACT, spread
+    )
 
 
 @claim("thirty-degrees")
-def thirty_degrees(
+def check_thirty_degrees(
     findings: Findings, positions: Sequence[tuple[int, int]] = POSITION_PAIRS
 ) -> None:
     """Compute the score of the example at several pairs of positions."""
@@ -98,7 +98,7 @@ def thirty_degrees(
         pair = f"{m} and {n}"
         query = _rotate(Q, m * THETA)
         key = _rotate(K, n * THETA)
-        scores[pair] = _dot(query, key)
+        scores[pair] = _compute_dot(query, key)
         rows.append((f"positions {pair}", "query", m, query.real, query.imag))
         rows.append((f"positions {pair}", "key", n, key.real, key.imag))
     findings.series["rotation"] = pd.DataFrame(
@@ -107,52 +107,52 @@ def thirty_degrees(
 
     spread = max(scores.values()) - min(scores.values())
     numbers = ", ".join(f"{pair} {score:.4f}" for pair, score in scores.items())
-    findings.part("scores by positions", numbers, spread <= EXACT, spread)
+    findings.add_part("scores by positions", numbers, spread <= EXACT, spread)
 
 
 @claim("relative-matrix-sign")
-def sign_of_relative_matrix(findings: Findings, theta: float = THETA) -> None:
+def check_sign_of_matrix(findings: Findings, theta: float = THETA) -> None:
     """Write the score with one matrix between q and k, for both signs of its angle."""
     (m, n), _ = POSITION_PAIRS
-    true_score = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
+    true_score = _compute_dot(_rotate(Q, m * theta), _rotate(K, n * theta))
     findings.expected = f"{true_score:.4f}, the score of the rotated vectors"
     for words, sign in (("as introduced", 1), ("that the proof ends in", -1)):
-        score = _dot(Q, _rotate(K, sign * (m - n) * theta))
+        score = _compute_dot(Q, _rotate(K, sign * (m - n) * theta))
         error = score - true_score
         what = f"with the matrix {words}"
-        findings.part(what, f"{score:.4f}", abs(error) <= EXACT, error)
+        findings.add_part(what, f"{score:.4f}", abs(error) <= EXACT, error)
 
 
 @claim("unrotated-query")
-def only_key_rotated(findings: Findings, theta: float = THETA) -> None:
+def check_unrotated_query(findings: Findings, theta: float = THETA) -> None:
     """Compute the scores of equal distances if only the key is rotated."""
     first, second = POSITION_PAIRS
     _, first_key = first
     _, second_key = second
-    first_score = _dot(Q, _rotate(K, first_key * theta))
-    second_score = _dot(Q, _rotate(K, second_key * theta))
+    first_score = _compute_dot(Q, _rotate(K, first_key * theta))
+    second_score = _compute_dot(Q, _rotate(K, second_key * theta))
     difference = first_score - second_score
     what = f"scores of positions {first} and {second} with the query as it is"
     text = f"{first_score:.4f} and {second_score:.4f}"
-    findings.part(what, text, abs(difference) <= EXACT, difference)
+    findings.add_part(what, text, abs(difference) <= EXACT, difference)
 
 
 @claim("counterclockwise", "clockwise")
-def direction(findings: Findings, clockwise: bool, theta: float = THETA) -> None:
+def check_direction(findings: Findings, clockwise: bool, theta: float = THETA) -> None:
     """Rotate (1, 0) by a positive angle: clockwise if its second coordinate becomes
     negative. `clockwise` is what the claim says.
     """
     y = _rotate(Q, theta).imag
     is_clockwise = y < 0
     what = "second coordinate of the turned (1, 0)"
-    findings.part(what, f"{y:+.3f}", is_clockwise == clockwise, y)
+    findings.add_part(what, f"{y:+.3f}", is_clockwise == clockwise, y)
 
 
 # All pairs of a head
 
 
 @claim("sparse-elementwise", "elementwise-as-printed", bound=EXACT)
-def elementwise_form(
+def check_elementwise_form(
     findings: Findings,
     last_pair: Literal["as printed", "as meant"] = "as meant",
     seed: int = 0,
@@ -175,42 +175,44 @@ def elementwise_form(
 
     what = f"pairs that differ at position {POSITION}"
     text = f"{wrong} of {len(angles)}, by up to {arrays.write_magnitude(largest)}"
-    findings.part(what, text, wrong == 0, largest)
+    findings.add_part(what, text, wrong == 0, largest)
 
 
 @claim("dense-product")
-def dense_product(findings: Findings, head_dim: int = 64) -> None:
+def check_dense_product(findings: Findings, head_dim: int = 64) -> None:
     """Count the zeros of the matrix, and the multiplications with and without it."""
     matrix = arrays.rotation_matrix(arrays.frequencies(head_dim, BASE))
     entries = matrix.size
     zeros = int((matrix == 0).sum())
     share = zeros / entries
-    findings.part("zeros in the matrix", f"{zeros} of {entries}", share > 0.5, share)
+    findings.add_part(
+        "zeros in the matrix", f"{zeros} of {entries}", share > 0.5, share
+    )
     # The elementwise form multiplies each feature by a cosine and by a sine.
     elementwise = 2 * head_dim
     ratio = entries / elementwise
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
     text = f"{entries} and {elementwise}"
-    findings.part(what, text, elementwise < entries, ratio)
+    findings.add_part(what, text, elementwise < entries, ratio)
 
 
 @claim("one-rotation")
-def is_one_rotation(findings: Findings) -> None:
+def check_one_rotation(findings: Findings) -> None:
     """Test that the matrix of all pairs is a rotation: its transpose is its inverse, and
     its determinant is 1.
     """
     matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
     difference = arrays.max_abs(matrix @ matrix.T - np.eye(HEAD))
-    findings.within("the matrix times its transpose", difference, EXACT, "{} from 1")
+    findings.add_at_most(
+        "the matrix times its transpose", difference, EXACT, "{} from 1"
+    )
     determinant = float(np.linalg.det(matrix))
     is_one = abs(determinant - 1) <= EXACT
-    findings.part("determinant", f"{determinant:.12f}", is_one, determinant)
+    findings.add_part("determinant", f"{determinant:.12f}", is_one, determinant)
 
 
 @claim("rotate-half")
-def rotate_half_equivalent(
-    findings: Findings, head_dim: int = HEAD, seed: int = 0
-) -> None:
+def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
     """Compare the scores of pairs of neighbours with those of pairs across the halves
     (rotate_half), for reordered features, for the same features, and for tables of the
     other pairing.
@@ -219,17 +221,19 @@ def rotate_half_equivalent(
     inv_freq = arrays.frequencies(head_dim, BASE)
     query_position = POSITION
     key_position = POSITION + DISTANCE
-    neighbour_scores = scores(q, k, query_position, key_position, pairing="interleaved")
+    neighbour_scores = compute_scores(
+        q, k, query_position, key_position, pairing="interleaved"
+    )
     reordered_q = arrays.join(*arrays.split(q, "interleaved"), "half")
     reordered_k = arrays.join(*arrays.split(k, "interleaved"), "half")
-    half_scores = scores(reordered_q, reordered_k, query_position, key_position)
+    half_scores = compute_scores(reordered_q, reordered_k, query_position, key_position)
     difference = arrays.max_abs(half_scores - neighbour_scores)
-    findings.within("features reordered once, scores", difference, EXACT)
+    findings.add_at_most("features reordered once, scores", difference, EXACT)
 
-    half_scores = scores(q, k, query_position, key_position)
+    half_scores = compute_scores(q, k, query_position, key_position)
     difference = arrays.max_abs(half_scores - neighbour_scores)
     what = "features as they are, scores"
-    findings.within(what, difference, EXACT, "{:.1f} apart", "limit")
+    findings.add_at_most(what, difference, EXACT, "{:.1f} apart", role="limit")
 
     def score_with_mixed_pairings(position: int) -> arrays.Array:
         # It is a common mistake to use rotate_half with tables that repeat each cos and
@@ -246,17 +250,19 @@ def rotate_half_equivalent(
         "rotate_half with tables for neighbouring features, change of scores when both"
         f" positions move by {POSITION}"
     )
-    findings.within(what, arrays.max_abs(moved - at_start), EXACT, "{:.1f}", "limit")
+    findings.add_at_most(
+        what, arrays.max_abs(moved - at_start), EXACT, "{:.1f}", role="limit"
+    )
 
 
 @claim("rotate-half-efficient")
-def cheaper(findings: Findings) -> None:
+def check_cost_of_rotate_half(findings: Findings) -> None:
     """Count the operations of both pairings; only a machine could say which is faster."""
     # Each feature is multiplied by a cosine and by a sine, and the two are added.
     operations = 3 * HEAD
     what = f"operations for a head of {HEAD}, halves and neighbours"
     text = f"{operations} and {operations}; their time depends on the machine"
-    findings.part(what, text, None)
+    findings.add_part(what, text, None)
 
 
 # Printed code
@@ -287,7 +293,7 @@ def _tabulate_angles(
 
 
 @claim("note-001-code", "note-004-code", bound=FLOAT32_SCORES)
-def listing_is_relative(
+def check_listing_is_relative(
     findings: Findings,
     base: float = 10000.0,
     tables: arrays.Pairing = "interleaved",
@@ -310,11 +316,11 @@ def listing_is_relative(
     change = arrays.max_abs(first_scores - moved_scores)
 
     what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
-    findings.within(what, change, FLOAT32_SCORES, "{}")
+    findings.add_at_most(what, change, FLOAT32_SCORES, "{}")
 
 
 @claim("note-003-code", bound=FLOAT32_SCORES)
-def listing_with_position_ids(
+def check_listing_with_position_ids(
     findings: Findings, swap: arrays.Pairing = "half", seed: int = 0
 ) -> None:
     """Move the position ids by which the listing looks up cos and sin."""
@@ -337,11 +343,11 @@ def listing_with_position_ids(
     what = (
         f"change of scores when all position ids grow by {SHIFT}, shape {scores.shape}"
     )
-    findings.within(what, change, FLOAT32_SCORES, "{}")
+    findings.add_at_most(what, change, FLOAT32_SCORES, "{}")
 
 
 @claim("rotate-half-words")
-def halves_in_words(
+def check_halves_in_words(
     findings: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)
 ) -> None:
     """Follow a vector through rotate_half, as the words of a note describe it."""
@@ -350,14 +356,14 @@ def halves_in_words(
     first_half = list(vector[:half])
     negated_second_half = [-x for x in vector[half:]]
     is_right = result == negated_second_half + first_half
-    findings.part(f"{list(vector)} becomes", str(result), is_right)
+    findings.add_part(f"{list(vector)} becomes", str(result), is_right)
     stays = result[:half] == first_half
     place = "in its place" if stays else "behind the other, not in its place"
-    findings.limit("the first half, its numbers unchanged, stands", place, stays)
+    findings.add_limit("the first half, its numbers unchanged, stands", place, stays)
 
 
 @claim("note-001-attention")
-def transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
+def check_transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
     """Run a printed product of queries and keys on tensors of four dimensions."""
     import torch
 
@@ -376,11 +382,11 @@ def transposed_scores(findings: Findings, shape: Sequence[int] = SHAPE) -> None:
     scores_shape = (*batch_and_heads, tokens, tokens)
     findings.expected = f"scores of shape {scores_shape}"
     what = f"q @ k.T on tensors of shape {tuple(shape)}"
-    findings.part(what, outcome, outcome == findings.expected)
+    findings.add_part(what, outcome, outcome == findings.expected)
 
 
 @claim("note-004-mask")
-def mask_hides(findings: Findings, filling: float = -1e9) -> None:
+def check_mask(findings: Findings, filling: float = -1e9) -> None:
     """Mask one of two equal scores by a number, in three formats."""
     import torch
 
@@ -401,7 +407,7 @@ def mask_hides(findings: Findings, filling: float = -1e9) -> None:
 
 
 @claim("squeeze-unsqueeze")
-def squeeze_and_unsqueeze(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
+def check_squeeze(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
     """Follow the shapes of a table of cosines through a printed listing."""
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, 4))
@@ -410,13 +416,15 @@ def squeeze_and_unsqueeze(findings: Findings, batch: int = 2, tokens: int = 10) 
     looked_up = table[position_ids]
     unsqueezed = np.expand_dims(looked_up, 1)
     text = f"{table.shape}: the {tokens} tokens are still there"
-    findings.part(f"{cos.shape} squeezed", text, tokens not in table.shape)
+    findings.add_part(f"{cos.shape} squeezed", text, tokens not in table.shape)
     text = f"{unsqueezed.shape}: the batch was there, a dimension for the heads is new"
-    findings.part(f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch)
+    findings.add_part(
+        f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch
+    )
 
 
 @claim("t5-listing")
-def negative_indices(findings: Findings, tokens: int = 5) -> None:
+def check_negative_indices(findings: Findings, tokens: int = 5) -> None:
     """Read the rows of a table of relative positions as a printed listing does, by
     distances that may be negative.
     """
@@ -432,11 +440,11 @@ def negative_indices(findings: Findings, tokens: int = 5) -> None:
         f"rows read for the negative distances of {tokens} tokens from a table of"
         f" {tokens}"
     )
-    findings.part(what, ", ".join(texts), not texts, len(texts))
+    findings.add_part(what, ", ".join(texts), not texts, len(texts))
 
 
 @claim("rope-in-embeddings")
-def embeddings_untouched(findings: Findings, name: str = "rope", seed: int = 0) -> None:
+def check_embeddings(findings: Findings, name: str = "rope", seed: int = 0) -> None:
     """Measure what an encoding changes: embeddings, and queries."""
     import torch
 
@@ -449,28 +457,28 @@ def embeddings_untouched(findings: Findings, name: str = "rope", seed: int = 0) 
         embedded = encoding.embed(embeddings, positions)
         encoded_queries = encoding.for_layer(0).query(queries, positions)
     change = arrays.max_abs((embedded - embeddings).numpy())
-    findings.beyond("change of the embeddings", change, 0, "{}")
+    findings.add_above("change of the embeddings", change, 0, "{}")
     change = arrays.max_abs((encoded_queries - queries).numpy())
-    findings.beyond("change of queries", change, 0, "{:.1f}", "limit")
+    findings.add_above("change of queries", change, 0, "{:.1f}", role="limit")
 
 
 @claim("vector-on-score", "bias-of-vectors")
-def vector_on_score(
+def check_vector_on_score(
     findings: Findings, width: int = 64, what: str = "vector R_2"
 ) -> None:
     """Add a vector to one score, as a printed formula does."""
     # NumPy adds a vector to a number without an error, so the size of the result tells.
     score = np.float64(0.5)
     size = (score + np.zeros(width)).size
-    findings.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
+    findings.add_part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
 @claim("index-range")
-def last_index(findings: Findings, said: int = 16) -> None:
+def check_last_index(findings: Findings, said: int = 16) -> None:
     """Find the last index of the pairs in a printed listing."""
     last = int(np.arange(0, HEAD // 2)[-1])
     what = f"last i of the printed listing, d = {HEAD}"
-    findings.part(what, f"{last}", last == said, last)
+    findings.add_part(what, f"{last}", last == said, last)
 
 
 # The worked example
@@ -487,7 +495,7 @@ def rotate_example(sign: int = 1) -> Float[arrays.Array, "positions features"]:
 
 
 @claim("worked-example")
-def table_digits(findings: Findings, digits: int = 4) -> None:
+def check_printed_table(findings: Findings, digits: int = 4) -> None:
     """Compare the printed table, cell by cell, with the rotated vectors."""
     true = rotate_example()
     errors = np.abs(PRINTED - true)
@@ -512,16 +520,18 @@ def table_digits(findings: Findings, digits: int = 4) -> None:
     cells = errors.size
     near = int((errors <= unit_of_last_digit).sum())
     what = "cells right to one unit of the last digit"
-    findings.part(what, f"{near} of {cells}", near == cells)
+    findings.add_part(what, f"{near} of {cells}", near == cells)
     right = cells - len(wrong_texts)
     text = f"{right} of {cells}"
     if wrong_texts:
         text += f" ({', '.join(wrong_texts)})"
-    findings.limit("cells that are rounded right", text, not wrong_texts, float(right))
+    findings.add_limit(
+        "cells that are rounded right", text, not wrong_texts, float(right)
+    )
 
 
 @claim("worked-example-matrix")
-def printed_matrix(
+def check_printed_matrix(
     findings: Findings,
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
@@ -533,13 +543,15 @@ def printed_matrix(
         "row times matrix": arrays.max_abs(rotate_example(1) - PRINTED),
     }
     error = errors.pop(product)
-    findings.within(f"off as {product}", error, unit, "{:.2g}")
+    findings.add_at_most(f"off as {product}", error, unit, "{:.2g}")
     (other_error,) = errors.values()
-    findings.within("off from the other side", other_error, unit, "{:.2g}", "limit")
+    findings.add_at_most(
+        "off from the other side", other_error, unit, "{:.2g}", role="limit"
+    )
 
 
 @claim("base-frequency-formula")
-def angle_formula(
+def check_angle_formula(
     findings: Findings, f: float = 1 / 10000, angle: float = 1 / 100
 ) -> None:
     """Compute the angle of pair 1 at position 1 by a printed formula."""
@@ -548,11 +560,13 @@ def angle_formula(
     _, width = VECTORS.shape
     value = f ** (-2 / width)
     is_right = math.isclose(value, angle, rel_tol=1e-9)
-    findings.part("the formula at position 1, pair 1", f"{value:g}", is_right, value)
+    findings.add_part(
+        "the formula at position 1, pair 1", f"{value:g}", is_right, value
+    )
 
 
 @claim("sinusoid-index")
-def index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None:
+def check_index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None:
     """Count the different codes of 5 positions by a formula with the printed index k, or
     with the position i in its place.
     """
@@ -567,4 +581,4 @@ def index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -> None
     # Codes that differ by rounding only count as one.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
-    findings.part(what, f"{different} different", different == 5, different)
+    findings.add_part(what, f"{different} different", different == 5, different)

@@ -100,7 +100,7 @@ class Question:
                 continue
             findings_on_claim = findings[id_]
             if findings_on_claim.has(words or ""):
-                answer += findings_on_claim.named(words or "").measured
+                answer += findings_on_claim.find(words or "").measured
             else:
                 answer += ABSENT
         return answer

@@ -1,10 +1,8 @@
 """Checks of claims about periods: of one slow frequency, of the hands of a clock, of many
 frequencies, and in printed tables.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` and `beyond` compare a
-number with a bound.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -59,7 +57,7 @@ def cos_of_neighbours(
     cosine = math.cos(theta)
     error = abs(cosine - printed_cos)
     margin = margin_below(error, 1e-15)
-    findings.part("cos at 1", f"{cosine:.15f}", error < 1e-15, cosine, margin)
+    findings.add_part("cos at 1", f"{cosine:.15f}", error < 1e-15, cosine, margin)
 
     # This is 1 - cos(theta), which would lose all but five digits.
     difference = 2 * math.sin(theta / 2) ** 2
@@ -68,11 +66,11 @@ def cos_of_neighbours(
     tolerance = 0.005e-11
     margin = margin_below(error, tolerance)
     what = "cos at 0 minus cos at 1"
-    findings.part(what, f"{difference:.4e}", error <= tolerance, difference, margin)
+    findings.add_part(what, f"{difference:.4e}", error <= tolerance, difference, margin)
 
     stored = np.cos(np.array([0, theta])).astype(dtype)
     text = " and ".join(f"{float(value):.10g}" for value in stored)
-    findings.part(f"the two in {dtype}", text, bool((stored == 1).all()))
+    findings.add_part(f"the two in {dtype}", text, bool((stored == 1).all()))
 
 
 @claim("one-frequency-degrees")
@@ -84,20 +82,20 @@ def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None
     radians = 2 * math.pi / PERIOD
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
     is_printed = math.isclose(degrees, printed, rel_tol=0.01)
-    findings.part("angle of position 1", text, is_printed, degrees)
+    findings.add_part("angle of position 1", text, is_printed, degrees)
 
 
 @claim("turn-comes-back")
 def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
     distance = _distance_to_start(math.radians(360 * degrees_per_token))
-    findings.within("codes of positions 0 and 360", distance, SAME_CODE)
+    findings.add_at_most("codes of positions 0 and 360", distance, SAME_CODE)
 
 
 @claim("script-covers-everything")
 def covers_everything(findings: Findings, period: float = PERIOD) -> None:
     position = round(period)
     distance = _distance_to_start(position * (2 * math.pi / period))
-    findings.beyond(f"codes of positions 0 and {position}", distance, SAME_CODE)
+    findings.add_above(f"codes of positions 0 and {position}", distance, SAME_CODE)
 
 
 @claim("float32-precision")
@@ -110,13 +108,15 @@ def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
         return 0.5 < step / printed < 2
 
     step = float(np.spacing(np.float32(1)))
-    findings.part("step of float32 at 1", f"{step:.3g}", is_near_printed(step), step)
+    findings.add_part(
+        "step of float32 at 1", f"{step:.3g}", is_near_printed(step), step
+    )
     # The sine of so small an angle equals the angle.
     sine = 2 * math.pi / PERIOD
     step = float(np.spacing(np.float32(sine)))
     what = f"step at {sine:.3g}, the sine at position 1"
     text = f"{step:.1g}: the precision is relative"
-    findings.limit(what, text, is_near_printed(step), step)
+    findings.add_limit(what, text, is_near_printed(step), step)
 
 
 @claim("script-cos-step")
@@ -150,7 +150,7 @@ def clock_is_unique(
     # All hands are back when the time is a multiple of every period.
     seconds = math.lcm(*hands)
     what = "all hands are back after"
-    findings.part(what, f"{seconds:,} s", seconds >= until, seconds)
+    findings.add_part(what, f"{seconds:,} s", seconds >= until, seconds)
 
 
 @claim("second-hand")
@@ -160,9 +160,11 @@ def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) 
     """
     past_start = said % hand
     what = f"where it stands after {said:,} s"
-    findings.part(what, f"{past_start} s past its start", past_start == 0, past_start)
+    findings.add_part(
+        what, f"{past_start} s past its start", past_start == 0, past_start
+    )
     what = "when it is back for the first time"
-    findings.limit(what, f"{hand:,} s", hand == said, hand)
+    findings.add_limit(what, f"{hand:,} s", hand == said, hand)
 
 
 @claim("clock-like-rope", "calendar-like-rope")
@@ -186,7 +188,7 @@ def clock_like_rope(
     if not exactly:
         role = "limit"
         longer = int((ratios > 1).sum())
-        findings.count("periods longer than the one before", longer, len(ratios))
+        findings.add_count("periods longer than the one before", longer, len(ratios))
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     text = (
         f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
@@ -262,16 +264,16 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
     scores = np.cos(np.array([0, theta])).astype(np.float32)
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
     text = " and ".join(f"{float(score):.10g}" for score in scores)
-    findings.limit(what, text, bool(scores[0] == scores[1]))
+    findings.add_limit(what, text, bool(scores[0] == scores[1]))
 
     for fmt in FORMATS_COMPARED:
         share = shares["one", fmt, "cos"]
         what = f"neighbours with cos alike, {fmt}"
-        findings.limit(what, write_percent(share), share > 0.5, share)
+        findings.add_limit(what, write_percent(share), share > 0.5, share)
     for fmt in FORMATS_COMPARED:
         share = shares["many", fmt, "cos and sin"]
         what = f"neighbours with all of RoPE's pairs alike, {fmt}"
-        findings.limit(what, write_percent(share), share <= 0.5, share)
+        findings.add_limit(what, write_percent(share), share <= 0.5, share)
 
 
 @claim("one-frequency-signal")
@@ -287,9 +289,9 @@ def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
 
     lead = "change of a score by the next token, of its standard deviation,"
     what = f"{lead} one frequency"
-    findings.within(what, change_with_one, change_with_rope / 100, "{}")
+    findings.add_at_most(what, change_with_one, change_with_rope / 100, "{}")
     what = f"{lead} RoPE's {len(changes_of_pairs)} frequencies"
-    findings.beyond(what, change_with_rope, change_with_one, "{:.2g}")
+    findings.add_above(what, change_with_rope, change_with_one, "{:.2g}")
 
 
 def write_percent(share: float) -> str:
@@ -322,7 +324,9 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
     tolerance = 0.05
     margin = margin_below(error, tolerance)
     what = "angle between neighbours in pair 0"
-    findings.part(what, f"{degrees:.2f} degrees", error <= tolerance, degrees, margin)
+    findings.add_part(
+        what, f"{degrees:.2f} degrees", error <= tolerance, degrees, margin
+    )
     # The fastest pair rotates by one radian per token.
     for fmt, counts in census(one_frequency(2 * math.pi), "pair", LENGTH).items():
         equal = counts.adjacent_collisions
@@ -339,11 +343,11 @@ def positions_unique(
     spectrum = rope_frequencies(HEAD, base)
     slowest_period = float(wavelengths(spectrum.inv_freq)[-1])
     what = "the slowest pair alone repeats after"
-    findings.beyond(what, slowest_period, length, "{:,.0f} tokens")
+    findings.add_above(what, slowest_period, length, "{:,.0f} tokens")
     for fmt, counts in census(spectrum, "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
         is_unique = counts.distinct == length
-        findings.part(what, f"{counts.distinct}", is_unique, counts.distinct)
+        findings.add_part(what, f"{counts.distinct}", is_unique, counts.distinct)
 
 
 @claim("slow-pairs-unique")
@@ -381,7 +385,7 @@ def periods(
             # The index i at which 2 pi base^(2i/d) is the printed period.
             fitting_index = HEAD / 2 * math.log(printed_period / (2 * math.pi), base)
             text += f" (it would be index {fitting_index:.1f})"
-        findings.part(f"index {index}", text, is_right, true_period)
+        findings.add_part(f"index {index}", text, is_right, true_period)
 
 
 @claim("angle-falls")
@@ -389,7 +393,7 @@ def angle_falls(findings: Findings, base: float = 10000.0) -> None:
     """Count the pairs that rotate slower than the pair before."""
     is_slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
-    findings.count(what, int(is_slower.sum()), len(is_slower))
+    findings.add_count(what, int(is_slower.sum()), len(is_slower))
 
 
 @claim("position-1-code")
@@ -414,7 +418,7 @@ def code_of_position(
     first_true = ", ".join(f"{cosine:.4f}" for cosine in cosines[: len(first)])
     hits = write_hits(right, len(printed))
     text = f"[{first_true}, ..., {cosines[-1]:.4f}], {hits} as printed"
-    findings.part("cosines of position 1", text, right == len(printed), right)
+    findings.add_part("cosines of position 1", text, right == len(printed), right)
 
 
 @claim("script-dimension-angles", "knowledge-base-angles")
@@ -436,7 +440,7 @@ def angles(
         within_turn = degrees % 360
         what = f"degrees at {position}, pair {index}"
         text = f"{within_turn:.1f}, printed {printed_degrees:g}"
-        findings.part(what, text, error <= tolerance_degrees, within_turn, margin)
+        findings.add_part(what, text, error <= tolerance_degrees, within_turn, margin)
 
 
 @claim("script-two-periods", "script-three-periods")
@@ -458,4 +462,4 @@ def fingerprints(
     text = ", ".join(agreeing) or "all differ"
     different = float(len(first_with_phases))
     what = f"phases of {len(positions)} positions"
-    findings.part(what, text, not agreeing, different)
+    findings.add_part(what, text, not agreeing, different)

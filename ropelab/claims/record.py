@@ -105,7 +105,12 @@ class ClaimFinding:
 
 @dataclass
 class Findings:
-    """The result of a check, built finding by finding."""
+    """The result of a check, built finding by finding.
+
+    A finding is a part of the claim, without which the claim does not hold, or a limit,
+    which puts a condition on the claim if it disagrees. Each says in words what was
+    measured and the result, and whether the result agrees with the claim.
+    """
 
     # The result if the claim were true.
     expected: str = ""
@@ -135,7 +140,7 @@ class Findings:
         )
         self.findings.append(finding)
 
-    def part(
+    def add_part(
         self,
         what: str,
         measured: str,
@@ -146,20 +151,20 @@ class Findings:
         """Add a finding without which the claim does not hold."""
         self.add("part", what, measured, agrees, value, margin)
 
-    def limit(
+    def add_limit(
         self, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
         """Add a finding that puts a condition on the claim if it disagrees."""
         self.add("limit", what, measured, agrees, value)
 
-    def missing(self, what: str, measured: str = "none") -> None:
+    def add_missing(self, what: str, measured: str = "none") -> None:
         """Add a part that could not be measured."""
         finding = ClaimFinding(
             what=what, measured=measured, agrees=None, role="part", missing=True
         )
         self.findings.append(finding)
 
-    def unmet(self, what: str, measured: str, agrees: Agrees) -> None:
+    def add_unmet(self, what: str, measured: str, agrees: Agrees) -> None:
         """Add a limit that the run itself sets: it does not meet a condition of the
         claim.
         """
@@ -184,7 +189,7 @@ class Findings:
                 finding, agrees=None, measured=measured, mute=mute
             )
 
-    def within(
+    def add_at_most(
         self,
         what: str,
         value: float,
@@ -194,13 +199,19 @@ class Findings:
     ) -> None:
         """Add a number that must not exceed a bound.
 
-        `{}` in the text stands for its magnitude, `{:...}` for the number so formatted.
+        Args:
+            what: what was measured, in words.
+            value: the number.
+            bound: the largest value that agrees with the claim.
+            text: the result in words. `{}` in it stands for the magnitude of the number
+                (`3.2e-16`), and `{:...}` for the number in that format.
+            role: whether the finding is a part of the claim, or a limit.
         """
         measured = _write_number(value, text)
         margin = margin_below(value, bound)
         self.add(role, what, measured, value <= bound, value, margin)
 
-    def beyond(
+    def add_above(
         self,
         what: str,
         value: float,
@@ -208,12 +219,12 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        """Add a number that must exceed a bound, with a text as in `within`."""
+        """Add a number that must exceed a bound; see `add_at_most`."""
         measured = _write_number(value, text)
         margin = margin_above(value, bound)
         self.add(role, what, measured, value > bound, value, margin)
 
-    def count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
+    def add_count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
         """Add a count that must be complete."""
         is_complete = hits == total
         self.add(role, what, f"{hits} of {total}", is_complete, hits)
@@ -271,26 +282,26 @@ class Findings:
                 unanswered += 1
         return self.is_missing, has_mute_part, unanswered
 
-    def take_best(self, answers: "list[Findings]", of: str) -> None:
+    def take_best(self, answers: "list[Findings]", what: str) -> None:
         """Take over the findings of the answer that leaves least open, the first of equal
-        ones. Without answers, a finding says that `of` is missing.
+        ones. Without answers, a finding says that `what` is missing.
         """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
             self.models = best.models
             self.findings = best.findings
         else:
-            self.missing(of)
+            self.add_missing(what)
 
     def has(self, words: str) -> bool:
         """Return True if a finding has these words in `what`, or if no part was measured:
-        `named` then has something to return.
+        `find` then has something to return.
         """
         return self.is_missing or any(
             words in finding.what for finding in self.findings
         )
 
-    def named(self, words: str) -> ClaimFinding:
+    def find(self, words: str) -> ClaimFinding:
         """Return the finding with these words in `what`; if no part was measured, the
         finding that says so.
 
@@ -303,7 +314,7 @@ class Findings:
             raise ValueError(f"{len(with_words)} findings have the words '{words}'")
         return with_words[0]
 
-    def about(self, by: str) -> "Findings":
+    def select(self, by: str) -> "Findings":
         """Select the findings with the words `by` in `what`, which decide one passage.
 
         All are selected if none has the words. If all that are selected are limits, they

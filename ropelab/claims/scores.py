@@ -1,10 +1,8 @@
 """Checks of claims about scores: codes of positions that are joined to embeddings, the
 terms of the resulting scores, and the decay of scores with distance.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` and `beyond` compare a
-number with a bound, and write it into a text: `{}` is its magnitude.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -20,9 +18,13 @@ from ropelab.claims.sinusoids import encode_positions
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
-# The features of an embedding, the tokens that have one, and the base of the codes.
+# The features of an embedding, and the tokens of a text.
 WIDTH = 64
 TOKENS = 512
+# The features of a code from which a layer is to pick out positions. As many are enough to
+# pick out each of a few positions.
+CODE_WIDTH = 512
+# The base of the frequencies of codes.
 BASE = 10000.0
 # The positions of a query and of a key. Any two would do.
 QUERY = 11
@@ -35,16 +37,16 @@ DRAWS = 8192
 # Embeddings and codes joined
 
 
-def _first_codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
+def _make_first_codes(width: int, tokens: int) -> Float[arrays.Array, "tokens width"]:
     """Return the sinusoidal codes of the first positions."""
     return encode_positions(np.arange(tokens), arrays.frequencies(width, BASE))
 
 
 @claim("concatenation-wider")
-def concatenation_is_wider(findings: Findings, seed: int = 0) -> None:
+def check_concatenation(findings: Findings, seed: int = 0) -> None:
     """Put embeddings and codes side by side as inputs of a layer, or add them."""
     embeddings = arrays.gaussian(seed, TOKENS, WIDTH)
-    codes = _first_codes(WIDTH, TOKENS)
+    codes = _make_first_codes(WIDTH, TOKENS)
     concatenated = np.concatenate((embeddings, codes), axis=-1)
     weights = arrays.gaussian(seed + 1, 2 * WIDTH, WIDTH)
     projected_sum = embeddings @ weights[:WIDTH] + codes @ weights[WIDTH:]
@@ -52,13 +54,13 @@ def concatenation_is_wider(findings: Findings, seed: int = 0) -> None:
 
     width = concatenated.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
-    findings.part("inputs of the next layer", text, width > WIDTH, width)
+    findings.add_part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, against the sum of x and a projected code"
-    findings.beyond(what, difference, EXACT, role="limit")
+    findings.add_above(what, difference, EXACT, role="limit")
 
 
 @claim("multiplication-stronger")
-def multiplying_changes_more(
+def check_multiplication(
     findings: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
     """Compare how much codes change embeddings of several sizes when they are multiplied
@@ -70,7 +72,7 @@ def multiplying_changes_more(
         # on threads and alignment, so that the last digit of its result does, too.
         return math.sqrt(math.fsum(np.square(x).ravel()))
 
-    codes = _first_codes(WIDTH, TOKENS)
+    codes = _make_first_codes(WIDTH, TOKENS)
     # Embeddings have unit size, or 0.02, with which they are usually initialized.
     for size in sizes:
         embeddings = size * arrays.gaussian(seed, TOKENS, WIDTH)
@@ -80,12 +82,14 @@ def multiplying_changes_more(
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
         # The first size decides, and the others are limits.
-        role: Role = "limit" if findings.findings else "part"
+        role: Role = "part" if size == sizes[0] else "limit"
         findings.add(role, what, text, multiplied > added, multiplied / added)
 
 
 @claim("rope-multiplies")
-def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> None:
+def check_rope_multiplies(
+    findings: Findings, position: int = 17, seed: int = 0
+) -> None:
     """Write the rotation as a complex factor for each pair, and try to write it as a real
     factor for each feature.
     """
@@ -100,7 +104,7 @@ def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> No
     factors = np.exp(1j * angles)
     difference = arrays.max_abs(to_complex(rotated) - to_complex(x) * factors)
     what = "turned vectors against one complex factor for each pair"
-    findings.within(what, difference, EXACT)
+    findings.add_at_most(what, difference, EXACT)
 
     # A feature that is nearly 0 gives any factor, so that quantiles over the vectors are
     # compared: each is [WIDTH].
@@ -109,36 +113,39 @@ def rope_multiplies(findings: Findings, position: int = 17, seed: int = 0) -> No
         f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
     )
     text = "differ by up to {:.1f}"
-    findings.within(what, arrays.max_abs(high - low), EXACT, text, "limit")
+    findings.add_at_most(what, arrays.max_abs(high - low), EXACT, text, role="limit")
 
 
 @claim("code-coefficients")
-def coefficients_are_fixed(
+def check_fixed_coefficients(
     findings: Findings, encoding: str = "sinusoidal", tokens: int = 16
 ) -> None:
-    """Count the parameters of an encoding, and let a layer learn to pick out positions
-    from their codes instead.
+    """Count the parameters of an encoding.
+
+    A layer behind the encoding learns instead: it can pick out positions from their codes.
     """
     from ropelab.claims.encodings import count_trained
 
-    codes = _first_codes(TOKENS, tokens)
+    codes = _make_first_codes(CODE_WIDTH, tokens)
     one_hot = np.eye(tokens)
-    # The best weights of such a layer.
+    # The weights with which such a layer picks them out best.
     weights, *_ = np.linalg.lstsq(codes, one_hot, rcond=None)
     difference = arrays.max_abs(codes @ weights - one_hot)
     count = count_trained(encoding)
 
-    findings.part("numbers that the code trains", f"{count:,}", count == 0, count)
+    findings.add_part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = (
         f"a learned projection of the code picks out each of {tokens} positions, d ="
-        f" {TOKENS}"
+        f" {CODE_WIDTH}"
     )
     text = "to {}: it learns the coefficients instead"
-    findings.beyond(what, difference, ROUNDING, text, "limit")
+    findings.add_above(what, difference, ROUNDING, text, role="limit")
 
 
 @claim("only-at-the-product")
-def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -> None:
+def check_only_at_product(
+    findings: Findings, name: str = "rope", seed: int = 0
+) -> None:
     """Compare the scores of an encoding with the products of its encoded queries and
     keys.
     """
@@ -165,11 +172,11 @@ def only_at_the_product(findings: Findings, name: str = "rope", seed: int = 0) -
         f" {shift} changes the score by {arrays.write_magnitude(change)}"
     )
     text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
-    findings.part(what, text, added > ROUNDING, added)
+    findings.add_part(what, text, added > ROUNDING, added)
 
 
 @claim("polynomial-distance")
-def polynomial_fits(findings: Findings, degree: int = 3) -> None:
+def check_polynomial(findings: Findings, degree: int = 3) -> None:
     """Fit polynomials of the distance to two biases, and follow one fit farther."""
     fitted_tokens = 128
     far = 512
@@ -188,18 +195,18 @@ def polynomial_fits(findings: Findings, degree: int = 3) -> None:
     what = (
         f"share of -ln(1 + r) that degree {degree} explains over {fitted_tokens} tokens"
     )
-    findings.part(what, f"{share:.0%}", share >= 0.9, share)
+    findings.add_part(what, f"{share:.0%}", share >= 0.9, share)
 
     token_before = np.where(distance == 1, 1.0, 0.0)
     share = explain_share(token_before)
     what = "share of a bias for the token before"
-    findings.limit(what, f"{share:.0%}", share >= 0.9, share)
+    findings.add_limit(what, f"{share:.0%}", share >= 0.9, share)
 
     fit_at_far = float(np.polyval(np.polyfit(x, log_bias, degree), far / fitted_tokens))
     bias_at_far = -float(np.log1p(far))
     what = f"the fit of the former at {far} tokens"
     text = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
-    findings.limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
+    findings.add_limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
 
 
 # The terms of a score of embeddings to which a code was added. With embeddings x and codes
@@ -237,7 +244,7 @@ def _compute_terms(
 
 
 @claim("four-terms")
-def four_terms(findings: Findings, seed: int = 0) -> None:
+def check_four_terms(findings: Findings, seed: int = 0) -> None:
     """Compare the sum of the four terms with the score."""
     weights = _make_weights(seed)
     terms = _compute_terms(0, weights, seed)
@@ -247,13 +254,13 @@ def four_terms(findings: Findings, seed: int = 0) -> None:
     findings.expected = f"the score, {score:.3f}"
     listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
     difference = abs(sum(terms.values()) - score)
-    findings.within("sum against score", difference, EXACT, f"{{}} apart ({listed})")
+    findings.add_at_most(
+        "sum against score", difference, EXACT, f"{{}} apart ({listed})"
+    )
 
 
 @claim("position-terms-absolute")
-def position_terms_absolute(
-    findings: Findings, shift: int = 100, seed: int = 0
-) -> None:
+def check_position_terms(findings: Findings, shift: int = 100, seed: int = 0) -> None:
     """Move the query and the key, under random weights and under W = 1."""
 
     def measure_changes(
@@ -271,16 +278,16 @@ def position_terms_absolute(
     smallest = min(changes.values())
     listed = ", ".join(f"{name} by {change:.2f}" for name, change in changes.items())
     what = f"terms that change when both move by {shift}, random weights"
-    findings.part(what, listed, smallest > EXACT, smallest)
+    findings.add_part(what, listed, smallest > EXACT, smallest)
 
     changes = measure_changes(np.eye(WIDTH))
     what = "position-position with W_q^T W_k = 1"
     change = changes["position-position"]
-    findings.beyond(what, change, EXACT, "changes by {}", "limit")
+    findings.add_above(what, change, EXACT, "changes by {}", role="limit")
 
 
 @claim("query-bias")
-def query_bias_matters(findings: Findings, seed: int = 0) -> None:
+def check_query_bias(findings: Findings, seed: int = 0) -> None:
     """Add a bias per query to the scores, and one per distance."""
     tokens = 16
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
@@ -292,16 +299,16 @@ def query_bias_matters(findings: Findings, seed: int = 0) -> None:
 
     with_distance = arrays.softmax(scores + distance_bias)
     change = arrays.max_abs(with_distance - weights)
-    findings.beyond("change of the weights by c_(q-k)", change, EXACT, "{:.2f}")
+    findings.add_above("change of the weights by c_(q-k)", change, EXACT, "{:.2f}")
     # The softmax of a row does not change if one number is added to all its scores.
     with_query = arrays.softmax(scores + query_bias)
     change = arrays.max_abs(with_query - weights)
     what = "change of the weights by b_q, which the softmax of a row cancels"
-    findings.beyond(what, change, EXACT, "{}", "limit")
+    findings.add_above(what, change, EXACT, "{}", role="limit")
 
 
 @claim("relative-table")
-def rows_of_relative_table(findings: Findings, rows: int = 1024) -> None:
+def check_relative_table(findings: Findings, rows: int = 1024) -> None:
     """Compare the number of distances in 512 tokens with the rows of a table of relative
     positions.
     """
@@ -310,13 +317,13 @@ def rows_of_relative_table(findings: Findings, rows: int = 1024) -> None:
     farthest = distances.max()
     count = len(distances)
     text = f"{count}, from -{farthest} to {farthest}"
-    findings.part("different distances in 512 tokens", text, count <= rows, count)
+    findings.add_part("different distances in 512 tokens", text, count <= rows, count)
     unused = rows - count
-    findings.limit("rows that no distance uses", f"{unused}", unused == 0, unused)
+    findings.add_limit("rows that no distance uses", f"{unused}", unused == 0, unused)
 
 
 @claim("deberta-distance", "deberta-as-noted")
-def middle_terms_index(
+def check_deberta_distance(
     findings: Findings,
     printed: Literal["from key to query", "from query to key"] = "from key to query",
     seed: int = 0,
@@ -349,7 +356,7 @@ def middle_terms_index(
         texts.append(f"{arrays.write_magnitude(difference)} {name}")
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
     difference = differences[printed]
-    findings.part(what, "; ".join(texts), difference <= EXACT, difference)
+    findings.add_part(what, "; ".join(texts), difference <= EXACT, difference)
 
 
 # Decay with distance: the bound of the RoFormer paper, and the scores themselves. A curve
@@ -364,7 +371,7 @@ def _compute_waves(head_dim: int, farthest: int) -> np.ndarray:
     return np.exp(1j * distances * arrays.frequencies(head_dim, BASE))
 
 
-def bound_curve(
+def compute_bound_curve(
     head_dim: int, farthest: int = FARTHEST
 ) -> Float[arrays.Array, " distances"]:
     """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864,
@@ -374,14 +381,14 @@ def bound_curve(
     return np.abs(partial_sums).mean(axis=-1)
 
 
-def aligned_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
+def compute_aligned_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
     """Return the mean score of a random vector with itself: the mean of cos(distance
     theta_i).
     """
     return _compute_waves(head_dim, FARTHEST).real.mean(axis=-1)
 
 
-def random_curves(
+def draw_random_curves(
     distances: Float[arrays.Array, " distances"],
     head_dim: int,
     draws: int = DRAWS,
@@ -399,7 +406,7 @@ def random_curves(
     return products.real @ np.cos(angles) + products.imag @ np.sin(angles)
 
 
-def octave_means(curve: Float[arrays.Array, " distances"]) -> list[float]:
+def compute_octave_means(curve: Float[arrays.Array, " distances"]) -> list[float]:
     """Return the means of a curve over the distances [1, 2), [2, 4), [4, 8), ...
 
     The curve itself goes up and down from one distance to the next, with the pairs that
@@ -418,46 +425,50 @@ def _is_falling(means: list[float]) -> bool:
 
 
 @claim("decay-bound")
-def bound_decays(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
+def check_decay_of_bound(
+    findings: Findings, head_dim: int = 128, seed: int = 0
+) -> None:
     """Follow the bound on scores over distance."""
-    curve = bound_curve(head_dim)
-    means = octave_means(curve)
+    curve = compute_bound_curve(head_dim)
+    means = compute_octave_means(curve)
     what = f"mean over octaves from 1 to {FARTHEST}"
     text = " ".join(f"{mean:.1f}" for mean in means)
     ratio = means[-1] / means[0]
-    findings.part(what, text, _is_falling(means), ratio)
+    findings.add_part(what, text, _is_falling(means), ratio)
 
     rises = int((np.diff(curve) > 0).sum())
     text = f"{rises} of {FARTHEST}"
-    findings.limit("steps at which it rises", text, rises == 0, rises)
+    findings.add_limit("steps at which it rises", text, rises == 0, rises)
     findings.series["decay"] = make_decay_series(head_dim, seed)
 
 
 @claim("decay-scores")
-def scores_decay(findings: Findings, head_dim: int = 128, seed: int = 0) -> None:
+def check_decay_of_scores(
+    findings: Findings, head_dim: int = 128, seed: int = 0
+) -> None:
     """Follow the scores of a vector with itself over distance, and those of random
     vectors.
     """
-    aligned = aligned_curve(head_dim)
-    means = octave_means(aligned)
+    aligned = compute_aligned_curve(head_dim)
+    means = compute_octave_means(aligned)
     what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
     text = " ".join(f"{mean:.2f}" for mean in means)
-    findings.part(what, text, _is_falling(means), means[-1])
+    findings.add_part(what, text, _is_falling(means), means[-1])
 
     negative = np.flatnonzero(aligned < 0)
     is_never_negative = len(negative) == 0
     text = "nowhere" if is_never_negative else f"from distance {int(negative[0])} on"
-    findings.limit("q = k, below zero", text, is_never_negative)
+    findings.add_limit("q = k, below zero", text, is_never_negative)
 
     # The other scores are those of tokens that have nothing to do with each other. DRAWS
     # pairs give their typical score to about 1 %, so that a ratio below 0.9 is a fall and
     # not chance.
-    scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
+    scores = draw_random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     rms_at_0, rms_at_farthest = np.sqrt(np.square(scores).mean(axis=0)).tolist()
     ratio = rms_at_farthest / rms_at_0
     falls = rms_at_farthest < 0.9 * rms_at_0
     what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
-    findings.limit(what, f"{ratio:.2f}", falls, ratio)
+    findings.add_limit(what, f"{ratio:.2f}", falls, ratio)
 
     findings.series["decay"] = make_decay_series(head_dim, seed)
 
@@ -469,14 +480,14 @@ def make_decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFra
     # The distances are evenly spaced on the logarithmic axis of the figure.
     distances = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
     with_zero = np.concatenate(([0], distances)).astype(float)
-    scores = random_curves(with_zero, head_dim, seed=seed)
+    scores = draw_random_curves(with_zero, head_dim, seed=seed)
     rms = np.sqrt(np.square(scores).mean(axis=0))
-    bound = bound_curve(head_dim)
+    bound = compute_bound_curve(head_dim)
 
     curves = {
         "bound": (bound / bound[0])[distances],
         # At distance 0 this curve is 1.
-        "equal q and k": aligned_curve(head_dim)[distances],
+        "equal q and k": compute_aligned_curve(head_dim)[distances],
         "independent q and k": rms[1:] / rms[0],
     }
 

@@ -2,9 +2,10 @@
 steps.
 
 A code has a sine and a cosine per pair, [positions, width]. Spacing is the rule by which
-the frequencies of the pairs differ. A check adds findings to `findings`: `part` and
-`within` add one without which the claim does not hold, `limit` one that puts a condition
-on it. `within` compares a number with a bound.
+the frequencies of the pairs differ.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -89,7 +90,7 @@ def compare_rotated_codes(
         )
         # The first direction decides, and the others are limits.
         role: Role = "limit" if findings.findings else "part"
-        findings.within(what, difference, EXACT, text, role)
+        findings.add_at_most(what, difference, EXACT, text, role)
 
     findings.series["sinusoid_shift"] = make_shift_series()
 
@@ -136,7 +137,7 @@ def compare_columns(
 
     what = f"largest |cosine| between two columns over {length} positions"
     text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
-    findings.within(what, max_abs(cosines), EXACT, text)
+    findings.add_at_most(what, max_abs(cosines), EXACT, text)
 
     # The table for the figure has a row per position and feature of a smaller code.
     values = pd.DataFrame(encode_positions(np.arange(64), frequencies(32, BASE)))
@@ -173,7 +174,7 @@ def compare_after_period(
         f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
         " frequency)"
     )
-    findings.within(what, change, bound, text)
+    findings.add_at_most(what, change, bound, text)
     findings.series["sinusoid_sum"] = make_sum_series()
 
 
@@ -215,7 +216,7 @@ def compare_three_codes(findings: Findings, broken_width: int = 512) -> None:
         compare_after_period(findings_on_code, **inputs)
         (result,) = findings_on_code.findings
         agrees = result.agrees is should_repeat
-        findings.part(what, result.measured, agrees, result.value)
+        findings.add_part(what, result.measured, agrees, result.value)
 
 
 @claim("exponential-spacing")
@@ -248,7 +249,7 @@ def find_nearest_codes(findings: Findings, tokens: int = 16384) -> None:
             f" {distance_at_one:.3f}"
         )
         ratio = nearest_distance / distance_at_one
-        findings.part(what, text, repeats == should_repeat, ratio)
+        findings.add_part(what, text, repeats == should_repeat, ratio)
     findings.series["sinusoid_distance"] = make_distance_series()
 
 
@@ -281,7 +282,7 @@ def compare_ratios(findings: Findings, spacing: Spacing = "harmonic") -> None:
         f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all"
         f" {exponential_ratios.mean():.4g}: its own spacing is the geometric one)"
     )
-    findings.part(what, text, are_equal, largest_to_smallest)
+    findings.add_part(what, text, are_equal, largest_to_smallest)
 
 
 @claim("sinusoid-smooth")
@@ -296,9 +297,9 @@ def measure_steps(findings: Findings) -> None:
     norm = math.sqrt(width / 2)
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
     text = f"{step_lengths.mean():.2f} everywhere, to {write_magnitude(spread)}"
-    findings.part(what, text, spread <= EXACT, spread)
+    findings.add_part(what, text, spread <= EXACT, spread)
 
     # The first pair is the fastest.
     degrees = math.degrees(float(omega[0]))
     what = "angle by which the fastest pair jumps with each token"
-    findings.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)
+    findings.add_limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)

@@ -6,8 +6,8 @@ the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a
 number. Their modes are compared here with a null model without RoPE: independent normal
 numbers of the same mean and spread.
 
-A check adds findings to `findings`: `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -89,14 +89,14 @@ def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None
         f" {base:,.0f}, which a smaller base exceeds"
     )
     text = f"{share:.3f} times {allowed_angle:.3f} rad (heads of {head_dim})"
-    findings.part(what, text, share >= 1, share)
+    findings.add_part(what, text, share >= 1, share)
 
     sufficient_base = (CONTEXT / allowed_angle) ** (head_dim / (head_dim - 2))
     what = "the same, if the bound is to be enough"
     text = (
         f"{share:.3f} times; heads of {head_dim} need a base of {sufficient_base:,.0f}"
     )
-    findings.limit(what, text, share <= 1.01, share)
+    findings.add_limit(what, text, share <= 1.01, share)
 
 
 @claim("liu-ambiguous")
@@ -111,7 +111,7 @@ def codes_alias(
     bound = rules.aliasing_base(CONTEXT)
     what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
     text = f"{shared:,} (the bound is {bound:,.0f})"
-    findings.part(what, text, shared > 0, shared)
+    findings.add_part(what, text, shared > 0, shared)
 
 
 @claim("liu-depth")
@@ -162,7 +162,7 @@ def drift_compounds(
         f"{last_layer:.0e} (layer 1: {first_layer:.0e}): q and k alone are rotated, no"
         " phase is passed on"
     )
-    findings.part(what, text, last_layer > FLOAT32_SCORES, last_layer)
+    findings.add_part(what, text, last_layer > FLOAT32_SCORES, last_layer)
 
 
 @claim("liu-ceiling")
@@ -200,7 +200,7 @@ def neighbours_erased(
         f"{share:.0%} (cosine alone {cosine_share:.0%}); below"
         f" {proved_below(FLOAT32):,} none at any base"
     )
-    findings.part(what, text, share > 0.5, share)
+    findings.add_part(what, text, share > 0.5, share)
 
     rows = []
     for head_dim in (64, 128, 256):
@@ -235,7 +235,7 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
         " 1e7, 1e8, 1e11"
     )
     text = write_list(first_positions, ",")
-    findings.part(what, text, has_wall, min(first_positions))
+    findings.add_part(what, text, has_wall, min(first_positions))
 
     rows = []
     for base in bases:
@@ -258,11 +258,11 @@ def zone_closes(findings: Findings, layers: int = 32, printed: float = 1e6) -> N
 
     limit = find_limit(layers)
     what = f"tokens from which no base is between the bounds, {layers} layers"
-    findings.part(what, f"{limit:,.0f}", is_about(limit, printed), limit)
+    findings.add_part(what, f"{limit:,.0f}", is_about(limit, printed), limit)
     other_limits = [find_limit(1), find_limit(126)]
     are_about_printed = all(is_about(other, printed) for other in other_limits)
     what = "the same with 1 and 126 layers"
-    findings.limit(what, write_list(other_limits), are_about_printed)
+    findings.add_limit(what, write_list(other_limits), are_about_printed)
 
 
 @claim("float64-angles", bound=ANGLE_RAD)
@@ -287,16 +287,16 @@ def float64_needed(
     usual_error = find_largest_error(usual, NATIVE)
     what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at base {usual:g}"
-    findings.part(what, text, error > usual_error, error)
+    findings.add_part(what, text, error > usual_error, error)
     what = f"the same, above {ANGLE_RAD:g} rad"
-    findings.part(what, f"{error:.4f}", error > ANGLE_RAD, error)
+    findings.add_part(what, f"{error:.4f}", error > ANGLE_RAD, error)
 
     longer = 4 * NATIVE
     error = find_largest_error(base, longer)
     usual_error = find_largest_error(usual, longer)
     what = f"the same in the last {TOKENS} of {longer:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at {usual:g}"
-    findings.limit(what, text, min(error, usual_error) > ANGLE_RAD)
+    findings.add_limit(what, text, min(error, usual_error) > ANGLE_RAD)
 
 
 @claim("host-table-drift")
@@ -317,7 +317,7 @@ def host_drifts(
             right += 1
 
     what = "printed errors of cos and sin reproduced, to three digits"
-    findings.count(what, right, len(printed))
+    findings.add_count(what, right, len(printed))
 
 
 # Du et al.: four modes of failure, each compared with independent normal numbers
@@ -414,7 +414,7 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     form = ",.0f" if null_mean >= 1 else ".5f"
     text = f"{null_mean:{form}}, RoPE {change:+{form}} ± {error:{form}}"
     what = f"{what} of independent normal numbers"
-    findings.limit(what, text, change > 2 * error, change)
+    findings.add_limit(what, text, change > 2 * error, change)
 
 
 def token_inversion(base: float, distance: float) -> float:
@@ -441,9 +441,9 @@ def positions_invert(
         " base"
     )
     share = aligned_inversion(base, CONTEXT)
-    findings.part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
+    findings.add_part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
     share = aligned_inversion(large, CONTEXT)
-    findings.limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
+    findings.add_limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
 
     # If the key is replaced by its opposite, every comparison comes out the other way.
     shares: list[float] = []
@@ -453,7 +453,7 @@ def positions_invert(
         shares += [far_wins(near_scores), far_wins(-near_scores)]
     mean_share = float(np.mean(shares))
     what = "the same in 256, random keys and their opposites"
-    findings.limit(what, f"{mean_share:.2f}", mean_share < 0.4, mean_share)
+    findings.add_limit(what, f"{mean_share:.2f}", mean_share < 0.4, mean_share)
 
 
 @claim("du-position-aliasing", "du-invariant-attention")
@@ -476,7 +476,7 @@ def pairs_alias(
 
     what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
     text = f"{mean:,.0f} ± {error:,.0f}, printed {printed:,}"
-    findings.part(what, text, is_printed, mean)
+    findings.add_part(what, text, is_printed, mean)
     if open_because and not is_printed:
         findings.leave_open(open_because)
     compare_with_null(findings, "pairs", sample)
@@ -496,14 +496,14 @@ def tokens_invert(
     what = (
         f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
     )
-    findings.part(what, f"{probability:.3f}", is_half, probability)
+    findings.add_part(what, f"{probability:.3f}", is_half, probability)
 
     # The probability is above 1/2 where the sum of cosines is negative.
     head = Similarity.of_head(HEAD)
     first = first_negative(head, base, CONTEXT * 8) or math.inf
     what = "first distance where it is above 1/2"
     text = f"{first:,}, {first / base:.2g} of the base"
-    findings.limit(what, text, is_about(first, distance), first)
+    findings.add_limit(what, text, is_about(first, distance), first)
 
 
 @claim("du-token-aliasing")
@@ -518,9 +518,9 @@ def tokens_alias(
     bound = math.sqrt(HEAD / 2) / 2**7
     what = f"share of {TOKENS} positions where two keys have one score"
     text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
-    findings.part(f"{what}, under the bound", text, mean <= bound, mean)
+    findings.add_part(f"{what}, under the bound", text, mean <= bound, mean)
     text = f"{mean:.2%}, printed {printed:.0%}"
-    findings.limit(what, text, is_about(mean, printed), mean)
+    findings.add_limit(what, text, is_about(mean, printed), mean)
     compare_with_null(findings, "share", sample)
 
 
@@ -534,11 +534,11 @@ def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
     for base in bases:
         distances.append(first_negative(head, base, CONTEXT * 8) or math.inf)
     what = "token inversion: first distance above 1/2"
-    findings.part(what, write_list(distances), distances == sorted(distances))
+    findings.add_part(what, write_list(distances), distances == sorted(distances))
 
     wins = [aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
-    findings.part(what, write_list(wins, ".2f"), wins == sorted(wins))
+    findings.add_part(what, write_list(wins, ".2f"), wins == sorted(wins))
 
     rope_pairs = []
     null_pairs = []
@@ -548,7 +548,7 @@ def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
         null_pairs.append(float(null.mean()))
     is_due_to_rope = not all(map(is_about, rope_pairs, null_pairs))
     text = f"{write_list(rope_pairs)}; without RoPE {write_list(null_pairs)}"
-    findings.limit("position aliasing: pairs", text, is_due_to_rope)
+    findings.add_limit("position aliasing: pairs", text, is_due_to_rope)
 
     # The shares of every draw with RoPE: [DRAWS] for each base.
     shares = []
@@ -559,7 +559,7 @@ def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
     means = [float(rope.mean()) for rope in shares]
     what = "token aliasing, which should fall"
     text = f"{write_list(means, '.2%')} (± {error:.2%})"
-    findings.limit(what, text, change < -2 * error, change)
+    findings.add_limit(what, text, change < -2 * error, change)
 
     rows = []
     for mode in MODES:

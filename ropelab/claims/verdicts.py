@@ -225,7 +225,7 @@ def _list_passages(
     rows = []
     for passage, claim in passages:
         # A passage may be about some of the findings on its claim.
-        findings = evidence[claim.id].about(passage.by)
+        findings = evidence[claim.id].select(passage.by)
         verdict = _verdict_columns(claim, findings)
         rows.append({**_source_columns(passage), "id": claim.id, **verdict})
     return rows

@@ -206,7 +206,7 @@ def test_an_answer_takes_the_numbers_of_the_findings_that_it_names(question):
     assert "{" not in answer
     for id_, words in question.insertions:
         assert words, id_
-        assert findings[id_].named(words).measured in answer
+        assert findings[id_].find(words).measured in answer
 
 
 @pytest.mark.parametrize("question", ANSWERS)
@@ -224,7 +224,7 @@ def test_an_answer_changes_when_two_findings_are_exchanged(question):
     findings = {id_: findings_of(id_) for id_ in question.claims}
     answer = question.write_answer(findings)
     for id_, words in question.insertions:
-        named = findings[id_].named(words)
+        named = findings[id_].find(words)
         for other in findings[id_].findings:
             if other.measured == named.measured:
                 continue
@@ -251,7 +251,7 @@ def test_an_answer_is_written_whatever_schemes_a_run_has(schemes, is_told):
     learned = Findings()
     for number, scheme in enumerate(schemes):
         what = f"recall of {scheme} against unscaled"
-        learned.part(what, f"told {scheme} {number}", True, 0.0)
+        learned.add_part(what, f"told {scheme} {number}", True, 0.0)
     answer = question.write_answer({**findings, "one-frequency-learned": learned})
     assert ("told one(period=1e+06, pairs=8)" in answer) is is_told
     assert (ABSENT in answer) is not is_told
@@ -259,11 +259,11 @@ def test_an_answer_is_written_whatever_schemes_a_run_has(schemes, is_told):
 
 def test_words_that_name_two_findings_or_none_are_refused():
     findings = find("unseen-angles").evidence()
-    assert findings.named("slower pairs").measured == "18 of 18"
-    assert findings.named("full turn").measured == "14 of 14"
+    assert findings.find("slower pairs").measured == "18 of 18"
+    assert findings.find("full turn").measured == "14 of 14"
     for words in ("pairs", "", "no such words"):
         with pytest.raises(ValueError, match="findings have the words"):
-            findings.named(words)
+            findings.find(words)
 
 
 def test_the_note_is_told_how_many_slow_pairs_meet_new_angles():

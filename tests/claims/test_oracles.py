@@ -94,7 +94,7 @@ def test_the_worked_example_cell_by_cell():
 
 
 def test_the_bound_curve_by_its_definition():
-    for m, got in enumerate(scores.bound_curve(16, farthest=40).tolist()):
+    for m, got in enumerate(scores.compute_bound_curve(16, farthest=40).tolist()):
         waves = [
             mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16))
             for i in range(8)
@@ -122,17 +122,17 @@ def test_rotated_scores_are_real_parts_of_complex_products():
     q_pairs, k_pairs = (x[:, :32] + 1j * x[:, 32:] for x in (q, k))
     waves = np.exp(1j * 7 * 10000.0 ** (-np.arange(0, 64, 2) / 64))
     exact = (q_pairs * np.conj(k_pairs * waves)).sum(-1).real
-    np.testing.assert_allclose(attention.scores(q, k, 3, 10), exact, rtol=1e-12)
+    np.testing.assert_allclose(attention.compute_scores(q, k, 3, 10), exact, rtol=1e-12)
 
 
 def test_random_scores_are_as_large_at_every_distance():
-    random = scores.random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
+    random = scores.draw_random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
     # The score of two standard normal vectors has variance d, rotated or not.
     np.testing.assert_allclose(np.square(random).mean(0), 8, rtol=0.03)
 
 
 def test_random_scores_come_back_after_a_full_turn():
-    turned = scores.random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
+    turned = scores.draw_random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
     np.testing.assert_allclose(turned[:, 0], turned[:, 2])
     assert not np.allclose(turned[:, 0], turned[:, 1])
 
@@ -160,7 +160,7 @@ def test_sinusoids_by_the_formula_of_the_transformer():
 def test_the_causal_mask_against_torch():
     q, k, v = torch.randn(3, 7, 4, dtype=torch.float64)
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    ours = attention.attention(q.numpy(), k.numpy(), v.numpy(), causal=True)
+    ours = attention.compute_attention(q.numpy(), k.numpy(), v.numpy(), causal=True)
     np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-10)
 
 

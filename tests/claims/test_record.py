@@ -73,13 +73,13 @@ def test_the_deciding_finding_is_the_one_the_verdict_rests_on(rows, deciding):
 
 def test_where_a_claim_holds_the_part_closest_to_failing_decides():
     found = Findings("")
-    found.part("no threshold", "all", True)
-    found.within("far", 0.1, 1.0)
-    found.within("close", 0.9, 1.0)
-    found.beyond("farther", 100.0, 1.0)
-    found.limit("a limit", "1", True)
+    found.add_part("no threshold", "all", True)
+    found.add_at_most("far", 0.1, 1.0)
+    found.add_at_most("close", 0.9, 1.0)
+    found.add_above("farther", 100.0, 1.0)
+    found.add_limit("a limit", "1", True)
     assert found.deciding.what == "close"
-    assert found.about("far").deciding.what == "far"
+    assert found.select("far").deciding.what == "far"
     # A count that is complete is decided by no threshold.
     assert findings(PART, ("part", "b", "2", True)).deciding.what == "a"
 
@@ -113,7 +113,7 @@ def test_a_reason_takes_an_answer_back():
 
 def test_a_run_that_meets_the_conditions_of_a_claim_is_preferred():
     unmet = findings(PART)
-    unmet.unmet("windows of one length", "no", False)
+    unmet.add_unmet("windows of one length", "no", False)
     met = findings(("part", "a", "2", True), ("limit", "windows", "yes", True))
     best = Findings("")
     best.take_best([unmet, met], "a run")
@@ -124,11 +124,11 @@ def test_a_run_that_meets_the_conditions_of_a_claim_is_preferred():
 def test_a_sentence_has_the_verdict_of_its_own_findings() -> None:
     found = findings(PART, ("part", "b", "2", False), ("limit", "c", "3", False))
     one = Kind.ARITHMETIC
-    assert found.verdict(one) == found.about("").verdict(one) == Verdict.WRONG
-    assert found.about("a").verdict(one) == Verdict.HOLDS
-    assert found.about("c").verdict(one) == Verdict.WRONG  # a limit alone is a part
-    assert found.about("a").deciding.what == "a"
-    assert found.about("no such finding") == found
+    assert found.verdict(one) == found.select("").verdict(one) == Verdict.WRONG
+    assert found.select("a").verdict(one) == Verdict.HOLDS
+    assert found.select("c").verdict(one) == Verdict.WRONG  # a limit alone is a part
+    assert found.select("a").deciding.what == "a"
+    assert found.select("no such finding") == found
 
 
 def test_measured_holds_every_finding():
@@ -138,18 +138,18 @@ def test_measured_holds_every_finding():
 
 def test_evidence_is_missing_only_if_no_part_could_be_measured():
     found = Findings("")
-    found.missing("a")
-    found.limit("c", "1", True)
+    found.add_missing("a")
+    found.add_limit("c", "1", True)
     assert found.is_missing
-    found.part("b", "inside the noise", None)
+    found.add_part("b", "inside the noise", None)
     assert not found.is_missing
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-10])
 def test_a_number_against_a_bound_agrees_on_one_side_and_on_the_bound(value):
     found = Findings("")
-    found.within("small", value, 0.1)
-    found.beyond("large", value, 0.1, "{:.2f} apart", "limit")
+    found.add_at_most("small", value, 0.1)
+    found.add_above("large", value, 0.1, "{:.2f} apart", "limit")
     small, large = found.findings
     assert (small.agrees, small.role, small.value) == (True, "part", value)
     assert (large.agrees, large.role) == (False, "limit")
@@ -161,8 +161,8 @@ def test_a_number_against_a_bound_agrees_on_one_side_and_on_the_bound(value):
 
 def test_a_count_agrees_where_it_is_complete():
     found = Findings("")
-    found.count("some", 2, 3)
-    found.count("all", 3, 3)
+    found.add_count("some", 2, 3)
+    found.add_count("all", 3, 3)
     assert [(f.measured, f.agrees) for f in found.findings] == [
         ("2 of 3", False),
         ("3 of 3", True),
@@ -171,8 +171,8 @@ def test_a_count_agrees_where_it_is_complete():
 
 def test_findings_come_back_from_text_as_they_were():
     found = Findings("what is expected", "two models")
-    found.missing("a")
-    found.part("1.00", "0", None, np.float64(0.1) + 0.2)
+    found.add_missing("a")
+    found.add_part("1.00", "0", None, np.float64(0.1) + 0.2)
     count: Any = np.int64(3)
-    found.limit("c", "1.00", bool(np.bool_(True)), count)
+    found.add_limit("c", "1.00", bool(np.bool_(True)), count)
     assert Findings.from_json(found.to_json(), {}) == found

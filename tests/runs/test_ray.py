@@ -17,7 +17,8 @@ from ropelab.cli.app import main
 from ropelab.lab import Lab
 from ropelab.runs.cell import CellName, Cells, Context, with_starts
 from ropelab.runs.engine import Here
-from ropelab.runs.engine.on_ray import OnRay, check_joinable, check_ray
+from ropelab.runs.engine.on_ray import OnRay
+from ropelab.runs.engine.ray_cluster import check_joinable, check_ray
 from ropelab.runs.errors import InputError, MachineError
 from tests.processes import descendants, is_alive, started, wait_until
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
@@ -299,9 +300,9 @@ import socket
 import threading
 import time
 import ray
-from ropelab.runs.engine import on_ray
+from ropelab.runs.engine import ray_store
 ray.is_initialized = lambda: True
-on_ray.SECONDS_TO_LEAVE = on_ray.SECONDS_BETWEEN_LOOKS = 0.1
+ray_store.SECONDS_TO_LEAVE = ray_store.SECONDS_BETWEEN_LOOKS = 0.1
 held = threading.Lock()
 held.acquire()
 process = multiprocessing.get_context("fork").Process(target=time.sleep, args=[9])
@@ -313,7 +314,7 @@ def last():
 
 atexit.register(last)
 with socket.create_server(("127.0.0.1", 0)) as server:
-    on_ray._Store().join(f"127.0.0.1:{server.getsockname()[1]}")
+    ray_store.ControlStore().watch(f"127.0.0.1:{server.getsockname()[1]}")
     time.sleep(0.3)
 time.sleep(600)
 """
@@ -360,7 +361,7 @@ def test_an_address_without_a_cluster_is_bad_input(address, message):
 
 
 def test_what_listens_but_is_no_cluster_is_bad_input(monkeypatch):
-    monkeypatch.setattr("ropelab.runs.engine.on_ray.SECONDS_TO_JOIN", 3.0)
+    monkeypatch.setattr("ropelab.runs.engine.ray_cluster.SECONDS_TO_JOIN", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_ray(address)

@@ -1,9 +1,8 @@
 """Checks of claims about printed bases: the least base for a context, against exact bounds
 (arXiv:2405.14591).
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -95,7 +94,7 @@ def search_smaller_bases(
         agrees = False
     elif all_are_exact:
         agrees = True
-    findings.part(what, text, agrees, len(loose_texts))
+    findings.add_part(what, text, agrees, len(loose_texts))
 
 
 def _search_grid(context: int, low: float, high: float) -> float:
@@ -116,7 +115,7 @@ def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     base_of_context = _read_exact_bases(runs)
     count = len(base_of_context)
     if count < 5:
-        findings.missing("exact bounds", f"{count} stored contexts, needs 5")
+        findings.add_missing("exact bounds", f"{count} stored contexts, needs 5")
         return
 
     contexts = np.array(list(base_of_context), dtype=float)
@@ -129,14 +128,14 @@ def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     )
     text = f"{ratios.min():.2f} to {ratios.max():.2f}"
-    findings.part(what, text, error <= FIT, error)
+    findings.add_part(what, text, error <= FIT, error)
 
     # A power law is a straight line between logarithms, and its slope is the exponent.
     slope, _ = np.polyfit(np.log(contexts), np.log(exact_bases), 1).tolist()
     what = "exponent that fits the exact bounds"
     text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
     is_printed = abs(slope - published.FIT_EXPONENT) <= 0.005
-    findings.limit(what, text, is_printed, slope)
+    findings.add_limit(what, text, is_printed, slope)
 
 
 @claim("base-10000")

@@ -1,8 +1,7 @@
 """Checks of claims about who was first, and who uses what, decided by dated publications.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 
 An arXiv number is a date: its first four digits are the year and month, and later papers
 have larger numbers.
@@ -46,12 +45,12 @@ def compare_years(
         # The year may be that of the example or that of the kind.
         is_one = year in (example_year, first_year)
         text = f"{example}, {write_month(example_number)}"
-        findings.part(f"{kind}, {year}: the example", text, is_one, example_year)
+        findings.add_part(f"{kind}, {year}: the example", text, is_one, example_year)
 
         is_both = example_year == first_year == year
         text = f"{first}, {write_month(first_number)}"
         what = f"{kind}, {year}: the first of them"
-        findings.limit(what, text, is_both, first_year)
+        findings.add_limit(what, text, is_both, first_year)
 
 
 @claim("shaw-earliest")
@@ -68,11 +67,11 @@ def compare_dates(
         f"{other_name} {write_month(other)}" for other_name, other in others
     )
     what = f"{name} {write_month(number)}, the others"
-    findings.part(what, text, is_earliest_of_named)
+    findings.add_part(what, text, is_earliest_of_named)
 
     outside_name, outside_number = outside
     is_earlier = date < float(outside_number)
-    findings.limit(outside_name, write_month(outside_number), is_earlier)
+    findings.add_limit(outside_name, write_month(outside_number), is_earlier)
 
 
 @claim("deberta-year", "alibi-year")
@@ -93,10 +92,10 @@ def compare_year(
     is_one_of_both = said in (preprint_year, printed)
     what = f"{name}, arXiv:{arxiv} and in print"
     text = f"{write_month(arxiv)} and {printed}"
-    findings.part(what, text, is_one_of_both, preprint_year)
+    findings.add_part(what, text, is_one_of_both, preprint_year)
 
     is_first = preprint_year == said
-    findings.limit("first published", write_month(arxiv), is_first, preprint_year)
+    findings.add_limit("first published", write_month(arxiv), is_first, preprint_year)
 
 
 @claim("llama-rope")
@@ -111,7 +110,7 @@ def read_configurations(findings: Findings, models: Sequence[str]) -> None:
     text = "; ".join(texts) or "nothing"
     # A model whose configuration is not at hand leaves the claim open.
     agrees = True if len(texts) == len(models) else None
-    findings.part("what the configurations say", text, agrees)
+    findings.add_part("what the configurations say", text, agrees)
 
 
 @claim("large-models-use")
@@ -127,7 +126,7 @@ def count_encodings(
     # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
     what = "models that ropelab knows by configuration, RoPE or ALiBi"
     known = len(MODELS)
-    findings.limit(what, f"{known} of {known}, chosen for RoPE", True, known)
+    findings.add_limit(what, f"{known} of {known}, chosen for RoPE", True, known)
 
     counts: dict[str, int] = {}
     others = []
@@ -142,9 +141,9 @@ def count_encodings(
     what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
     text = f"{with_claimed} of {total} ({listed})"
     is_most = 2 * with_claimed > total
-    findings.part(what, text, is_most, with_claimed)
+    findings.add_part(what, text, is_most, with_claimed)
     what = "those with something else"
-    findings.limit(what, ", ".join(others) or "none", not others, len(others))
+    findings.add_limit(what, ", ".join(others) or "none", not others, len(others))
 
 
 @claim("gpt-3-rope", "gpt-4-rope")
@@ -157,6 +156,6 @@ def compare_with_date_of_rope(findings: Findings, name: str, user: str) -> None:
     if user:
         text = f"{write_month(user)} (arXiv:{user}), RoPE in {write_month(ROPE)}"
         is_later = float(user) >= float(ROPE)
-        findings.part(f"{name}'s paper appeared in", text, is_later)
+        findings.add_part(f"{name}'s paper appeared in", text, is_later)
     else:
-        findings.part(f"{name}'s architecture", "not published", None)
+        findings.add_part(f"{name}'s architecture", "not published", None)

@@ -1,9 +1,7 @@
 """Checks of claims about number formats: errors of angles, and changes of scores.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` compares a number with
-a bound.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 from collections.abc import Sequence
@@ -63,13 +61,13 @@ def measure_angle_errors(
         role: Role = "part" if length == FLOAT32_LENGTH else "limit"
         what = f"worst angle error up to {length:,}"
         text = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
-        findings.within(what, worst_angle.error_rad, ANGLE_RAD, text, role)
+        findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, text, role)
 
     implementation = make_chain(preset)
     octaves = worst_by_octave(implementation, 0, max(lengths))
     first = first_beyond(implementation, octaves, ANGLE_RAD)
     text = "nowhere" if first is None else f"position {first:,}"
-    findings.limit("first error beyond the tolerance", text, first is None, first)
+    findings.add_limit("first error beyond the tolerance", text, first is None, first)
 
 
 @claim("bfloat16-breaks", bound=BROKEN)
@@ -105,9 +103,9 @@ def measure_shifts(
     listed = " and ".join(f"{shift:,}" for shift in SHIFTS)
     what = f"change of a typical score when both positions move by {listed}, {preset}"
     text, breaks, largest = measure_changes(preset)
-    findings.part(what, text, breaks, largest)
+    findings.add_part(what, text, breaks, largest)
     text, breaks, largest = measure_changes(careful)
-    findings.limit(careful, text, breaks, largest)
+    findings.add_limit(careful, text, breaks, largest)
 
 
 @claim(
@@ -125,4 +123,4 @@ def compare_reported(findings: Findings, link: str) -> None:
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"
-        findings.part(what, text, row["verdict"] == "agrees", float(row["ours"]))
+        findings.add_part(what, text, row["verdict"] == "agrees", float(row["ours"]))

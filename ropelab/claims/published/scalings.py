@@ -1,9 +1,7 @@
 """Checks of claims about the frequencies of scaling methods, and of models that use them.
 
-A check adds findings to `findings`. `part` adds one without which the claim does not
-hold, `limit` one that puts a condition on it: in words what was measured and the result,
-whether the result agrees with the claim, and the number. `within` compares a number with
-a bound.
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -75,7 +73,7 @@ def count_new_angles(findings: Findings, geometry: Shape = MINIMIND) -> None:
         hits = int(agrees.sum())
         total = len(agrees)
         all_agree = hits == total and total > 0
-        findings.part(what, f"{hits} of {total}", all_agree, hits)
+        findings.add_part(what, f"{hits} of {total}", all_agree, hits)
 
     add_count(
         f"pairs with a full turn in {model.trained_len} tokens that meet no new angle at"
@@ -101,17 +99,19 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
     after = count_unseen(plan.inv_freq)
     what = f"pairs that meet new angles at {length}"
     text = f"{before} before, {after} after"
-    findings.part(what, text, before > 0 and after == 0, after)
+    findings.add_part(what, text, before > 0 and after == 0, after)
 
     is_fast = rotations(model.inv_freq, model.trained_len) >= yarn.beta_fast
     ratios = plan.inv_freq / model.inv_freq
     changed = int((ratios[is_fast] < 1 - SAME).sum())
     what = f"pairs with {yarn.beta_fast:g} turns or more in training that YaRN changes"
-    findings.part(what, f"{changed} of {int(is_fast.sum())}", changed == 0, changed)
+    findings.add_part(what, f"{changed} of {int(is_fast.sum())}", changed == 0, changed)
 
     multiplier = plan.logit_multiplier
     what = "every logit, also of the pairs that are kept, is multiplied by"
-    findings.limit(what, f"{multiplier:.4f}", abs(multiplier - 1) <= SAME, multiplier)
+    findings.add_limit(
+        what, f"{multiplier:.4f}", abs(multiplier - 1) <= SAME, multiplier
+    )
 
 
 @claim("yarn-dynamic")
@@ -125,7 +125,7 @@ def compare_lengths(findings: Findings, method: str = "yarn(factor=4)") -> None:
 
     what = f"frequencies of {method} for {SHORTER} and {LONGER} tokens"
     differ = ratio > 1 + SAME
-    findings.part(what, write_ratio(ratio), differ, ratio)
+    findings.add_part(what, write_ratio(ratio), differ, ratio)
 
 
 @claim("dynamic-free-short")
@@ -142,10 +142,10 @@ def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     ratio = max(ratios)
     are_equal = ratio <= 1 + SAME
     what = f"frequencies of {method} against none, in up to {lengths[-1]} tokens"
-    findings.part(what, write_ratio(ratio), are_equal, ratio)
+    findings.add_part(what, write_ratio(ratio), are_equal, ratio)
 
     change = max(logit_changes)
-    findings.part("and logits", f"{change:.2g} apart", change <= SAME, change)
+    findings.add_part("and logits", f"{change:.2g} apart", change <= SAME, change)
 
 
 @claim("yarn-one-ramp")
@@ -160,7 +160,7 @@ def compare_ramps(findings: Findings, factor: float = 16.0) -> None:
 
     what = f"factor {factor:g}, pairs whose frequencies differ"
     text = f"{differing} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
-    findings.part(what, text, differing == 0, ratio)
+    findings.add_part(what, text, differing == 0, ratio)
 
 
 @claim("ntk-ends")
@@ -171,7 +171,9 @@ def compare_end_divisors(findings: Findings, factor: float = 16.0) -> None:
     ends = (("first", divisors[0], 1.0), ("last", divisors[-1], factor))
     for name, divisor, wanted in ends:
         is_right = abs(divisor / wanted - 1) <= SAME
-        findings.part(f"{name} pair divided by", f"{divisor:.12g}", is_right, divisor)
+        findings.add_part(
+            f"{name} pair divided by", f"{divisor:.12g}", is_right, divisor
+        )
 
 
 @claim("critical-dimension")
@@ -182,7 +184,7 @@ def count_full_rotations(findings: Findings, printed: int = 92) -> None:
     features = 2 * int(rotates_fully.sum())
     what = f"features whose pairs turn fully in {LLAMA_2.trained_len} tokens"
     text = f"{features} of {LLAMA_2.rotary_dim}"
-    findings.part(what, text, features == printed, features)
+    findings.add_part(what, text, features == printed, features)
 
 
 @claim("yarn-llama-2")
@@ -194,9 +196,9 @@ def look_up_lengths(
     released = (8192, 32768, 65536, 131072)
     what = "YaRN models released for the 4096-token model"
     text = ", ".join(map(str, released))
-    findings.part(what, text, claimed in released, max(released))
+    findings.add_part(what, text, claimed in released, max(released))
     text = "no, all were fine-tuned" if finetuned else "yes"
-    findings.limit("reached without fine-tuning", text, not finetuned)
+    findings.add_limit("reached without fine-tuning", text, not finetuned)
 
 
 @claim("yarn-code-llama")
@@ -205,7 +207,9 @@ def compare_with_yarn(
 ) -> None:
     """Compare the frequencies of Code Llama with those of YaRN at many factors."""
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
-    findings.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
+    findings.add_part(
+        "lengths in Code Llama's paper", "16k and 100k", said == (16, 100)
+    )
 
     released = frequencies(LLAMA_2.rotary_dim, base)
     # Factors from 1 to 256 in quarter octaves are fine enough: with any factor some pair
@@ -222,7 +226,7 @@ def compare_with_yarn(
         f" {nearest:.3g})"
     )
     text = "frequencies up to {:.1f} times apart"
-    findings.within(what, ratio_by_factor[nearest], 1.01, text)
+    findings.add_at_most(what, ratio_by_factor[nearest], 1.01, text)
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -284,4 +288,4 @@ def compare_minimind(
     yarn_factor = Yarn(factor=factor).plan(model, 0).attention_factor
     is_one = abs(1 - yarn_factor) <= SAME
     text = f"1, YaRN's is {yarn_factor:.4f}"
-    findings.limit("attention factor", text, is_one, yarn_factor)
+    findings.add_limit("attention factor", text, is_one, yarn_factor)

@@ -25,7 +25,7 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         if stored.tables["predictions"]["agrees"].notna().any():
             deciding.append(stored)
     if not deciding:
-        findings.missing("trained bases that the bound speaks about")
+        findings.add_missing("trained bases that the bound speaks about")
         return
 
     run = max(deciding, key=_rank)
@@ -37,7 +37,7 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     below = predictions[is_below]
     above = predictions[~is_below]
     if below.empty:
-        findings.missing("trained bases that the bound speaks about")
+        findings.add_missing("trained bases that the bound speaks about")
         return
 
     failing = int(below["agrees"].astype(bool).sum())
@@ -47,15 +47,17 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     worse = int((~not_worse).sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
 
-    findings.part(
+    findings.add_part(
         f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
         " those distances",
         f"{failing} of {len(below)} (worse than with the largest base: {worse})",
         failing == len(below),
         failing,
     )
-    findings.count("of all of them with a low text loss", low, len(below), "limit")
+    findings.add_count(
+        "of all of them with a low text loss", low, len(below), role="limit"
+    )
     if len(above):
         holding = int(above["agrees"].astype(bool).sum())
         what = "admissible bases, times tasks, where retrieval is not worse"
-        findings.count(what, holding, len(above), "limit")
+        findings.add_count(what, holding, len(above), role="limit")

@@ -84,9 +84,9 @@ def _add_unlearned(findings: Findings, run: Trained) -> None:
     copied = run.copies_within()
     what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
     if math.isnan(copied):
-        findings.missing(what, "not measured")
+        findings.add_missing(what, "not measured")
     else:
-        findings.missing(what, f"{copied:.2f}, below {LEARNED}")
+        findings.add_missing(what, f"{copied:.2f}, below {LEARNED}")
 
 
 def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:

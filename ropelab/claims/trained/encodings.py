@@ -38,7 +38,7 @@ def check_extrapolation(findings: Findings, run: Encodings, encoding: str) -> No
     )
     row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
     if row is None or math.isnan(row["ci_low"]):
-        findings.missing(what, "not measured")
+        findings.add_missing(what, "not measured")
     else:
         rise = float(row["difference"])
         findings.add(text_role, what, _write_loss_change(row), _is_harmless(row), rise)
@@ -102,7 +102,7 @@ def check_lower_losses(
         what = f"{a} against {b}, text loss"
         if math.isnan(low):
             if role == "part":
-                findings.missing(what, "not compared")
+                findings.add_missing(what, "not compared")
             continue
 
         agrees: bool | None = None
@@ -140,17 +140,17 @@ def check_cost(
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.find_row("pairs", encoding_a=pair[0], encoding_b=pair[1])
     if row is None:
-        findings.missing(what, "not compared")
+        findings.add_missing(what, "not compared")
         return
     if hardly:
-        findings.part(
+        findings.add_part(
             what, _write_loss_change(row), _is_harmless(row), row["difference"]
         )
         _explain_harmless(findings, row)
     else:
         # The verdict names the encoding with the lower loss, or neither.
         higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
-        findings.part(what, _write_loss_change(row), higher, row["difference"])
+        findings.add_part(what, _write_loss_change(row), higher, row["difference"])
         if higher is None:
             findings.leave_open("the interval contains 0")
 
@@ -159,17 +159,19 @@ def check_cost(
     for encoding in pair:
         learned = run.seeds_that_copy(encoding)
         counted = write_seed_count(learned)
-        findings.limit(f"seeds with which {encoding} learned to copy", counted, None)
+        findings.add_limit(
+            f"seeds with which {encoding} learned to copy", counted, None
+        )
 
     if evenly:
         shortest = int(run.config.get("first_window") or run.train_len)
         what = "every position trained as often"
         if shortest < run.train_len:
             shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
-            findings.unmet(what, shown, False)
+            findings.add_unmet(what, shown, False)
         else:
             shown = f"yes, windows of {run.train_len} tokens from the first step"
-            findings.limit(what, shown, True)
+            findings.add_limit(what, shown, True)
 
 
 def _write_loss_change(row: pd.Series) -> str:

@@ -32,14 +32,14 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
     if not any(run.has_resting_pairs(name) for name in forms):
         # The unmet condition makes a run that has the control the preferred one.
         what = "the same beside pairs that do not rotate"
-        findings.unmet(what, "not in this run", None)
+        findings.add_unmet(what, "not in this run", None)
 
     best = max(singles, key=run.copies_within)
     best_recall = run.copies_within(best)
     # Recall that was not measured is nan, which compares as false: it does not work.
     best_works = best_recall >= WORKS * run.copies_within()
     what = f"the best single one, {best}"
-    findings.limit(what, f"{best_recall:.2f}", not best_works)
+    findings.add_limit(what, f"{best_recall:.2f}", not best_works)
 
 
 def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
@@ -51,7 +51,7 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     plain_recall = run.copies_within()
     what = f"recall of {name} against {run.plain}"
     if rows.empty or math.isnan(recall):
-        findings.missing(what)
+        findings.add_missing(what)
         return False
 
     result = tally(rows, name)
@@ -63,7 +63,7 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     shares = f"{recall:.2f} against {plain_recall:.2f}"
     where = f"from {run.train_len // 2} tokens back"
     worse = f"lower at {result.worse} of {len(rows)} distances"
-    findings.part(what, f"{shares} {where}; {worse}", agrees, recall)
+    findings.add_part(what, f"{shares} {where}; {worse}", agrees, recall)
     if agrees is None:
         findings.leave_open("a lower one is not shown at all distances")
     return True
@@ -91,11 +91,11 @@ def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
         other = run.select_comparisons("removed", band, not far)
         what = f"copying without the {band} third"
         if served.empty:
-            findings.missing(what)
+            findings.add_missing(what)
             continue
 
         _add_fall(findings, what, served, band)
-        _add_fall(findings, what, other, band, "limit")
+        _add_fall(findings, what, other, band, role="limit")
         if band == "slow":
             # Both findings just added are about the slow pairs.
             _open_unless_slow_pairs_turn(findings, run, count=2)
@@ -108,7 +108,7 @@ def check_slow_pairs(findings: Findings, run: Frequencies, scheme: str) -> None:
     rows = run.select_comparisons("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
-        findings.missing(what)
+        findings.add_missing(what)
     else:
         _add_fall(findings, what, rows, scheme)
         _open_unless_slow_pairs_turn(findings, run, count=1)

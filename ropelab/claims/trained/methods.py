@@ -64,7 +64,7 @@ def check_indexing(
             # A share that was not measured is nan, which compares as false.
             has_learned = at_train_len.value >= LEARNED
             if not has_learned:
-                answer.missing(f"models that learned {task}", trained)
+                answer.add_missing(f"models that learned {task}", trained)
                 continue
             what = f"{task}, {method}, right in {run.test_len} tokens ({trained})"
             fails = asks == "fails"
@@ -168,7 +168,9 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
     with_loss = table.dropna(subset="loss")
     with_both = with_loss.dropna()
     if with_both.empty or run.table("comparisons").empty:
-        findings.missing("methods that were measured on text and copying and compared")
+        findings.add_missing(
+            "methods that were measured on text and copying and compared"
+        )
         return
 
     best = with_loss.sort_values("loss", kind="stable")["label"].iloc[0]
@@ -210,7 +212,7 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
     measured = ", ".join(texts) or "none"
     if agrees is None:
         measured += f"; not shown to read as well as {best} (within {CLOSE})"
-    findings.part(what, measured, agrees, len(refuting))
+    findings.add_part(what, measured, agrees, len(refuting))
 
     losses = with_both["loss"]
     accuracies = with_both["accuracy"]
@@ -220,4 +222,4 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
         correlation = -float(losses.corr(accuracies, method="spearman"))
     what = "rank correlation of low loss and copying"
     agrees = is_at_least(correlation, WORKS)
-    findings.limit(what, f"{correlation:.2f}", agrees, correlation)
+    findings.add_limit(what, f"{correlation:.2f}", agrees, correlation)

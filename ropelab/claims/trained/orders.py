@@ -95,7 +95,7 @@ def compare_published_order(
         _compare_groups(answer, rows, labels, equal)
         answers.append((run.quality, answer))
     if not answers:
-        findings.missing("a stored run that compares these methods")
+        findings.add_missing("a stored run that compares these methods")
         return
 
     # Runs of the same quality decide together.
@@ -241,6 +241,6 @@ def _compare(
 
     claimed = "=" if same else ">"
     measured = f"{sign} ({write_interval(interval)})"
-    findings.part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
+    findings.add_part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
     if agrees is None:
         findings.leave_open(reason)

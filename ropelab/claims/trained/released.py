@@ -36,7 +36,7 @@ def compare_stored_keys(
             costlier_label = f"{AS_SHIPPED} + {costlier}"
             cheaper_label = f"{AS_SHIPPED} + {cheaper}"
             if costlier_label not in losses or cheaper_label not in losses:
-                answer.missing(what, "not measured")
+                answer.add_missing(what, "not measured")
                 continue
 
             difference = mean_interval(losses[costlier_label] - losses[cheaper_label])

@@ -65,7 +65,7 @@ class Tally:
                 place? `nowhere worse` and `gains` are limits, the others parts.
         """
         if self.places == 0:
-            findings.missing(what, self.text)
+            findings.add_missing(what, self.text)
             return
 
         role: Role = "part"

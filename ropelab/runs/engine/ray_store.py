@@ -1,0 +1,143 @@
+"""The control store of a Ray cluster, which is watched while cells are computed.
+
+When it is lost, calls of Ray wait for it, and in the end Ray aborts this process. The
+watch ends the process before, with a message and with its exit functions.
+"""
+
+import atexit
+import os
+import socket
+import sys
+import threading
+from contextlib import suppress
+
+import psutil
+
+from ropelab.runs.errors import MachineError, say
+
+LOST = "the connection to Ray was lost"
+# The store is looked at this often.
+SECONDS_BETWEEN_LOOKS = 1.0
+# The time in which the store must accept a connection.
+SECONDS_TO_ANSWER = 30.0
+# The time that a call has to return if it began before the store was lost.
+SECONDS_TO_LEAVE = 20.0
+# The time that exit functions have when the store is lost.
+SECONDS_TO_END = 5.0
+
+
+class ControlStore:
+    """The control store of the cluster that this process has joined."""
+
+    # True once the store was found lost. All objects share this, since a process has one
+    # connection to Ray.
+    is_lost = False
+
+    def __init__(self) -> None:
+        # HOST:PORT; empty until `watch`.
+        self._address = ""
+        self._stop = threading.Event()
+
+    def watch(self, address: str) -> None:
+        """Watch the store at an address until `stop_watching`, and as the process ends."""
+        self._address = address
+        self._stop = threading.Event()
+        atexit.unregister(_leave)
+        # Exit functions run in reverse order, so this one runs before Ray's own.
+        atexit.register(_leave, self)
+        threading.Thread(target=self._watch, args=(self._stop,), daemon=True).start()
+
+    def stop_watching(self) -> None:
+        """Let the watch end; the store is still looked at as the process ends."""
+        self._stop.set()
+
+    def check(self) -> None:
+        """Raise MachineError if the store is lost."""
+        loss = self.note_loss()
+        if loss is not None:
+            raise loss
+
+    def note_loss(self) -> MachineError | None:
+        """Return an error if nothing listens at the store's address, and set `is_lost`.
+
+        None: the store answers, or was never watched.
+        """
+        if not self._address:
+            return None
+        host, _, port = self._address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+        except OSError as error:
+            ControlStore.is_lost = True
+            # Ray's own hook tells its store of an error first, and the store is gone.
+            sys.excepthook = sys.__excepthook__
+            return MachineError(f"{LOST}: {error.strerror or error}")
+        return None
+
+    def _watch(self, stop: threading.Event) -> None:
+        """End this process if a call waits for a lost store.
+
+        This runs in a thread of its own: the thread of such a call cannot end it.
+        """
+        loss: MachineError | None = None
+        while loss is None:
+            if stop.wait(SECONDS_BETWEEN_LOOKS):
+                return
+            loss = self.note_loss()
+
+        if stop.wait(SECONDS_TO_LEAVE):
+            # The call has returned in time, and its caller ended the work.
+            return
+
+        say(f"ropelab: {loss}")
+        # An exit function of other code may itself wait for the thread that waits. The
+        # timer ends this process then.
+        threading.Timer(SECONDS_TO_END, _end_now).start()
+        # A main thread that has ended runs its exit functions already, and `_leave` is
+        # one of them.
+        if threading.main_thread().is_alive():
+            _leave(self)
+        _end_now()
+
+
+def _leave(store: ControlStore) -> None:
+    """End this process if the store is lost.
+
+    Ray's own exit function would wait for the store and then abort.
+    """
+    import ray
+
+    # Without a connection to Ray its exit function has nothing to do.
+    if not ray.is_initialized():
+        return
+    if store.note_loss() is None:
+        return
+
+    atexit.unregister(_leave)
+    atexit.unregister(ray.shutdown)
+    # Exit functions that other code registered run, as they would at a usual end.
+    atexit._run_exitfuncs()
+    _end_now()
+
+
+def _end_now() -> None:
+    """End this process at once, and those that Ray started here for computing."""
+    end_processes()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(MachineError.exit_status)
+
+
+def end_processes() -> None:
+    """Kill the processes that Ray started here for computing.
+
+    If the control store is lost, all of Ray's processes are killed: they would wait for
+    the store.
+    """
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            name = process.name()
+            computes = name.startswith("ray::") and "Agent" not in name
+            if computes or ("ray" in name and ControlStore.is_lost):
+                process.kill()
