@@ -27,6 +27,7 @@ Kind = Literal["text", "image", "clip"]
 Behind = Literal[
     "side",
     "largest",
+    "largest if right",
     "tokens",
     "rows",
     "columns",
@@ -74,6 +75,10 @@ class Counting:
     # What the model merges, and how its clips count time.
     rule: PromptRule
     behind: Behind = "side"
+    # Where text goes on behind a clip. None: as behind an image.
+    behind_clip: Behind | None = None
+    # The steps by which times, and rows and columns, of patches are off.
+    moved: tuple[int, int] = (0, 0)
     # True if heights and widths are exchanged.
     exchanged: bool = False
     # True if patches count on by 1 on all axes, as text does.
@@ -266,6 +271,9 @@ def count_grid(counting: Counting, segment: Segment, start: int) -> Positions:
         shifts[0] = 0
     if counting.from_zero in ("rows and columns", "all axes"):
         shifts[1:] = 0
+    time_is_off, place_is_off = counting.moved
+    shifts[0] += time_is_off
+    shifts[1:] += place_is_off
     return grid + shifts
 
 
@@ -283,13 +291,19 @@ def find_next(
         start: the position at which it begins.
         grid: the positions of its tokens.
     """
-    if counting.behind == "largest" or counting.as_text:
+    behind = counting.behind
+    if segment.kind == "clip" and counting.behind_clip is not None:
+        behind = counting.behind_clip
+    if behind == "largest" or counting.as_text:
         return int(grid.max()) + 1
-    if counting.behind == "tokens":
+    if behind == "largest if right":
+        right = Counting(counting.rule, still=counting.still, step=counting.step)
+        return int(count_grid(right, segment, start).max()) + 1
+    if behind == "tokens":
         return start + grid.shape[1]
 
     merged = 1 if counting.unmerged else counting.rule.merged
-    count_steps = STEPS_BEHIND[counting.behind]
+    count_steps = STEPS_BEHIND[behind]
     return start + count_steps(segment.rows // merged, segment.columns // merged)
 
 
@@ -315,6 +329,10 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
         says = f"{axes} of an image begin at 0, not behind the text before it"
         name = f"zero_{axes.split()[0]}"
         yield name, says, replace(right, from_zero=axes)
+    says = "rows and columns of an image begin one step late"
+    yield "place_late", says, replace(right, moved=(0, 1))
+    says = "the time of an image is one step late"
+    yield "time_late", says, replace(right, moved=(1, 0))
     says = f"rows and columns count patches before {rule.merged} of them are merged"
     yield "unmerged", says, replace(right, unmerged=True)
     says = "rows and columns are counted from the middle of an image"
@@ -396,29 +414,37 @@ def explain_prompt(
         answer = f"position ids have the shape {got.shape} instead of {wanted.shape}"
         return answer, fix, True
     for _, says, counting in list_countings(rule):
-        # A mistake in images may come with the older rule for the text behind them.
+        # A mistake in images may come with either rule for the text behind a clip.
         candidates = [counting]
         if counting.behind == "side":
             candidates.append(replace(counting, behind="largest"))
+            candidates.append(replace(counting, behind_clip="largest if right"))
+        else:
+            candidates.append(replace(counting, behind_clip="side"))
+            candidates.append(replace(counting, behind_clip="largest"))
         for candidate in candidates:
             if np.array_equal(got, count_positions(candidate, prompt)):
                 return says, fix, True
 
     first_time = got[0, 0]
     shift = int(first_time - wanted[0, 0])
-    if np.array_equal(got - shift, wanted):
-        return f"all position ids are off by {shift:+d}", "count from 0", True
+    for positions in (wanted, older):
+        if np.array_equal(got - shift, positions):
+            return f"all position ids are off by {shift:+d}", "count from 0", True
     step = find_step(got, rule, prompt)
     if step:
-        timed = replace(right, step=step)
-        if np.array_equal(got, count_positions(timed, prompt)):
-            answer = f"frames of a clip are {step} steps apart along time"
-            return answer, "check the steps per second and the seconds per frame", True
+        for behind_clip in (None, "largest"):
+            timed = replace(right, step=step, behind_clip=behind_clip)
+            if np.array_equal(got, count_positions(timed, prompt)):
+                answer = f"frames of a clip are {step} steps apart along time"
+                fix = "check the steps per second and the seconds per frame"
+                return answer, fix, True
 
     is_different = (got != wanted).any(axis=0)
     token = int(is_different.argmax())
+    place = ", ".join(f"{position:g}" for position in got[:, token].tolist())
     answer = (
-        f"token {token} stands at {tuple(got[:, token].tolist())} (time, height, width)"
+        f"token {token} stands at ({place}) (time, height, width)"
         f" instead of {tuple(wanted[:, token].tolist())}"
     )
     return answer, fix, True

@@ -95,6 +95,38 @@ def test_every_mistake_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("counting", "says"),
+    [
+        ({"behind": "tokens"}, "as many steps as the image has tokens"),
+        ({"behind": "rows"}, "begins behind its rows"),
+        ({"behind": "after"}, "begins one step late"),
+        ({"moved": (0, 1)}, "rows and columns of an image begin one step late"),
+        ({"moved": (1, 0)}, "the time of an image is one step late"),
+        ({"centred": True}, "counted from the middle"),
+        ({"step": 2}, "2 steps apart"),
+    ],
+)
+def test_mistakes_in_images_are_named_under_the_older_rule(
+    counting: dict[str, Any], says: str
+) -> None:
+    """transformers 4.57.1 lets text go on behind the largest position of a clip."""
+    rule = rule_of("qwen2_5_vl")
+    mistaken = Counting(rule, **counting, behind_clip="largest if right")
+    got = count_positions(mistaken, make_prompt(rule))
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert says in answer
+
+
+def test_a_shift_under_the_older_rule() -> None:
+    rule = rule_of("qwen2_5_vl")
+    older = count_positions(Counting(rule, behind="largest"), make_prompt(rule))
+    answer, _, wrong = explain_prompt(older - 1, rule)
+    assert wrong
+    assert "off by -1" in answer
+
+
+@pytest.mark.parametrize(
     ("name", "step"), [("qwen2_5_vl", 50), ("qwen2_vl", 25), ("ernie4_5_vl_moe", 5)]
 )
 def test_another_rate_is_told_in_steps(name: str, step: int) -> None:
