@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from ropelab.cli import app as cli
+from ropelab.runs.store import find_finished
 from tests.texts import mentions
 
 FREQS = ("freqs", "--head-dim", "8", "--quiet")
@@ -163,6 +164,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_it_is_drawn(
 @pytest.mark.parametrize("command", ["export .", "compare . .", "report . -o x.html"])
 @pytest.mark.parametrize("place", [".", "/"])
 def test_the_working_folder_is_a_folder_without_runs(call, command, place):
+    if list(find_finished(Path(place))):
+        pytest.skip(f"somebody keeps runs of ropelab below {place}")
     status, out, err = call(*command.replace(" .", f" {place}").split())
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "no finished run" in err or "folders of two runs" in err
