@@ -8,11 +8,11 @@ from typing import Any
 
 from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.llamacpp import FLAGS as LLAMACPP
-from ropelab.readers.spec import NotModelledError, RefusedError
+from ropelab.readers.spec import NotModelledError, RefusedError, is_context
 from ropelab.readers.trace import BLOCKS, NESTS, language_part
 from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import load_block
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, cut_text, unknown_name
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
@@ -20,6 +20,9 @@ from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 OVERRIDES = read_table("trainers")["overrides"]
 # The flags that set a value, with the name of the value.
 SETTINGS = {**LLAMACPP, **FLAGS}
+# The settings that are lengths in tokens. llama.cpp's 0 stands for the model's own length,
+# so that its flag is checked where it is used.
+LENGTHS = ("length", "cutoff_len", "max_seq_length")
 # The flag of koboldcpp for a scale and a base.
 KOBOLD = "--ropeconfig"
 KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
@@ -136,7 +139,14 @@ def parse_flags(text: str) -> Flags:
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
         else:
-            settings[SETTINGS[name]] = setting(name, value)
+            number = setting(name, value)
+            is_length = SETTINGS[name] in LENGTHS
+            if is_length and not is_context(number):
+                raise InputError(
+                    f"{name} must be a whole number of tokens from 2 to 2^40, got"
+                    f" '{cut_text(value)}'"
+                )
+            settings[SETTINGS[name]] = number
 
     if settings.get("rope_scale", 1) <= 0:
         raise InputError("--rope-scale must be above 0: frequencies are divided by it")

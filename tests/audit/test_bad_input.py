@@ -12,7 +12,7 @@ import pytest
 from ropelab.audit.audited import audit, shorten_tables
 from ropelab.readers.document import Document, load, parse_document
 from ropelab.readers.families import explain_unrotated
-from ropelab.readers.flags import Flags
+from ropelab.readers.flags import Flags, parse_flags
 from ropelab.readers.registry import choose_runtimes, read, read_by_reference
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
@@ -430,3 +430,16 @@ def test_a_context_of_a_server_is_a_number_of_tokens(tmp_path, value):
     path.write_text(json.dumps({**model, "max_position_embeddings": 4096}))
     with pytest.raises(InputError, match="--ctx-size"):
         audit(str(path), flags=f"--ctx-size {value}")
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "1", "4096.5", "1e400", "2e12"])
+@pytest.mark.parametrize(
+    "flag",
+    ["--max-model-len", "--context-length", "--contextsize", "--cutoff-len"],
+)
+def test_the_length_of_a_server_is_a_number_of_tokens(flag: str, value: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_flags(f"{flag} {value}")
+    limits = "must be a whole number of tokens from 2 to 2^40"
+    assert str(refused.value) == f"{flag} {limits}, got '{value}'"
+    assert list(parse_flags(f"{flag} 4096.0").settings.values()) == [4096]
