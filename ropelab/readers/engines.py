@@ -141,6 +141,10 @@ class TensorRt(Reader):
         # An empty name is no scaling.
         return super().find_type(settings) or "default"
 
+    def find_pairing(self, trace: Trace) -> Any:
+        # modeling_deepseekv3.py passes is_neox=False, whatever rope_interleave says.
+        return "interleaved" if trace.family.latent else super().find_pairing(trace)
+
     def find_width(self, settings: Settings, head_dim: int) -> int:
         trace = settings.trace
         # The base of GPT-NeoX, rotary_emb_base, is taken for a width.
@@ -190,6 +194,10 @@ class Tgi(Reader):
             "rope_theta", trace.family.base_keys, trace.family.base, "class default"
         )
         return {"all": settings}
+
+    def find_pairing(self, trace: Trace) -> Any:
+        # flash_deepseek_v2 and _v3 sort the features of neighbours into halves first.
+        return "interleaved" if trace.family.latent else super().find_pairing(trace)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         # flash_phi, flash_neox and flash_gptj read the share, the others rotate the

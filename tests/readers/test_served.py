@@ -809,7 +809,14 @@ LATENT_HEADS = {
 )
 def test_latent_attention_has_adjacent_pairs_in_vllm(kind: str, name: str) -> None:
     """Its model files pass is_neox_style=False, whatever rope_interleave says."""
+    others = ["tensorrt-llm", "tgi"] if kind == "deepseek_v3" else []
+    if kind == "sarvam_mla":
+        others = ["sglang"]
     for value in (True, False):
+        keys = {**LATENT_HEADS, "rope_interleave": value}
+        for runtime in others:
+            pairs = read(runtime, kind, name, **keys).layers["all"].pairing
+            assert pairs == "interleaved", runtime
         spec = read("vllm", kind, name, **LATENT_HEADS, rope_interleave=value)
         assert spec.layers["all"].pairing == "interleaved"
         own = read("transformers-5", kind, name, **LATENT_HEADS, rope_interleave=value)
