@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from ropelab.runs.stats import Interval, crossed_mean, crossed_proportion
+from ropelab.runs.stats import Interval, average_crossed, average_crossed_shares
 from ropelab.runs.thresholds import TWO_KINDS
 
 EFFECTS = ((0.0, 0.0), (0.1, 0.3), (0.3, 0.3), (1.0, 0.3), (3.0, 0.3), (0.3, 3.0))
@@ -56,7 +56,9 @@ def main() -> None:
         x = effect + drawn(random, draws, 5, 50, 0.0, 0.3) / 10
         steps = np.diff(np.sort(x.mean(axis=2), axis=1), axis=1)
         tested = (steps <= TWO_KINDS).all(axis=1)
-        coverage = holding([crossed_mean(each).interval() for each in x], float(truth))
+        coverage = holding(
+            [average_crossed(each).compute_interval() for each in x], float(truth)
+        )
         print(f"{name:28}{coverage:7.3f}{tested.mean():7.2f}")
     print(
         "\nproportions, six sequences of 200 trials, standard deviations of 0.5 in the"
@@ -90,7 +92,7 @@ def covered(x: NDArray[np.float64], kept: tuple[int, ...]) -> float:
     """The share of intervals that hold 0, over seeds (1), documents (2) or both."""
     averaged = tuple({1, 2} - set(kept))
     values = x if not averaged else x.mean(axis=averaged)[:, None, :]
-    return holding([crossed_mean(each).interval() for each in values], 0.0)
+    return holding([average_crossed(each).compute_interval() for each in values], 0.0)
 
 
 def proportions(
@@ -102,7 +104,8 @@ def proportions(
     rates = expit(logit(share) + drawn(random, draws, seeds, 6, 0.5, 0.5))
     truth = expit(logit(share) + random.normal(0, np.sqrt(1.5), 10**6)).mean()
     found = [
-        crossed_proportion(random.binomial(TRIALS, p) / TRIALS, TRIALS) for p in rates
+        average_crossed_shares(random.binomial(TRIALS, p) / TRIALS, TRIALS)
+        for p in rates
     ]
     return holding(found, float(truth))
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from ropelab.runs.stats import student_quantile, student_tail
+from ropelab.runs.student import student_quantile, student_tail
 
 FREEDOM = (1, 1.3, 2, 3, 4.7, 10, 49, 250, 3000, 1e5)
 

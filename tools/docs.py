@@ -23,7 +23,7 @@ import pandas as pd
 
 from ropelab.readers.registry import RUNTIMES
 from ropelab.runs.labels import method_label, roughly, row_labels
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -254,7 +254,7 @@ def interval(ends: Sequence[float], digits: int = 3) -> str:
 
 def mean_of(samples: Sequence[float], digits: int = 4) -> str:
     """The mean of independent samples and Student's t interval."""
-    found = mean_interval(samples)
+    found = average_samples(samples)
     return interval([found.value, found.low, found.high], digits)
 
 

@@ -38,8 +38,8 @@ from ropelab.runs.stats import (
     FALSE_DISCOVERIES,
     FEWEST_UNITS,
     Mean,
-    crossed_mean,
-    discovery_rates,
+    average_crossed,
+    compute_discovery_rates,
 )
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
@@ -102,7 +102,7 @@ def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
         raise ValueError(
             "only what was measured with the same seeds and units can be compared"
         )
-    return crossed_mean((a - b).unstack(level=-1).to_numpy(), trials)
+    return average_crossed((a - b).unstack(level=-1).to_numpy(), trials)
 
 
 def compare(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def compare(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     records = []
     rows = judgements.to_dict("records")
     for pair, mean, row in zip(pairs, means, rows, strict=True):
-        interval = mean.interval(row["confidence"])
+        interval = mean.compute_interval(row["confidence"])
         lower_is_better = pair.measure == "loss"
         a_is_lower = mean.value < 0
         if a_is_lower == lower_is_better:
@@ -143,12 +143,12 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
     table["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
     # Two pairs that compare the same values, in either order, are one test.
     table["test"] = [_identify_test(pair) for pair in pairs]
-    p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
+    p_values = pd.Series([mean.compute_p_value() for mean in means], dtype=float)
     table["p"] = p_values.where(table["status"].isin((TESTED, FAILING)))
 
     for _, family in table.groupby(["family", "status"], sort=False):
         tests = family.drop_duplicates("test").set_index("test")["p"]
-        rates = pd.Series(discovery_rates(tests.tolist()), tests.index)
+        rates = pd.Series(compute_discovery_rates(tests.tolist()), tests.index)
         table.loc[family.index, "rate"] = family["test"].map(rates)
 
         discoveries = max(1, (rates <= FALSE_DISCOVERIES).sum())
@@ -189,7 +189,7 @@ def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
             statuses.append(SAME)
         elif max(mean.seeds, mean.units) < FEWEST_UNITS:
             statuses.append(TOO_FEW)
-        elif math.isnan(mean.p_value()):
+        elif math.isnan(mean.compute_p_value()):
             statuses.append(CONSTANT)
         elif fails(pair, pair.a) or fails(pair, pair.b):
             statuses.append(FAILING)

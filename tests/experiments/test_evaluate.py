@@ -24,7 +24,7 @@ from ropelab.lab import Lab, Plan
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
 from ropelab.models.tasks import cells, grid
-from ropelab.models.tasks.tables import BUCKET, NLL, average_losses, comparisons
+from ropelab.models.tasks.tables import BUCKET, NLL, average_losses, compare_rows
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
@@ -389,7 +389,7 @@ def advised(
         "last_window": average_losses(
             last, ["method", "factor", "seed", "arm", "context_tokens"]
         ),
-        "comparisons": comparisons(text, [64], 256),
+        "comparisons": compare_rows(text, [64], 256),
     }
     tables = {name: table.assign(train_len_tokens=64) for name, table in tables.items()}
     return recommendation(config, tables).iloc[0], tables

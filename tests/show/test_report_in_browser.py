@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
 from tests.show.made import NASTY, accuracies, write_run
@@ -215,7 +215,7 @@ def test_comparing_pairs_by_seed(visit, report):
         accuracies(shift).query("method == 'yarn' and distance_tokens == 512").accuracy
         for shift in (0.0, 0.01)
     )
-    wanted = mean_interval(second.to_numpy() - first.to_numpy())
+    wanted = average_samples(second.to_numpy() - first.to_numpy())
     row = next(text for text in texts if "yarn" in text and "\t512\t" in text).split(
         "\t"
     )

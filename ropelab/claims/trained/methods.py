@@ -23,7 +23,7 @@ from ropelab.claims.trained.runs import Methods
 from ropelab.claims.trained.tally import add_interval, is_at_least
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import WINDOW
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 from ropelab.runs.thresholds import CLOSE, FAILS, LEARNED, WORKS
 
 # The metric of text after the longest context.
@@ -57,8 +57,8 @@ def check_indexing(
             rows = run.rows(table_name)
             rows = rows[rows["label"] == label]
             shares = rows.groupby(["context_tokens", "seed"])["accuracy"].mean()
-            at_train_len = mean_interval(shares.get(run.train_len, ()))
-            at_test_len = mean_interval(shares.get(run.test_len, ()))
+            at_train_len = average_samples(shares.get(run.train_len, ()))
+            at_test_len = average_samples(shares.get(run.test_len, ()))
 
             trained = f"{at_train_len.value:.2f} in {run.train_len}"
             # A share that was not measured is nan, which compares as false.

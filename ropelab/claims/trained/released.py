@@ -9,7 +9,7 @@ from ropelab.claims.trained.deciding import write_earlier_version
 from ropelab.claims.trained.tally import add_interval
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import AS_SHIPPED, row_labels
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 
 
 @claim("kvquant-before-rope")
@@ -39,7 +39,7 @@ def compare_stored_keys(
                 answer.add_missing(what, "not measured")
                 continue
 
-            difference = mean_interval(losses[costlier_label] - losses[cheaper_label])
+            difference = average_samples(losses[costlier_label] - losses[cheaper_label])
             what = f"{what}, {len(losses)} documents"
             unit = " nats per byte"
             add_interval(answer, role, what, difference, 0, "+.4f", unit)

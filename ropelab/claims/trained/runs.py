@@ -15,7 +15,7 @@ from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import method_label, row_labels
-from ropelab.runs.stats import Interval, mean_interval
+from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # The metric of copying in the tables of encodings and frequencies.
@@ -219,7 +219,7 @@ class Methods(Trained):
         mine = self.select_copies(label)
         mine = mine[mine["distance_tokens"] == distance]
         if len(mine) != 1:
-            return mean_interval(mine["accuracy"])
+            return average_samples(mine["accuracy"])
         # A single model has no spread over seeds; the stored interval is over its
         # sequences.
         row = mine.iloc[0]
@@ -231,7 +231,7 @@ class Methods(Trained):
         """
         accuracy = self.average_copies(label)
         if accuracy.empty:
-            return mean_interval(())
+            return average_samples(())
         ranked = accuracy.sort_values().index
         if place == "best":
             distance = ranked[-1]
@@ -301,7 +301,7 @@ class Encodings(Trained):
         losses_b = self.losses_by_seed(b, context)
         differences = (losses_a - losses_b).dropna()
         if len(differences) >= FEWEST_PAIRED:
-            interval = mean_interval(differences)
+            interval = average_samples(differences)
             return interval.low, interval.high
         return self._bounds_by_baseline(a, b, longest)
 

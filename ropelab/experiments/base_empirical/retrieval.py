@@ -32,7 +32,12 @@ from ropelab.models.tasks.tables import (
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import difference
 from ropelab.runs.files import table_beside
-from ropelab.runs.stats import FALSE_DISCOVERIES, FEWEST_UNITS, Mean, discovery_rates
+from ropelab.runs.stats import (
+    FALSE_DISCOVERIES,
+    FEWEST_UNITS,
+    Mean,
+    compute_discovery_rates,
+)
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
 
@@ -182,9 +187,9 @@ def predictions(
             compared = compared.assign(value=compared["correct"] / compared["trials"])
             mean_by_base = compared.groupby("base")["value"].mean()
             accuracy_change = _compare_with_reference(compared, base)
-            accuracy_interval = accuracy_change.interval()
+            accuracy_interval = accuracy_change.compute_interval()
             text_change = _compare_with_reference(late_losses, base)
-            text_interval = text_change.interval()
+            text_interval = text_change.compute_interval()
 
             of_base = accuracies[task].query("base == @base")
             row = {
@@ -199,7 +204,7 @@ def predictions(
                 "accuracy_ci_low": accuracy_interval.low,
                 "accuracy_ci_high": accuracy_interval.high,
                 # The p-value is replaced by a rate below.
-                "accuracy_false_discovery_rate": accuracy_change.p_value(),
+                "accuracy_false_discovery_rate": accuracy_change.compute_p_value(),
                 "text_difference_nats_per_byte": text_interval.value,
                 "text_ci_low_nats_per_byte": text_interval.low,
                 "text_ci_high_nats_per_byte": text_interval.high,
@@ -211,7 +216,7 @@ def predictions(
     table = pd.DataFrame(rows, columns=COLUMNS)
     is_reference = table["is_reference"].astype(bool)
     p_values = table["accuracy_false_discovery_rate"].mask(is_reference)
-    rates = discovery_rates(p_values.tolist())
+    rates = compute_discovery_rates(p_values.tolist())
     return judge(table.assign(accuracy_false_discovery_rate=rates))
 
 

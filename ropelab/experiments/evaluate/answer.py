@@ -163,7 +163,7 @@ def summary(tables: Tables) -> pd.DataFrame:
                     in_context, common.NLL
                 )
 
-    for task in common.retrieval_of(tables):
+    for task in common.list_retrieval_tasks(tables):
         shares = in_longest_context(tables[f"{task}_accuracy"])
         length = shares["context_tokens"].iloc[0]
         columns[f"{task} @{length}"] = common.average_by_label(shares, "accuracy")

@@ -136,7 +136,7 @@ def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
     distance, or, in a task of pass keys, at all depths.
     """
     table = table[table["context_tokens"] == length]
-    if task not in common.KEYS:
+    if task not in common.TASKS_WITH_KEYS:
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
     return common.average_by_label(table, "accuracy")
 

@@ -238,9 +238,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     lengths = grid.contexts(config.grid_len, config.context)
     short_lengths = [length for length in lengths if length <= config.train_len]
     evaluated = collect(chosen_cells, values)
-    tables = common.tables_of_tasks(
-        evaluated, config, AS_SHIPPED, short_lengths, status
-    )
+    tables = common.make_tables(evaluated, config, AS_SHIPPED, short_lengths, status)
     methods = config.parsed_methods()
     geometry = config.facts.geometry()
     tables |= casts_table(config, methods, geometry, tables["comparisons"])

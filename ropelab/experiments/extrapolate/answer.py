@@ -34,7 +34,7 @@ def answer(tables: Tables) -> str:
             table = table[table["arm"] != labels.ROUNDED]
         exact_tables[name] = table
 
-    for task in common.retrieval_of(tables):
+    for task in common.list_retrieval_tasks(tables):
         findings.append(_describe_retrieval(exact_tables, task))
     if "text_nll" in tables:
         findings.append(_describe_text(exact_tables))
@@ -51,10 +51,10 @@ def summary(tables: Tables) -> pd.DataFrame:
         for bucket_end in _choose_columns(losses, 2):
             columns[f"nll @{bucket_end}"] = losses[bucket_end]
 
-    tasks = common.retrieval_of(tables)
+    tasks = common.list_retrieval_tasks(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
-        if task in common.KEYS:
+        if task in common.TASKS_WITH_KEYS:
             context = table["context_tokens"].iloc[0]
             columns[f"{task} @{context}"] = common.average_by_label(table, "accuracy")
             continue
@@ -108,7 +108,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 
     longest = in_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in common.KEYS:
+    if task in common.TASKS_WITH_KEYS:
         # Pass keys are compared over all depths at once.
         distance = context
         where = f"in {context} tokens"
@@ -151,7 +151,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
     """Return True if some method does the task inside the trained length."""
     at_trained_len = table[table["context_tokens"] == trained_len]
-    if task not in common.KEYS:
+    if task not in common.TASKS_WITH_KEYS:
         is_half = at_trained_len["distance_tokens"] == trained_len // 2
         at_trained_len = at_trained_len[is_half]
 

@@ -127,7 +127,7 @@ def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collect(task_cells(config), values)
-    tables = common.tables_of_tasks(
+    tables = common.make_tables(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
 

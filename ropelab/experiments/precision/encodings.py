@@ -31,7 +31,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
 from ropelab.runs.cell import Advance
-from ropelab.runs.stats import proportion_interval
+from ropelab.runs.stats import estimate_proportion
 from ropelab.runs.tables import Tables
 
 # Measured for all components in four formats: 2^20 positions took 0.3 s, with 32 pairs
@@ -44,7 +44,7 @@ BYTES_PER_HASH = 8
 BYTES_PER_SAMPLE = 64
 
 # Most rows share a few counts, and an interval takes longer than all the rest of a row.
-share_interval = cache(proportion_interval)
+share_interval = cache(estimate_proportion)
 
 
 def encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:

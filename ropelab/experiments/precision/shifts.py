@@ -24,7 +24,7 @@ from ropelab.math.numerics import scores
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain
 from ropelab.runs.cell import Advance
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 from ropelab.runs.tables import Tables
 
 # The distances from the key to the query, in tokens.
@@ -85,7 +85,7 @@ def measure_drift(
             for shift, errors_of_draws in zip(
                 shifts.tolist(), rms_by_draw, strict=True
             ):
-                mean = mean_interval(errors_of_draws)
+                mean = average_samples(errors_of_draws)
                 row = {
                     "name": name,
                     "plan": label,

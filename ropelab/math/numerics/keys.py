@@ -35,7 +35,7 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.spelling import read_format, split_list
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 
 # Features in a block, and tokens in a group.
 BLOCK = 32
@@ -393,7 +393,7 @@ def key_errors(
     # Queries have random directions, so that their own rotation would change nothing.
     products = (queries * errors).sum((1, 2))
     score_errors = products / np.sqrt(2 * pairs)
-    mean_square = mean_interval(score_errors**2)
+    mean_square = average_samples(score_errors**2)
 
     squares = (errors**2).mean((0, 1))
     by_pair = np.sqrt(squares)

@@ -36,7 +36,7 @@ from ropelab.math.numerics.chain import Chain, Positions, span
 from ropelab.math.numerics.formats import round_to
 from ropelab.math.numerics.scores import draw, scores
 from ropelab.runs.arrays import Float
-from ropelab.runs.stats import Interval, mean_interval
+from ropelab.runs.stats import Interval, average_samples
 
 # The longest text in which every distance and every place is counted. In longer texts
 # distances and places are drawn.
@@ -139,7 +139,7 @@ class Spreads:
         random = np.random.default_rng((self.seed, distance))
         places = self._draw_places(random, distance, PLACES_AT)
         squares = self._squares(places, distance)
-        return _take_roots(mean_interval(squares.mean(0)))
+        return _take_roots(average_samples(squares.mean(0)))
 
     def _stored_variance(self) -> Interval:
         if self.chain.plan.consistent:
@@ -158,7 +158,7 @@ class Spreads:
             places = self._draw_places(random, distance, PLACES)
             squares = self._squares(places, distance)
             variances.append(squares.mean())
-        return mean_interval(np.array(variances))
+        return average_samples(np.array(variances))
 
     def _draw_places(
         self,
@@ -329,7 +329,7 @@ class Spreads:
             variance_before = before.var(axis=1, ddof=1)
             variance = rounded.var(axis=1, ddof=1)
             added.append(float((variance - variance_before).mean()))
-        return mean_interval(np.array(added))
+        return average_samples(np.array(added))
 
 
 def _exactly(value: float) -> Interval:

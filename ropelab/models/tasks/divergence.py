@@ -41,7 +41,7 @@ from ropelab.models.tasks.task import DocumentTask, Windows
 from ropelab.runs.cell import Advance, Values
 from ropelab.runs.labels import method_label
 from ropelab.runs.sentences import describe_casts_apart
-from ropelab.runs.stats import crossed_mean
+from ropelab.runs.stats import average_crossed
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import DIVERGED
 
@@ -304,7 +304,7 @@ def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
         intervals = (("kl_nats_per_token", "kl"), ("share_beyond", "share"))
         for name, short in intervals:
             by_seed = rows.pivot(index="seed", columns="document", values=name)
-            mean = crossed_mean(by_seed.to_numpy()).interval()
+            mean = average_crossed(by_seed.to_numpy()).compute_interval()
             record[name] = mean.value
             # Neither a divergence nor a share is ever below 0.
             record[f"{short}_ci_low"] = max(0.0, mean.low)

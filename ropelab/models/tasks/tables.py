@@ -1,4 +1,6 @@
-"""The tables of tasks with 95 % intervals, the same in all experiments.
+"""The tables of what models did in tasks, the same in all experiments.
+
+Values have 95 % intervals, whose ends are the columns ci_low and ci_high. The tables are:
 
 text_nll
     The loss by bucket of positions, a mean over documents. Each document is read in one
@@ -10,22 +12,23 @@ last_window
 text_by_kind
     The loss of the final tokens after the longest context, a row per kind of document.
 text_by_document
-    The same for each document, a mean over the seeds.
+    The loss of the final tokens after the longest context for each document, a mean over
+    the seeds.
 context_by_kind
     The loss of the final tokens in contexts inside the trained length, by kind of
     document, for the unmodified model.
 <task>_accuracy
     The share of tokens that were recalled, by distance and length of context. For tasks
-    with keys it is the share of keys, and the log-probability of the answer, by depth
-    and length of context.
+    that ask for a value by its key, the share of keys whose value was recalled, and the
+    log-probability of the values, by depth and length of context.
 comparisons
     Every pair of rows under every metric.
 
-Each value comes from units: documents for text, contexts (`sequence`) for retrieval.
-All distances and keys that a context asks for belong to one unit, since its tokens
-succeed or fail together. The intervals of `average_losses` and `average_shares` are
-those of one training seed: they say what other units would give with the same model.
-The interval of `average_over_seeds` is one over all seeds.
+A value is a mean over units: documents for text, contexts (column `sequence`) for
+retrieval. All distances and keys that a context asks for belong to one unit, since they
+succeed or fail together. The intervals of `average_losses` and `average_shares` are those
+of one training seed: they say what other units would give with the same model. The
+interval of `average_over_seeds` says what other seeds would give, too.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -38,68 +41,85 @@ from ropelab.models.tasks.config import DOES, Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
 from ropelab.runs.sentences import sentences_of
-from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
+from ropelab.runs.stats import average_crossed, average_crossed_shares, average_samples
 from ropelab.runs.tables import Tables
 
-# Columns of losses and of log-probabilities of answers.
+# The column of losses.
 NLL = "nll_nats_per_byte"
+# The column of the log-probabilities of the right answers.
 LOG_PROBABILITY = "log_probability_nats"
-# What these columns measure. All other columns that are compared are shares.
+# What these two columns measure. All other columns that are compared are shares.
 MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
-# The columns of an interval, of a bucket of positions, and of a place of retrieval.
+# The columns with the ends of an interval.
 INTERVAL = ["ci_low", "ci_high"]
+# The columns of a bucket of positions: its first position, and the one after its last.
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
+# The columns of a place at which retrieval is measured: how far back the token stood that
+# was asked for, and the length of the context.
 PLACE = ["distance_tokens", "context_tokens"]
 # The columns that identify a row: a method with its factor on a model of one seed. The
-# arm says how it was trained or evaluated, such as zero_shot or finetuned.
+# arm says how the model was trained or evaluated, such as zero_shot or finetuned.
 ROW = ["method", "factor", "seed", "arm"]
 # The columns that identify a comparison.
-ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
+COMPARISON = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
 # Tasks that ask for a value by its key.
-KEYS = ("passkey", "multiquery", "indexing", "keyed")
+TASKS_WITH_KEYS = ("passkey", "multiquery", "indexing", "keyed")
 # The status of a task whose rows are compared.
 OK = "ok"
-# The results of the cells of a task by the name of their table, with a row for each unit.
+# The results of a task, by the name of the table that its cells made. A table has a row
+# for each unit.
 TaskValues = Mapping[str, pd.DataFrame]
-# The name of a table of retrieval is the name of the task with this ending.
+# A table of retrieval has the name of the task with this ending.
 ACCURACY = "_accuracy"
 
 
 def describe_success(task: str) -> str:
-    """Return the words for what a model does that solves a task."""
+    """Say what a model does that solves a task, such as `copies`."""
     return DOES.get(task, f"solves {task}")
 
 
-def retrieval_of(tables: Tables) -> list[str]:
-    """Return the retrieval tasks that tables are about, in the order of `DOES`; tasks of
-    the user come last.
+def list_retrieval_tasks(tables: Tables) -> list[str]:
+    """Return the retrieval tasks of which there is a table, in the order of `DOES`.
+
+    Tasks that the user has written are not in DOES, and come last.
     """
     tasks = []
     for name in tables:
         if name.endswith(ACCURACY):
             tasks.append(name.removesuffix(ACCURACY))
-    # A task of the user is not in DOES, and gets the place after all of them.
-    return sorted(tasks, key=lambda task: [*DOES, task].index(task))
+
+    known_tasks = list(DOES)
+
+    def find_place(task: str) -> int:
+        if task in known_tasks:
+            return known_tasks.index(task)
+        return len(known_tasks)
+
+    return sorted(tasks, key=find_place)
 
 
 def average_losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the mean loss over documents for each combination of values of `columns`.
+    """Return the mean loss over documents, a row for each combination of some values.
 
-    The other columns of the result are documents (their number), nll_nats_per_byte,
-    ci_low and ci_high.
+    Args:
+        values: a loss for each document, in the column nll_nats_per_byte.
+        columns: the columns whose values are combined. The result has them, the number
+            of documents, and the mean with its interval.
     """
     records = []
     for key, group in values.groupby(list(columns), sort=False):
-        mean = mean_interval(group[NLL])
+        mean = average_samples(group[NLL])
         records.append((*key, mean.n, mean.value, mean.low, mean.high))
     return pd.DataFrame(records, columns=[*columns, "documents", NLL, *INTERVAL])
 
 
 def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the share of successes for each combination of values of `columns`.
+    """Return the share of successes, a row for each combination of some values.
 
-    The other columns of the result are sequences and trials (their numbers), accuracy,
-    ci_low and ci_high.
+    Args:
+        counts: the numbers `correct` of `trials` for each sequence.
+        columns: the columns whose values are combined. The result has them, the numbers
+            of sequences and trials, and the share (accuracy) with its interval.
     """
     records = []
     for key, group in counts.groupby(list(columns), sort=False):
@@ -107,7 +127,7 @@ def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
         # All sequences have the same number of trials.
         trials_per_sequence = int(group["trials"].iloc[0])
         # The shares of a single seed are a matrix with one row, [seeds, sequences].
-        share = crossed_proportion(shares[None, :], trials_per_sequence)
+        share = average_crossed_shares(shares[None, :], trials_per_sequence)
         trials = int(group["trials"].sum())
         records.append((*key, len(group), trials, share.value, share.low, share.high))
     names = [*columns, "sequences", "trials", "accuracy", *INTERVAL]
@@ -115,8 +135,9 @@ def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
 
 
 def list_units(table: pd.DataFrame) -> pd.DataFrame:
-    """Return losses of documents, or shares of sequences, as `average_over_seeds` takes
-    them: with the columns `unit`, `value` and `trials`.
+    """Return losses of documents, or shares of sequences, for `average_over_seeds`.
+
+    The columns `unit`, `value` and `trials` are added to those of the table.
     """
     if NLL in table:
         units = table.rename(columns={"document": "unit", NLL: "value"})
@@ -128,8 +149,9 @@ def list_units(table: pd.DataFrame) -> pd.DataFrame:
 def average_over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
     """Average values over seeds and units.
 
-    `rows` has a row for each seed and unit, with the columns seed, unit, value and
-    trials (the number that each value is a share of; 0 for losses).
+    Args:
+        rows: a row for each seed and unit, with the columns seed, unit, value and trials
+            (the number that each value is a share of; 0 for losses).
 
     Returns:
         The number of seeds, the number of units, the mean, and the ends of its interval
@@ -140,56 +162,60 @@ def average_over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, floa
     trials = int(rows["trials"].iloc[0])
     is_share = trials > 0
     if is_share:
-        result = crossed_proportion(values, trials)
+        result = average_crossed_shares(values, trials)
     else:
-        result = crossed_mean(values).interval()
+        result = average_crossed(values).compute_interval()
     return seeds, units, result.value, result.low, result.high
 
 
-def tables_of_tasks(
+def make_tables(
     values_by_task: Mapping[str, TaskValues],
     config: Evaluated,
     plain: str,
-    short: Sequence[int],
+    short_contexts: Sequence[int],
     status: Mapping[str, str],
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that the head of this file describes.
 
     Args:
-        values_by_task: the results of the cells of each task.
-        config: that of the run.
+        values_by_task: the results of each task.
+        config: the configuration of the run.
         plain: the name of the method that leaves the model as it was trained.
-        short: lengths of contexts inside the trained length. Methods are compared there,
-            too, since a higher loss there is the cost of a method.
-        status: a value for the column `status` of a task's tables. Rows of a task are
-            compared if it is OK, or if the task has none.
+        short_contexts: lengths of contexts inside the trained length, in tokens. Methods
+            are compared there, too, since a higher loss there is the cost of a method.
+        status: for some tasks the value of the column `status` in their tables. The rows
+            of a task are compared if its status is OK, or if it has none.
     """
     tables: dict[str, pd.DataFrame] = {}
     compared: dict[str, TaskValues] = {}
     for task, values in values_by_task.items():
-        for name, table in _tables_of_task(task, values, config, plain).items():
+        for name, table in _make_tables_of_task(task, values, config, plain).items():
             if task in status:
                 table = table.assign(status=status[task])
             tables[name] = table.assign(train_len_tokens=config.train_len)
         if status.get(task, OK) == OK:
             compared[task] = values
-    tables["comparisons"] = comparisons(compared, short, config.longest)
+    tables["comparisons"] = compare_rows(compared, short_contexts, config.longest)
     return tables
 
 
-def _tables_of_task(
+def _make_tables_of_task(
     task: str, values: TaskValues, config: Evaluated, plain: str
 ) -> dict[str, pd.DataFrame]:
+    """Return the tables of one task, by name."""
     if task == "text":
-        return _tables_of_text(values, config, plain)
-    if task in KEYS:
-        return {f"{task}{ACCURACY}": _table_of_keys(values["answers"])}
-    return {f"{task}{ACCURACY}": average_shares(values["trials"], [*ROW, *PLACE])}
+        return _make_tables_of_text(values, config, plain)
+    if task in TASKS_WITH_KEYS:
+        table = _average_answers(values["answers"])
+    else:
+        table = average_shares(values["trials"], [*ROW, *PLACE])
+    return {f"{task}{ACCURACY}": table}
 
 
-def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of keys that were recalled, and the mean log-probability of the
-    answers.
+def _average_answers(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of keys whose value was recalled, by depth and context.
+
+    The mean log-probability of the values is in a column of its own.
     """
     columns = [*ROW, "depth_percent", "context_tokens"]
     groups = answers.groupby(columns, sort=False)
@@ -197,10 +223,12 @@ def _table_of_keys(answers: pd.DataFrame) -> pd.DataFrame:
     return average_shares(answers, columns).merge(means, on=columns)
 
 
-def _tables_of_text(
+def _make_tables_of_text(
     values: TaskValues, config: Evaluated, plain: str
 ) -> dict[str, pd.DataFrame]:
+    """Return the tables of losses that have rows, by name."""
     last = values["last_window"]
+    # The longest context has a token more: the one that follows is predicted, too.
     origins = config.text.origins(config.longest + 1, config.documents)
     documents = pd.DataFrame(origins, columns=["name", "kind"])
     documents = documents.rename_axis("document").reset_index()
@@ -230,24 +258,31 @@ def _tables_of_text(
     return {name: table for name, table in tables.items() if not table.empty}
 
 
-def comparisons(
-    values_by_task: Mapping[str, TaskValues], short: Sequence[int], longest: int
+def compare_rows(
+    values_by_task: Mapping[str, TaskValues],
+    short_contexts: Sequence[int],
+    longest: int,
 ) -> pd.DataFrame:
     """Compare all rows of each task under each of its metrics.
 
     A metric is a measure of a task at one place, such as the loss in one bucket.
+
+    Args:
+        values_by_task: the results of each task.
+        short_contexts: lengths of contexts inside the trained length, in tokens.
+        longest: the length of the longest context, in tokens.
     """
     pairs: list[Pair] = []
     for task, values in values_by_task.items():
-        for metric in _list_metrics(task, values, short, longest):
+        for metric in _list_metrics(task, values, short_contexts, longest):
             pairs += _list_pairs(metric)
-    return compare(pairs, ABOUT)
+    return compare(pairs, COMPARISON)
 
 
 class Metric(NamedTuple):
     """One measure of a task at one place, with the values of all rows."""
 
-    # The values of the first columns in ABOUT, which identify the metric.
+    # The values of metric, at_tokens and context_tokens, which identify it.
     about: tuple[Hashable, ...]
     values: pd.DataFrame
     # The name of the column of units: document or sequence.
@@ -269,11 +304,11 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
     for label, rows in group.groupby(labels, sort=False):
         values_by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
 
-    # All comparisons of a family are tested together. Those with a cache are a family
-    # apart. A cache knows text that methods do not see, and its easy discoveries would
-    # make more methods count as different. Comparisons with a rounded row are in the
-    # family of the caches.
-    apart = set(labels[group["arm"].isin((CACHE, ROUNDED))])
+    # All comparisons of a family are tested together, and those that are easily decided
+    # make more of the others count as different. A row with a cache knows text that methods
+    # do not see, which decides easily: such comparisons are a family of their own.
+    # Those with a rounded row, which compare no methods either, belong to it as well.
+    labels_apart = set(labels[group["arm"].isin((CACHE, ROUNDED))])
     exact_of_rounded = _find_exact_rows(group)
     for a, b in combinations(values_by_row, 2):
         # A rounded row is compared only with the same row without the rounding, which
@@ -281,7 +316,7 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
         has_rounded = a in exact_of_rounded or b in exact_of_rounded
         if has_rounded and a != exact_of_rounded.get(b):
             continue
-        is_apart = a in apart or b in apart
+        is_apart = a in labels_apart or b in labels_apart
         family = (*metric.about, is_apart)
         about = (*metric.about, a, b)
         values_a = values_by_row[a]
@@ -302,12 +337,12 @@ def _find_exact_rows(group: pd.DataFrame) -> dict[str, str]:
 
 
 def _list_metrics(
-    task: str, values: TaskValues, short: Sequence[int], longest: int
+    task: str, values: TaskValues, short_contexts: Sequence[int], longest: int
 ) -> Iterator[Metric]:
     """Yield the metrics of a task, each at each of its places."""
     if task == "text":
-        yield from _list_metrics_of_text(values, short, longest)
-    elif task in KEYS:
+        yield from _list_metrics_of_text(values, short_contexts, longest)
+    elif task in TASKS_WITH_KEYS:
         columns = {"accuracy": "accuracy", "log_probability": LOG_PROBABILITY}
         contexts = _average_over_keys(values["answers"])
 
@@ -325,7 +360,7 @@ def _list_metrics(
 
 
 def _list_metrics_of_text(
-    values: TaskValues, short: Sequence[int], longest: int
+    values: TaskValues, short_contexts: Sequence[int], longest: int
 ) -> Iterator[Metric]:
     """Yield the loss in each bucket, and of the final tokens after some contexts."""
     for end, group in values["buckets"].groupby("bucket_end_tokens"):
@@ -333,14 +368,14 @@ def _list_metrics_of_text(
 
     last = values["last_window"]
     contexts = [("nll_last_window", longest)]
-    contexts += [("nll_short_context", length) for length in short]
+    contexts += [("nll_short_context", length) for length in short_contexts]
     for name, length in contexts:
         group = last[last["context_tokens"] == length]
         yield Metric((name, length, length), group, "document", NLL)
 
 
 def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each context, with the mean over the keys that it has."""
+    """Return the mean over the keys of each context: a row per model and context."""
     groups = answers.groupby([*ROW, "context_tokens", "sequence"], sort=False)
     means = groups.agg(
         trials=("trials", "sum"),
@@ -360,8 +395,10 @@ def write_sentences(
 ) -> str:
     """Write the sentences of an answer.
 
-    They are one for each finding, and a last one with the number of significant
-    comparisons, to which the texts `more` are added.
+    Args:
+        findings: a text for each sentence but the last.
+        comparisons: the comparisons; the last sentence counts the significant ones.
+        more: texts that are added to the last sentence.
     """
     counts = significance(comparisons).removesuffix(".")
     return sentences_of([*findings, "; ".join([counts, *more])])

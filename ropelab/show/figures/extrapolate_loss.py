@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, name_in, row_labels
 from ropelab.runs.leading import find_lead
-from ropelab.runs.stats import mean_interval
+from ropelab.runs.stats import average_samples
 from ropelab.show.figures import shapes
 from ropelab.show.figures.extrapolate_lines import (
     ARMS,
@@ -199,7 +199,7 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
     drawn_names = set()
     for number, label in enumerate(labels):
         by_kind = above[above["label"] == label].groupby("kind")["above"]
-        intervals = [mean_interval(by_kind.get_group(kind)) for kind in kinds.index]
+        intervals = [average_samples(by_kind.get_group(kind)) for kind in kinds.index]
         low = tuple(interval.low for interval in intervals)
         high = tuple(interval.high for interval in intervals)
         # A row per kind of text. The dots of all methods share 0.8 of its height, around

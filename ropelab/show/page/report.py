@@ -11,7 +11,8 @@ from PIL import Image
 from ropelab.runs.cell import Progress, silent
 from ropelab.runs.errors import say
 from ropelab.runs.pictures import read_png
-from ropelab.runs.stats import CONFIDENCE, student_quantile
+from ropelab.runs.stats import CONFIDENCE
+from ropelab.runs.student import student_quantile
 from ropelab.show.drawn import draw_figures, encode_figures, find_draw
 from ropelab.show.figures.style import list_small_panels, show_alone, take_title
 from ropelab.show.looks import looks_for_script

@@ -23,7 +23,7 @@ from ropelab.runs.comparisons import (
     difference,
     significance,
 )
-from ropelab.runs.stats import crossed_mean, crossed_proportion
+from ropelab.runs.stats import average_crossed, average_crossed_shares
 
 
 def values(*seeds: list[float]) -> pd.Series:
@@ -74,9 +74,9 @@ def test_seeds_that_disagree_leave_it_open_however_many_documents_agree():
 def test_one_seed_speaks_of_that_model_alone_and_one_document_of_that_one():
     rng = np.random.default_rng(0)
     x = rng.normal(1, 1, (3, 20))
-    assert crossed_mean(x[:1]).freedom == 19
-    assert crossed_mean(x[:, :1]).freedom == 2
-    assert math.isnan(crossed_mean(x[:1, :1]).interval().low)
+    assert average_crossed(x[:1]).freedom == 19
+    assert average_crossed(x[:, :1]).freedom == 2
+    assert math.isnan(average_crossed(x[:1, :1]).compute_interval().low)
     assert one(values([1.0]), values([2.0]))["verdict"] == "~"
     assert (
         one(values([1.0], [1.1], [1.3]), values([2.0], [2.1], [2.0]))["verdict"] == "a"
@@ -226,7 +226,7 @@ def effects(
 )
 def test_intervals_hold_the_truth_as_often_as_they_say(seeds, units, by_seed, by_unit):
     draws = effects(np.random.default_rng(2), 400, seeds, units, by_seed, by_unit)
-    intervals = [crossed_mean(x).interval() for x in draws]
+    intervals = [average_crossed(x).compute_interval() for x in draws]
     assert np.mean([i.low <= 0 <= i.high for i in intervals]) >= 0.9
     # Without an effect of either kind the rule is careful, but not without bound.
     assert (
@@ -241,6 +241,6 @@ def test_intervals_of_proportions_hold_the_truth_too(share, least, seeds):
     rng = np.random.default_rng(3)
     shares = expit(logit(share) + effects(rng, 300, seeds, 6, 0.5, 0.5))
     truth = expit(logit(share) + effects(rng, 20000, seeds, 1, 0.5, 0.5)).mean()
-    found = [crossed_proportion(rng.binomial(200, p) / 200, 200) for p in shares]
+    found = [average_crossed_shares(rng.binomial(200, p) / 200, 200) for p in shares]
     assert np.mean([i.low <= truth <= i.high for i in found]) >= least
     assert all(0 <= i.low <= i.value <= i.high <= 1 for i in found)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ropelab.models.tasks.tables import average_losses, average_shares
-from ropelab.runs.stats import crossed_proportion
+from ropelab.runs.stats import average_crossed_shares
 
 
 def test_accuracy_counts_all_sequences():
@@ -34,8 +34,8 @@ def test_losses_are_means_over_documents():
 
 
 def test_an_interval_of_sequences_is_wider_when_they_differ():
-    even = crossed_proportion(np.full((1, 8), 0.5), 100)
-    uneven = crossed_proportion(np.array([[0.0, 1.0] * 4]), 100)
+    even = average_crossed_shares(np.full((1, 8), 0.5), 100)
+    uneven = average_crossed_shares(np.array([[0.0, 1.0] * 4]), 100)
     assert even.value == uneven.value == 0.5
     assert uneven.high - uneven.low > 5 * (even.high - even.low)
     independent = math.sqrt(0.25 / 800)
@@ -43,6 +43,6 @@ def test_an_interval_of_sequences_is_wider_when_they_differ():
 
 
 def test_certain_proportions_keep_an_interval():
-    none = crossed_proportion(np.zeros((1, 4)), 100)
+    none = average_crossed_shares(np.zeros((1, 4)), 100)
     assert (none.value, none.low) == (0, 0)
     assert 0.005 < none.high < 0.02
