@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.comparisons import tied_with
 from ropelab.runs.labels import AS_SHIPPED, name_in
 from ropelab.runs.leading import find_lead
+from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.figures.extrapolate_lines import (
@@ -29,6 +29,8 @@ MOST_LINES = 6
 # Methods that are left out first where there are too many lines: those that `extrapolate`
 # compares by default but that few ask about.
 ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
+# The most methods that a title names as not shown to be worse.
+MOST_NAMED = 3
 # The most panels in a row of the figure of depth by length.
 MOST_ACROSS = 4
 
@@ -64,8 +66,12 @@ def write_retrieval_title(
     title = f"From {where} {lead.first} {finds} best: {lead.value:.0%}"
     if "unscaled" in means.drop(lead.first):
         title += f", unscaled {means['unscaled']:.0%}"
-    tied = tied_with(lead.tied).removeprefix(", ")
-    details = "; ".join(filter(None, (tied, ARMS[arm])))
+    details = ARMS[arm]
+    if lead.tied:
+        others = f"{len(lead.tied)} others"
+        if len(lead.tied) <= MOST_NAMED:
+            others = join_names(lead.tied)
+        details = f"not shown to be better than {others}; {details}"
     return f"{title}\n({details})"
 
 
@@ -107,8 +113,8 @@ def draw_by_distance(
         x="distance_tokens",
         y="accuracy",
         bounds=("low", "high"),
-        xlabel=f"distance of the {found} (tokens)\n{bands}",
-        ylabel="share found correctly",
+        xlabel=f"how far back the {found} stood (tokens)\n{bands}",
+        ylabel="recall (share found rightly)",
         title=title,
         trained=table["train_len_tokens"].iloc[0],
         lowest=-0.03,
@@ -132,7 +138,7 @@ def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
         ax.set_title(f"in {format_tokens(context)} tokens", size=9)
 
     found, _ = find_words(task)
-    axes[-1, 0].set_xlabel(f"distance of the {found} (tokens)")
+    axes[-1, 0].set_xlabel(f"how far back the {found} stood (tokens)")
     shapes.set_headline(figure, title)
     return figure
 

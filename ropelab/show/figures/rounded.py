@@ -111,7 +111,8 @@ def _draw_cost(rows: pd.DataFrame, unit: str) -> Figure:
     names = _name_points(shown)
     for kind in shown["rounds"].unique():
         look, label = LOOKS[kind]
-        shapes.draw_dots(ax, [], [], look, f"{label}:")
+        # A heading in the legend, which stands for no point.
+        ax.plot([], [], linestyle="none", label=f"{label}:")
         of_kind = shown[shown["rounds"] == kind]
         for point in shapes.iterate_rows(of_kind):
             _draw_point(ax, point, look, names.get(point.Index, ""))
