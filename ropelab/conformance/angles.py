@@ -206,18 +206,21 @@ def name_shifted_pairs(
 ) -> str:
     """Name pairs that are one token ahead of the others, or behind them.
 
-    Empty: other pairs than these are wrong. ``differences``: the observed angles less the
-    right ones.
+    Empty: other pairs are wrong, too, so that such a shift is not the mistake.
+
+    ``differences``: the observed angles less the right ones, [positions, pairs].
     """
     allowed = tolerance + expected.budget().angles(observed.positions)
     errors = np.abs(wrap_angles(differences))
     is_wrong = (errors > allowed).any(axis=0)
     is_near = observed.positions <= NEAR_POSITION
+
     for shift, where in ((1, "one token ahead"), (-1, "one token behind")):
         errors_if_shifted = np.abs(wrap_angles(differences - shift * expected.inv_freq))
         is_shifted = (errors_if_shifted <= allowed).all(axis=0)
-        if not (is_shifted | ~is_wrong).all():
+        if (is_wrong & ~is_shifted).any():
             continue
+
         # A slow pair is within the tolerance in any case. It counts as shifted if it is
         # nearer to the shifted angle.
         mean_errors = errors[is_near].mean(axis=0)

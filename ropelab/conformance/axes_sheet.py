@@ -179,15 +179,19 @@ def read_axes_positions(path: Path, arrays: Arrays, expected: Expected) -> Posit
     given = arrays.get("axes_positions")
     if given is None:
         return choose_kit_axes_positions(expected)
+
     if given.ndim != 2 or axes.count not in given.shape:
         raise InputError(
             f"{path}: positions have the shape {given.shape} instead of"
             f" [{axes.count}, n]"
         )
+    # A row per position is accepted as well as a row per axis.
     if len(given) != axes.count:
         given = given.T
+
     whole = np.floor(given)
-    if not (are_bounded(given) and np.array_equal(whole, given)):
+    are_whole = are_bounded(given) and np.array_equal(whole, given)
+    if not are_whole:
         raise InputError(f"{path}: positions must be whole numbers")
     return whole.astype(np.int64)
 
@@ -205,25 +209,30 @@ def observe_stored(
     # A position with several axes goes by its number, from 1 on: a token at 0 would count
     # as one that does not rotate.
     order = np.arange(1, count + 1)
+
     parts = []
     if {"axes_cos", "axes_sin"} <= arrays.keys():
         tables = observe_tables(order, arrays["axes_cos"], arrays["axes_sin"], spec)
         parts.append(("cos and sin", tables))
+
     for name, kit_vectors in vectors.items():
         after = arrays.get(f"axes_{name}_rotated")
         if after is None:
             continue
+        # The vectors before the rotation are in the file, or those of the kit.
         usual_vectors = arrays.get(name, kit_vectors)
         before = arrays.get(f"axes_{name}", usual_vectors)
+
         # One vector at each position may come without an axis of vectors.
         if before.shape == after.shape and after.ndim == 2:
             before = before[:, None]
             after = after[:, None]
-        if (
-            after.ndim != 3
-            or after.shape[0] != count
-            or after.shape[-1] != spec.head_dim
-        ):
+        has_shape = (
+            after.ndim == 3
+            and after.shape[0] == count
+            and after.shape[-1] == spec.head_dim
+        )
+        if not has_shape:
             wanted = f"[{count}, {len(kit_vectors)}, {spec.head_dim}]"
             raise InputError(
                 f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}"

@@ -105,6 +105,7 @@ def describe_undecided(pairs: Sequence[int], positions: Positions) -> str:
     """Return the end of an answer, which names the pairs that were not judged."""
     if not pairs:
         return ""
+
     # Pairs that follow each other are named together, as `3 to 5`.
     first_pairs = [pair for pair in pairs if pair - 1 not in pairs]
     last_pairs = [pair for pair in pairs if pair + 1 not in pairs]
@@ -114,6 +115,7 @@ def describe_undecided(pairs: Sequence[int], positions: Positions) -> str:
             words.append(str(first))
         else:
             words.append(f"{first} to {last}")
+
     noun = "pair" if len(pairs) == 1 else "pairs"
     return (
         f", but for {noun} {join_names(words)}, which turn too little up to position"

@@ -65,7 +65,9 @@ def list_subsets(count: int, most: int) -> Iterator[list[int]]:
 
 
 def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
-    """Return positions that are centred or shares of the image, and should be counted.
+    """Return wrong positions where rows and columns should be counted from 0.
+
+    They are counted from the centre of the image, or are shares of its sides.
 
     Args:
         plain: the positions counted from 0.
@@ -74,8 +76,11 @@ def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
     fix = "count rows and columns from 0"
     centre = "are counted from the centre of the image"
     shares = "are shares of the image"
+
     # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
+
+    # A centre is at half of the last index, at half of the size, or at that rounded down.
     return [
         (centre, fix, plain - (sizes - 1) / 2),
         (centre, fix, plain - sizes / 2),
@@ -88,7 +93,7 @@ def list_centred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
 
 
 def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
-    """Return positions that do not run from -1 to 1 times 2 pi, as they should.
+    """Return wrong positions where they should run from -1 to 1, times 2 pi.
 
     Args:
         plain: the positions counted from 0.
@@ -96,15 +101,18 @@ def list_uncentred(plain: Coordinates, sizes: Coordinates) -> list[Variant]:
     """
     fix = "2 pi ((2p + 1) / n - 1) for row or column p of n"
     turn = 2 * math.pi
+
     # From -1 to 1 at the middles of the patches.
     between = (2 * plain + 1) / sizes - 1
     sides = {"longer": sizes.max(), "shorter": sizes.min()}
     steps_between_ends = np.maximum(sizes - 1, 1)
+
     variants: list[Variant] = []
     for name, side in sides.items():
         answer = f"are divided by the {name} side of the image"
         variants.append((answer, fix, turn * ((2 * plain + 1 - sizes) / side)))
         variants.append((answer, fix, turn * ((2 * plain + 1) / side - 1)))
+
     return [
         ("are counted from 0 and not centred", fix, plain),
         ("are counted from 0 and not centred", fix, turn * plain),

@@ -115,7 +115,9 @@ def ask_with_pixels(
     """
     rows = values["height"]
     columns = values["width"]
+    # What went wrong with the size that was tried last.
     problem = ""
+
     for size in PATCH_SIZES:
         image = np.zeros((1, 3, rows * size, columns * size))
         try:
@@ -124,11 +126,13 @@ def ask_with_pixels(
         except Exception as error:
             problem = f"raised {type(error).__name__}: {error}"
             continue
+
         # All axes but the last are those of patches.
         shapes = [array.shape for array in parts.values()]
         if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
             return parts
         problem = f"gives shape {shapes[0]} for an image of {image.shape[2:]} pixels"
+
     raise InputError(f"{name} {problem}; {WRAP}")
 
 

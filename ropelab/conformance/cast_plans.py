@@ -22,13 +22,14 @@ CASTS = STAGES[:4]
 
 
 def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
-    """Return a row for each cast plan, the one with the nearest tables first.
+    """Return a row for each cast plan, the plan with the nearest tables first.
 
-    `mean_difference` is that of cos, plus that of sin.
+    `mean_difference` is the mean magnitude of the difference of cos, plus that of sin.
     """
     spectrum = expected.budget().spectrum
     gain = expected.spec.attention_factor
     positions = observed.positions.astype(np.float64)
+
     rows: list[dict[str, Any]] = []
     for name, plan in list_plans().items():
         angles = Chain(plan, spectrum).angles(positions).T
@@ -36,6 +37,7 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
         # whose numbers are all finite.
         if not np.isfinite(angles).all():
             continue
+
         cos = round_to(gain * np.cos(angles), plan.table)
         sin = round_to(gain * np.sin(angles), plan.table)
         cos_difference = np.abs(observed.cos - cos).mean()
@@ -43,6 +45,7 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
         difference = float(cos_difference + sin_difference)
         if math.isfinite(difference):
             rows.append({"cast": name, "mean_difference": difference})
+
     return sorted(rows, key=lambda row: row["mean_difference"])
 
 

@@ -108,9 +108,12 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
         drift = explain_drift(observed)
         if drift:
             fault = (drift, NO_DRIFT)
+
     if fault is None and observed.blocks is not None:
         right = expected.rotation.tables(observed.positions)
         fault = explain_blocks(observed.blocks, right)
+
+    # The later explanations are tried only if the earlier ones found nothing.
     return (
         fault
         or explain_tables(observed, expected)

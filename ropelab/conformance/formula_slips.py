@@ -49,6 +49,8 @@ def list_explanations(
     spec = expected.spec
     right = expected.inv_freq
     plain = spec.geometry.inv_freq
+
+    # Mistakes that only this method allows, and rotations of other layers.
     if isinstance(spec.scaling, scaling.Proportional):
         moving = 2 * np.count_nonzero(right)
         yield f"{spec.rotary_dim} features rotate instead of {moving}", plain
@@ -60,15 +62,20 @@ def list_explanations(
         yield answer, other.inv_freq(expected.length)
     if isinstance(spec.scaling, scaling.LongRope):
         yield from list_wrong_longrope_tables(expected)
+
+    # Steps of the method that are left out, or made in another way.
     yield from list_omissions(expected)
     if isinstance(spec.scaling, scaling.Llama3 | scaling.Yarn):
         yield from list_ramp_slips(expected)
+
+    # Other numbers in the right formula.
     yield from list_other_parameters(expected)
     yield from list_other_orders(right)
     yield from list_other_lengths(expected)
     yield from list_other_bases(expected)
     yield from list_other_exponents(expected)
     yield from list_recovered_base(expected, measured)
+
     for runtime, other in expected.by_runtime.items():
         answer = f"rotates as {runtime} does ({other.method})"
         yield answer, other.inv_freq(expected.length)
@@ -150,6 +157,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
             other = replace(spec, scaling=replace(spec.scaling, factor=factor))
             answer = f"factor {factor:g} instead of {spec.scaling.factor:g}"
             yield answer, other.inv_freq(expected.length)
+
     if isinstance(spec.scaling, scaling.Yarn):
         for fast, slow in BETAS:
             method = replace(spec.scaling, beta_fast=fast, beta_slow=slow)
@@ -158,6 +166,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
                 f" {spec.scaling.beta_fast:g} and {spec.scaling.beta_slow:g}"
             )
             yield answer, replace(spec, scaling=method).inv_freq(expected.length)
+
         truncate = not spec.scaling.truncate
         other = replace(spec, scaling=replace(spec.scaling, truncate=truncate))
         answer = "the ramp's ends are not rounded to whole pairs"

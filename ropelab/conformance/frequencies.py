@@ -113,11 +113,11 @@ def explain_rounded(measured: Frequencies, expected: Expected) -> Fault | None:
     pairs = len(expected.inv_freq)
     exact_exponents = np.arange(pairs) / pairs
     exact = FORMATS["float64"]
+
     for name in HALF_FORMATS:
-        formats = (exact, FORMATS[name])
-        for exponent_format, power_format, quotient_format in product(
-            formats, repeat=3
-        ):
+        # Each of the three steps is exact, or rounded to this format.
+        formats_of_steps = product((exact, FORMATS[name]), repeat=3)
+        for exponent_format, power_format, quotient_format in formats_of_steps:
             exponents = round_to(exact_exponents, exponent_format)
             powers = round_to(spec.base**exponents, power_format)
             rounded = round_to(1 / powers, quotient_format)

@@ -60,7 +60,8 @@ def explain_mixed_orders(checks: Mapping[str, Check]) -> Check | None:
             halves.append(part)
         else:
             pairs.append(part)
-    if not (halves and pairs):
+
+    if not halves or not pairs:
         return None
     answer = (
         f"{halves[0]} comes back as halves and {pairs[-1]} as adjacent pairs: no score"

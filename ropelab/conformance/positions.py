@@ -135,12 +135,15 @@ def explain_first_moved(
     is_changed = recovered != positions
     if pairs < ENOUGH_PAIRS or not is_changed.any():
         return None
+
     changed_positions = positions[is_changed]
     first = changed_positions[0]
     # Where positions 0 or 1 and later ones are wrong, no table or counter ended: another
     # mistake is the reason.
-    if first < 2 <= changed_positions[-1]:
+    last = changed_positions[-1]
+    if first < 2 and last >= 2:
         return None
+
     answer = f"position {first} is rotated as {recovered[is_changed][0]:.0f}"
     for name in HALF_FORMATS:
         rounded = round_to(positions.astype(np.float64), FORMATS[name])

@@ -111,11 +111,13 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
         columns=2 * side,
         seconds_per_frame=SECONDS_PER_FRAME,
     )
+
     clips = [clip]
     if rule.frames_apart:
         clips = []
         for _ in range(clip.frames):
             clips += [Segment("text", tokens=2), replace(clip, frames=1)]
+
     text = Segment("text", tokens=5)
     return [text, image, replace(text, tokens=3), *clips, replace(text, tokens=4)]
 
@@ -193,6 +195,7 @@ def read_segments(rows: Rows) -> list[Segment]:
         if row["kind"] == "text":
             segments.append(Segment("text", tokens=int(row["tokens"])))
             continue
+
         frames, height, width = (int(size) for size in row["grid_thw"])
         seconds = float(row.get("seconds_per_frame", 1.0))
         kind: Kind = "clip" if row["kind"] == "clip" else "image"
@@ -366,11 +369,14 @@ def describe_prompt(rule: PromptRule, prompt: Sequence[Segment]) -> Rows:
         if segment.kind == "text":
             rows.append({"kind": "text", "tokens": segment.tokens})
             continue
+
+        # Neighbouring patches are merged to one token.
         frames = segment.frames
         if segment.kind == "clip":
             frames //= rule.merged_frames
         rows_of_tokens = segment.rows // rule.merged
         columns_of_tokens = segment.columns // rule.merged
+
         row: dict[str, Any] = {
             "kind": segment.kind,
             "tokens": frames * rows_of_tokens * columns_of_tokens,

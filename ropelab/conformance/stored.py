@@ -216,6 +216,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     spec = expected.spec
     by_name = name_shortly(path, arrays)
     note = ""
+
     if {"cos", "sin"} <= by_name.keys():
         cos = by_name["cos"]
         sin = by_name["sin"]
@@ -234,6 +235,7 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
             f"{path} needs arrays cos and sin, cos_sin_cache, freqs_cis or inv_freq, it"
             f" has {', '.join(arrays) or 'none'}"
         )
+
     positions = read_positions(path, by_name, len(np.atleast_1d(cos)))
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")

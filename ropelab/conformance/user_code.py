@@ -107,11 +107,13 @@ def answer_job(answer_file: str, *job: Any) -> None:
     """Write what a factory answers, or its error, to a file, and end the process."""
     process_id = os.getpid()
     answer: Any
+
     try:
         try:
             answer = ask_factory(*job)
         except RopelabError as error:
             answer = error
+
         # If the factory forked, its child comes here, too, and writes nothing.
         if os.getpid() == process_id:
             Path(answer_file).write_bytes(pickle.dumps(answer))

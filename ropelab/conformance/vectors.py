@@ -285,6 +285,7 @@ def write(
         # The configuration may hold `Infinity`, at which other readers of JSON stop.
         ABOUT: json.dumps({**about, "config": config}, indent=2).encode(),
     }
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(folder)

@@ -53,9 +53,11 @@ def read_in_parts(
     cache = case.subject.new_cache()
     passes = []
     end = 0
+
     for size in sizes:
         part = slice(end, end + size)
         end += size
+
         positions_of_part = None if positions is None else positions[:, part]
         # The segments are those of all tokens so far.
         segments_so_far = None if segments is None else segments[:, :end]

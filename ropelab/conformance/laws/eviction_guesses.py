@@ -179,13 +179,20 @@ def describe_count(next_position: int, held: int) -> str:
 
 
 def describe_moves(front: int, behind: int, gap: int) -> str:
-    """Return by how much keys were rotated when a gap was left, in words."""
+    """Return by how much keys were rotated when a gap was left, in words.
+
+    Args:
+        front: the positions by which keys in front of the gap were rotated.
+        behind: the same for keys behind the gap.
+        gap: the number of tokens that were dropped.
+    """
     if front == behind == 0:
         return "keys keep their rotation"
     if front == 0 and behind == -gap:
         return "keys behind the gap are moved up"
     if front == behind:
         return f"all keys are rotated by {front:+d} positions"
+
     parts = []
     if behind:
         parts.append(f"keys behind the gap are rotated by {behind:+d} positions")
@@ -194,6 +201,7 @@ def describe_moves(front: int, behind: int, gap: int) -> str:
     if front:
         parts.append(f"those in front of it by {front:+d}")
     says = ", ".join(parts)
+
     if behind not in (0, -gap):
         says += f", where moving up takes {-gap}"
     return says
@@ -205,16 +213,19 @@ def explain_joining(case: Case, got: Stages, position: int | None) -> str:
     Args:
         case: the subject and its tokens.
         got: what the code computed behind the two fragments.
-        position: the position that it gave the next token, if it says so.
+        position: the position that the code gave the next token; None: it does not say.
     """
+    # The positions that the next token may have been given, the likeliest first.
     counts = [PREFILLED, PREFILLED - FRAGMENT, FRAGMENT, PREFILLED + 1, PREFILLED - 1]
     if position is not None:
         counts = [position]
+
     for by in (0, FRAGMENT, -FRAGMENT, FRAGMENT - 1, FRAGMENT + 1, 2 * FRAGMENT):
         for count in counts:
             expected = compute_fragments(case, by, count)
             if float(measure_differences(got[-1], expected).max()) > EQUAL:
                 continue
+
             says = f"keys of the second fragment are rotated by {by:+d} positions"
             if by == 0:
                 says = "keys of the second fragment are joined without a rotation"

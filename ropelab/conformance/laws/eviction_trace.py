@@ -194,24 +194,27 @@ def list_ranges(numbers: Sequence[int | None]) -> str:
     start = 0
     while start < len(numbers):
         first = numbers[start]
-        alike = count_run(numbers[start:], step=0)
-        counting = count_run(numbers[start:], step=1)
-        backwards = count_run(numbers[start:], step=-1)
+        # The numbers of entries from here on that are equal, count up, or count down.
+        equal = count_run(numbers[start:], step=0)
+        rising = count_run(numbers[start:], step=1)
+        falling = count_run(numbers[start:], step=-1)
+
         if first is None:
             words.append("none")
-            start += alike
-        elif counting > 1:
-            words.append(f"{first} to {first + counting - 1}")
-            start += counting
-        elif backwards > 2:
-            words.append(f"{first} to {first - backwards + 1}")
-            start += backwards
-        elif alike > 1:
-            words.append(f"{alike} times {first}")
-            start += alike
+            start += equal
+        elif rising > 1:
+            words.append(f"{first} to {first + rising - 1}")
+            start += rising
+        elif falling > 2:
+            words.append(f"{first} to {first - falling + 1}")
+            start += falling
+        elif equal > 1:
+            words.append(f"{equal} times {first}")
+            start += equal
         else:
             words.append(str(first))
             start += 1
+
     return ", ".join(words)
 
 

@@ -46,6 +46,7 @@ class Steps:
         # Rows become tokens: [1, heads, tokens, head_dim].
         self.keys = keys.transpose(0, 2)
         self.values = values.transpose(0, 2)
+
         # The tokens that are held after each step.
         self.held: list[list[int]] = []
         # Keys and values of all layers after the last step.
@@ -62,6 +63,7 @@ class Steps:
         _, values = first_entry
         self.held.append(find_tokens(self.values, values))
         self.last = list(entries)
+
         newest: list[Entry] = []
         for entry in entries:
             if entry is None:
@@ -97,6 +99,7 @@ class Steps:
         sinks = 0
         while sinks < len(last_tokens) and last_tokens[sinks] == sinks:
             sinks += 1
+
         for number, tokens in enumerate(self.held):
             window = len(tokens) - sinks
             recent = list(range(number + 1 - window, number + 1))
@@ -175,10 +178,13 @@ def compare_layers(case: Case, steps: Steps) -> str:
     distances = range(-TOKENS, TOKENS + 1)
     tokens = steps.held[-1]
     moves_of_first: list[int | None] = []
+
     for layer, turn in find_turns(case, distances).items():
         entry = steps.last[layer]
         if turn is None or entry is None or turn.part != 0:
             continue
+
+        # By how many positions each key was moved since its token was the newest.
         keys, _ = entry
         moves = []
         for slot, token in enumerate(tokens):
@@ -187,6 +193,7 @@ def compare_layers(case: Case, steps: Steps) -> str:
             newest_key, _ = newest
             key = keys[:, :, slot : slot + 1]
             moves.append(find_distance(newest_key, key, distances, turn.images))
+
         if layer == 0:
             moves_of_first = moves
         elif moves != moves_of_first:
@@ -194,4 +201,5 @@ def compare_layers(case: Case, steps: Steps) -> str:
                 f"keys that stay are moved by {list_ranges(moves)} positions in layer"
                 f" {layer}, and by {list_ranges(moves_of_first)} in layer 0"
             )
+
     return ""

@@ -75,9 +75,12 @@ def explain_move(case: Case, got: Tensor, by: int) -> str:
         (by + 1, "cached keys are rotated by one position too many"),
         (by - 1, "cached keys are rotated by one position too few"),
     ):
+        # The prefilled tokens are placed where this mistake leaves their keys.
         positions = case.make_positions(by)
         positions[:, :PREFILLED] += moved - by
+        # No position is negative. Only distances count.
         positions -= min(0, int(positions.min()))
+
         *_, logits = case.subject.read(case.tokens, positions)
         expected = logits[:, PREFILLED:]
         if float(measure_differences(got, expected).max()) <= ALIKE:
