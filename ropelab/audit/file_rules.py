@@ -4,7 +4,7 @@ They may contradict each other, do nothing, or be missing.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ropelab.audit.audit_case import AuditCase
@@ -37,49 +37,79 @@ def show_key(path: str) -> str:
 
 def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
+    yield from find_multiplied_lengths(case)
+    yield from find_unknown_keys(case)
+    yield from find_other_ratio(case)
+
+
+def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes that multiply a length which the file states as the longer one."""
     _, text = language_part(case.document.config)
     stated = [text.get(key) for key in VLLM_LENGTHS]
-    multiplied = []
+    pairs = []
     for name, spec in case.specs:
-        claimed = spec.claimed_len or 0
-        if spec.multiplied and claimed > spec.multiplied and claimed not in stated:
-            multiplied.append(((claimed, spec.multiplied), name))
-    for (claimed, length), names in group_pairs(multiplied).items():
+        # `multiplied` is the length before the multiplication, if there was one.
+        claimed = spec.claimed_len
+        if not claimed or not spec.multiplied:
+            continue
+        if claimed > spec.multiplied and claimed not in stated:
+            pairs.append(((claimed, spec.multiplied), name))
+    for (claimed, length), names in group_pairs(pairs).items():
         yield make_finding("E07", names=names, claimed=claimed, length=length)
 
-    in_block = find_family(case.reference.model_type).rope_block
+
+def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find keys that look like a known one, and keys that one runtime alone reads."""
+    default_block = find_family(case.reference.model_type).rope_block
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
-        if parents and key in in_block:
-            # Transformers' class itself puts this key into the block.
+        # Transformers' class itself puts such a key into the block.
+        if parents and key in default_block:
             continue
-        close = find_nearest_key(use.path)
-        # A longer name that contains a known one is a key by itself, and no misspelling:
-        # rope_interleave_factor. But rope_theta_2 looks as if it were a base.
-        is_other_key = close in use.path and not find_misspelt_key(key)
-        if re.fullmatch(rf"{re.escape(close)}_?\d+", key):
-            is_other_key = False
-        is_used = use.status in ("used", "translated")
-        if not explain_key(use.path) and close and not is_other_key and not is_used:
-            yield make_finding("W01", "unknown", path=show_key(use.path), close=close)
+        is_read = use.status in ("used", "translated")
+        is_known = bool(explain_key(use.path)) or is_read
+        nearest = "" if is_known else find_meant_key(use.path)
+        if nearest:
+            yield make_finding("W01", "unknown", path=show_key(use.path), close=nearest)
         elif use.path.endswith(".attn_factor"):
             yield make_finding("W01", "one", path=use.path)
 
-    # Some runtimes take the factor from the file, others the ratio of the lengths.
+
+def find_meant_key(path: str) -> str:
+    """Return the known key that an unknown one may be meant for; empty: none.
+
+    A longer name that contains a known one is a key by itself, and no misspelling:
+    rope_interleave_factor. But rope_theta_2 looks as if it were a base.
+    """
+    *_, key = path.split(".")
+    nearest = find_nearest_key(path)
+    is_numbered = re.fullmatch(rf"{re.escape(nearest)}_?\d+", key) is not None
+    is_longer = nearest in path and not find_misspelt_key(key)
+    if is_longer and not is_numbered:
+        return ""
+    return nearest
+
+
+def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find a factor that is not the ratio of the lengths.
+
+    Some runtimes take the factor from the file, others the ratio.
+    """
     fix = advise_length(case)
-    if fix and not list_unscaled(case):
-        original = case.block[ORIGINAL]
-        by_ratio = list_scaled_by_ratio(case)
-        yield make_finding(
-            "W02",
-            factor=case.block["factor"],
-            maximum=case.maximum,
-            original=original,
-            ratio=case.maximum / original,
-            who=", ".join(by_ratio) or "none of these runtimes",
-            off=describe_phase(case, by_ratio),
-            fix=fix,
-        )
+    if not fix or list_unscaled(case):
+        return
+    original = case.block[ORIGINAL]
+    by_ratio = list_scaled_by_ratio(case)
+    yield make_finding(
+        "W02",
+        factor=case.block["factor"],
+        maximum=case.maximum,
+        original=original,
+        ratio=case.maximum / original,
+        who=", ".join(by_ratio) or "none of these runtimes",
+        off=describe_phase(case, by_ratio),
+        fix=fix,
+    )
 
 
 def check_file(case: AuditCase) -> Iterator[AuditFinding]:
@@ -91,23 +121,26 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
 
     if case.document.repeated:
         yield make_finding("W19", names=case.document.repeated[:MOST_NAMED])
-
     if case.document.kind == "gguf":
-        fields = case.document.config
-        if "rope.freq_base" not in fields:
-            yield make_finding("W12", "base")
-        if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
-            yield make_finding("W12", "untyped")
-        if "rope.scaling.yarn_attn_factor" in fields:
-            yield make_finding("W12", "dead")
-        architecture = fields["model_type"]
-        if architecture not in ROTATED_ARCHITECTURES:
-            yield make_finding("W12", "architecture", name=short(architecture))
+        yield from check_gguf_fields(case.document.config)
 
     limit = case.document.tokenizer_length
     claimed = case.spec.claimed_len
     if limit and claimed and limit < claimed:
         yield make_finding("W14", limit=limit, claimed=claimed)
+
+
+def check_gguf_fields(fields: Mapping[str, Any]) -> Iterator[AuditFinding]:
+    """Find fields of a GGUF file that are missing, or that llama.cpp does not read."""
+    if "rope.freq_base" not in fields:
+        yield make_finding("W12", "base")
+    if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
+        yield make_finding("W12", "untyped")
+    if "rope.scaling.yarn_attn_factor" in fields:
+        yield make_finding("W12", "dead")
+    architecture = fields["model_type"]
+    if architecture not in ROTATED_ARCHITECTURES:
+        yield make_finding("W12", "architecture", name=short(architecture))
 
 
 def find_unread_values(
@@ -118,6 +151,7 @@ def find_unread_values(
     ``outside``: the keys that are reported already, as they are outside the block.
     """
     values_in_use = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
+    # What each runtime that reads the file does with each key.
     uses = []
     for reading in case.readings:
         if reading.layers:
@@ -125,14 +159,16 @@ def find_unread_values(
 
     for path, statuses in group_pairs(uses).items():
         *_, key = path.split(".")
-        value_in_use = values_in_use.get(key)
-        value = value_in(case.document.config, path)
-        is_unread = all(status == "ignored" for status in statuses)
-        if not value_in_use or not is_unread or path in outside:
+        if key not in values_in_use or path in outside:
             continue
-        if value not in (None, value_in_use):
-            about: dict[str, Any] = {
-                "value": short(value),
-                "own": write_number(value_in_use),
-            }
-            yield make_finding("W11", "unread", path=path, **about)
+        is_unread = all(status == "ignored" for status in statuses)
+        value_in_use = values_in_use[key]
+        value = value_in(case.document.config, path)
+        if is_unread and value_in_use and value not in (None, value_in_use):
+            yield make_finding(
+                "W11",
+                "unread",
+                path=path,
+                value=short(value),
+                own=write_number(value_in_use),
+            )

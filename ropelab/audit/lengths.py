@@ -17,6 +17,12 @@ STOPS_BEYOND: dict[str, str] = table_beside(__file__, "aspects")["stops_beyond"]
 
 def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that differ between runtimes, or stay below what YaRN reaches."""
+    yield from find_different_lengths(case)
+    yield from find_low_claims(case)
+
+
+def find_different_lengths(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find a claimed length that is not the same in all runtimes."""
     # Runtimes that multiply the length have a finding of their own (E07).
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
@@ -27,38 +33,50 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
     if len(parts) > 1:
         yield make_finding("W15", by="; ".join(parts))
 
+
+def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find runtimes that claim fewer tokens than the file's YaRN reaches."""
     scaling = case.spec.scaling
     if not isinstance(scaling, Yarn) or scaling.factor <= 1:
         return
+    # Where the length that the file should state is known, other findings name it.
     if find_length_to_claim(case) is not None:
-        # Errors and warnings about it come by themselves.
         return
+
     limit = scaling.factor * case.spec.trained_len
     lower_claims = {}
     for name, spec in case.specs:
         if spec.claimed_len and spec.claimed_len < limit:
             lower_claims[name] = spec.claimed_len
-    if lower_claims:
-        lengths = sorted({*lower_claims.values()})
-        claims = " or ".join(str(length) for length in lengths)
-        # SGLang takes this key of a params.json first.
-        is_of_params = case.document.kind == "params" and {*lower_claims} == {"sglang"}
-        key = "max_seq_len" if is_of_params else "max_position_embeddings"
-        yield make_finding(
-            "W10", limit=limit, names=[*lower_claims], claims=claims, key=key
-        )
+    if not lower_claims:
+        return
+
+    lengths = sorted(set(lower_claims.values()))
+    claims = " or ".join(str(length) for length in lengths)
+    key = "max_position_embeddings"
+    # SGLang takes another key of a params.json first.
+    if case.document.kind == "params" and list(lower_claims) == ["sglang"]:
+        key = "max_seq_len"
+    yield make_finding(
+        "W10", limit=limit, names=list(lower_claims), claims=claims, key=key
+    )
 
 
 def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
-    """Return the number of tokens up to which the model was made for a runtime's rotation.
+    """Return how many tokens a runtime's rotation of a model was made for.
 
     None: there is no limit.
+
+    Args:
+        case: the configuration as the runtimes read it.
+        name: the name of the runtime.
+        spec: the rotation that the runtime computes.
     """
     scaling = spec.scaling
     if isinstance(scaling, DynamicNtk):
         return None
 
-    # Where all rotating layers have a window, no token sees a far one.
+    # Where all rotating layers have a window, no token sees one that is far away.
     if name not in STOPS_BEYOND and case.reference.window:
         return None
 
@@ -66,8 +84,10 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
         # vLLM allows less by default, and as much as the file states if a flag asks for it.
         return max(spec.length, case.maximum)
     if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
-        reach = scaling.factor * spec.trained_len
-        return None if math.isinf(reach) else max(spec.length, round(reach))
+        most_tokens = scaling.factor * spec.trained_len
+        if math.isinf(most_tokens):
+            return None
+        return max(spec.length, round(most_tokens))
     return spec.length
 
 
@@ -88,6 +108,7 @@ def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
 def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that a server refuses, or that the model was not made for."""
     for limit, names in group_pairs(list_exceeded(case)).items():
+        # Those that go on with more tokens than the model was made for.
         others = []
         for name in names:
             if name in STOPS_BEYOND:

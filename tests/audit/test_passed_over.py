@@ -293,7 +293,7 @@ def test_a_scale_of_zero_is_bad_input(scale: str) -> None:
 
 def test_a_name_that_no_file_can_have_is_one_line(call: Any) -> None:
     status, _, err = call("audit", "a" * 5000)
-    assert (status, "File name too long" in err) == (2, True)
+    assert (status, "too long" in err) == (2, True)
 
 
 def test_figures_that_cannot_be_written_are_bad_input(call, tmp_path):

@@ -1,8 +1,8 @@
-"""Sine and cosine of large angles: what float32 code loses when it first takes whole
-turns off the angle.
+"""What float32 code loses when it takes whole turns off large angles.
 
-Code subtracts a multiple of 2 pi, which it holds in one, two or three float32 numbers
-(terms): the more terms, the smaller the error. This subtraction is called a reduction.
+Before code computes a sine or a cosine, it subtracts a multiple of 2 pi from the angle.
+This is called a reduction. The code holds 2 pi in one, two or three float32 numbers
+(terms): the more terms, the smaller the error.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ from ropelab.math.numerics.scores import sample_positions
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
-# The number of positions that are computed at once.
+# The number of positions that are computed at once, so that memory is bounded.
 BLOCK = 1 << 17
 # The largest number of positions that are computed. Of a longer range, this many in equal
 # steps are computed: float32 does not have every whole number above it anyway.
 MOST_POSITIONS = 1 << 24
-# The words for each number of terms.
+# The reductions in words, by their number of terms.
 WORDS = {
     1: "2 pi in one number",
     2: "2 pi in two",
@@ -38,7 +38,7 @@ WORDS = {
 SECONDS_PER_REDUCTION = 1e-8
 
 
-def reductions_cell(config: PrecisionConfig) -> PrecisionCell:
+def make_reductions_cell(config: PrecisionConfig) -> PrecisionCell:
     """Return the cell of the table `reductions`."""
     lengths = sorted({config.length, *config.long_lengths})
     counted = sum(min(length, MOST_POSITIONS) for length in lengths)
@@ -72,6 +72,7 @@ def measure_reductions(
         status = "positions in equal steps"
         if len(positions) == length:
             status = "every position"
+
         for terms, reduction in REDUCTIONS.items():
             error, position = find_largest_error(positions, theta, reduction)
             row = {
@@ -86,6 +87,7 @@ def measure_reductions(
             }
             rows.append(row)
         advance(1 / len(lengths))
+
     table = pd.DataFrame(rows).sort_values("terms", kind="stable", ignore_index=True)
     return {"reductions": table}
 
@@ -93,13 +95,17 @@ def measure_reductions(
 def find_largest_error(
     positions: Positions, theta: np.float32, reduction: Reduction
 ) -> tuple[float, int]:
-    """Return the largest error of a reduction, in radians, and the position of it.
+    """Return the largest error of a reduction, in radians, and its position.
 
-    `theta` is the frequency of the pair, in radians per token.
+    Args:
+        positions: the positions, at least one.
+        theta: the frequency of the pair, in radians per token.
+        reduction: the reduction.
     """
     # The error of the first position is at least 0, and replaces this value.
     largest = -1.0
     worst_position = 0
+
     for low, high in blocks(0, len(positions), BLOCK):
         block = positions[low:high]
         angles = block.astype(np.float32) * theta
@@ -112,8 +118,9 @@ def find_largest_error(
 
 
 def list_losses(reductions: pd.DataFrame) -> pd.DataFrame:
-    """Return the short table: a row per number of terms, and a column per length with
-    the largest error up to its last position.
+    """Return the short table of the largest errors, in radians.
+
+    It has a row for each number of terms, and a column for each last position.
     """
     table = pd.DataFrame({"float32_sine_with": list(WORDS.values())})
     last_positions = reductions["offset"] + reductions["length"] - 1

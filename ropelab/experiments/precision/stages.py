@@ -23,7 +23,7 @@ from ropelab.experiments.precision.shared import (
     spectrum_of,
 )
 from ropelab.experiments.precision.shifts import drift_cell
-from ropelab.experiments.precision.sines import reductions_cell
+from ropelab.experiments.precision.sines import make_reductions_cell
 from ropelab.experiments.precision.stored_keys import keys_cell
 from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import scores
@@ -77,7 +77,7 @@ def stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     if not implementations(config):
         cells += [_long_cell(config, length) for length in config.long_lengths]
     cells.append(drift_cell(config))
-    cells.append(reductions_cell(config))
+    cells.append(make_reductions_cell(config))
     if config.cache:
         cells.append(keys_cell(config))
     return cells

@@ -19,7 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# The values of a list.
 ITEMS = 4
+# The tasks, each with a kind of list of its own.
 LISTS = ("indexing", "keyed")
 
 
@@ -39,8 +41,8 @@ class Words(NamedTuple):
     question: str
 
 
-# For small models, whose tokens are bytes. With more characters around the letters they
-# learn neither task in 1,200 steps.
+# For small models, whose tokens are bytes. With more characters around the letters such
+# models learn neither task in 1,200 steps.
 FOR_BYTES = Words(
     values="abcdefghijklmnopqrstuvwxyz",
     indexed_list="\narr = {}\n",
@@ -61,9 +63,11 @@ FOR_TOKENS = Words(
 
 
 class List(NamedTuple):
+    """A list in words, and what is asked about it."""
+
     # The text that states the list.
     statement: str
-    # A question for each item, and its answer, in random order.
+    # A question for each item with the answer, in random order.
     questions: list[tuple[str, str]]
 
 
@@ -85,29 +89,36 @@ def draw_list(random: np.random.Generator, task: str, words: Words = FOR_BYTES) 
     return List(form.format(words.separator.join(items)), questions)
 
 
-def list_row(
+def hide_list(
     random: np.random.Generator, text: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hide a list and questions for its items in a text, for training.
 
-    Return a row of tokens as long as the text, and True at the tokens that are scored:
-    the text and the answers. The list is of either kind. Up to four questions follow it
-    at random distances.
+    The kind of the list is drawn, too. Up to four questions follow the list at random
+    distances; each item is asked for at most once, since the answer to a first question
+    would tell that to a second.
+
+    Args:
+        random: the generator of random numbers.
+        text: a row of tokens, of which the end is left out to make room.
+
+    Returns:
+        A row of tokens as long as the text, and for each token whether it is scored: those
+        of the text and the answers are.
     """
-    # Each item is asked for at most once. A second question could be answered from the
-    # first one.
     task = LISTS[random.integers(len(LISTS))]
     statement, questions = draw_list(random, task)
     pieces = [list(statement.encode())]
     for question, answer in questions:
         pieces.append(list((question + answer).encode()))
+    # In a short text the last questions have no room.
     while sum(map(len, pieces)) > len(text):
         pieces.pop()
 
     # The depths are sorted, so that the list comes before all of the questions.
     room = len(text) - sum(map(len, pieces))
     depths = np.sort(100 * random.random(len(pieces)))
-    tokens, starts = insert(text[:room].tolist(), pieces, depths.tolist())
+    tokens, starts = insert_pieces(text[:room].tolist(), pieces, depths.tolist())
 
     scored = np.ones(len(tokens), np.bool_)
     for number, (start, piece) in enumerate(zip(starts, pieces, strict=True)):
@@ -121,7 +132,7 @@ def list_row(
     return np.array(tokens), scored
 
 
-def insert(
+def insert_pieces(
     text: Sequence[int], pieces: Sequence[Sequence[int]], depths: Sequence[float]
 ) -> tuple[list[int], list[int]]:
     """Insert each piece into a text at its depth, in percent of the text.

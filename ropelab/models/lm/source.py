@@ -29,7 +29,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
-from ropelab.models.lm.lists import list_row
+from ropelab.models.lm.lists import hide_list
 from ropelab.models.lm.matcher import ngram_predictions
 
 # The number of first tokens of a quotation that are not scored. They cannot be predicted,
@@ -136,7 +136,7 @@ def training_batch(
     batch = mixed_batch(mixture, random, text)
     has_list = random.random(rows) < mixture.lists
     for row in np.flatnonzero(has_list):
-        tokens, scored = list_row(random, text[row])
+        tokens, scored = hide_list(random, text[row])
         batch.tokens[row] = torch.from_numpy(tokens)
         batch.scored[row] = torch.from_numpy(scored)
     return batch

@@ -27,7 +27,13 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.corpus import EVALUATION, CorpusRef
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.lm.lists import FOR_BYTES, FOR_TOKENS, LISTS, draw_list, insert
+from ropelab.models.lm.lists import (
+    FOR_BYTES,
+    FOR_TOKENS,
+    LISTS,
+    draw_list,
+    insert_pieces,
+)
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
@@ -210,7 +216,9 @@ class Needles(EvaluationTask):
             )
 
         depths = [query.depth for query in queries]
-        text, starts = insert(self.corpus.stretch(number, room), statements, depths)
+        text, starts = insert_pieces(
+            self.corpus.stretch(number, room), statements, depths
+        )
         row = [*before, *text]
         answers = []
         for depth, start, (question, answer) in zip(

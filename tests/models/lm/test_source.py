@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, split_documents
-from ropelab.models.lm.lists import list_row
+from ropelab.models.lm.lists import hide_list
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
     CUE,
@@ -225,7 +225,7 @@ def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
 def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
     kinds = set()
     for seed in range(40):
-        tokens, scored = list_row(generator(seed), ROW[:300])
+        tokens, scored = hide_list(generator(seed), ROW[:300])
         assert tokens.shape == scored.shape == (300,)
         # Text is above 127 here: what is below is the list and its questions.
         assert np.array_equal(tokens[tokens > 127], ROW[: (tokens > 127).sum()])
@@ -244,7 +244,7 @@ def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
         assert answers == "".join(question[1] for question in asked)
     assert kinds == {False, True}
     # As many questions as there is room for.
-    short, _ = list_row(generator(1), ROW[:32])
+    short, _ = hide_list(generator(1), ROW[:32])
     assert (
         short.shape == (32,)
         and bytes(short[short < 128].tolist()).count(b"\narr ") == 3

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.corpus import CorpusRef
-from ropelab.models.lm.lists import LISTS, insert
+from ropelab.models.lm.lists import LISTS, insert_pieces
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.modes import AsTrained, Unmodified
@@ -165,10 +165,10 @@ def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_w
 
 
 def test_what_is_hidden_is_put_in_at_its_depth_and_nothing_is_lost():
-    filled, starts = insert(list(range(10)), [[-1, -2], [-3]], [50, 20])
+    filled, starts = insert_pieces(list(range(10)), [[-1, -2], [-3]], [50, 20])
     assert filled == [0, 1, -3, 2, 3, 4, -1, -2, 5, 6, 7, 8, 9]
     assert starts == [6, 2]
-    assert insert([1, 2], [[-1]], [100]) == ([1, 2, -1], [2])
+    assert insert_pieces([1, 2], [[-1]], [100]) == ([1, 2, -1], [2])
 
 
 def test_a_context_that_is_mostly_question_is_refused(text):
