@@ -204,8 +204,15 @@ def refused(asked: Asked, rotary: Any, found: Row) -> Row:
     head_dim.
     """
     always, without = [], []
+    # The usual sizes of a class may make heads of an odd size.
+    heads = asked.made().num_attention_heads
+    even: Row = {"hidden_size": 64 * heads}
     for kind, block in BLOCKS.items():
-        if asked.head(rotary, rope_parameters={"rope_type": kind, **block}) is not None:
+        scaled = {"rope_type": kind, **block}
+        tables = (
+            asked.head(rotary, rope_parameters=scaled, **sizes) for sizes in ({}, even)
+        )
+        if any(table is not None for table in tables):
             continue
         with_head: Row = dict.fromkeys(found.get("head_keys") or ["head_dim"], 64)
         built = asked.head(

@@ -77,6 +77,13 @@ class Transformers5(Transformers):
         if trace.family.layer_blocks:
             return read_layers(trace, block, scaling)
 
+        # The class of Mistral 4 puts the share of its heads into rope_parameters alone.
+        share = "partial_rotary_factor"
+        has_share = trace.has(share) or share in (scaling or {})
+        if scaling and not has_share and trace.family.name == "mistral4":
+            raise NotModelledError(
+                "a rope_scaling, beside which its class has no share"
+            )
         if scaling:
             for key in block or ():
                 note = "rope_scaling replaces the whole dict"

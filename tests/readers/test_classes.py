@@ -45,6 +45,20 @@ FILES: dict[str, dict[str, Any]] = {
     "yarn of 5": {
         "rope_parameters": {**YARN, "rope_theta": 54321.0, "truncate": False}
     },
+    "share beside yarn": {
+        "rope_scaling": YARN,
+        "rope_theta": 54321.0,
+        "partial_rotary_factor": 0.5,
+    },
+    "share beside yarn of 5": {
+        "rope_parameters": {**YARN, "rope_theta": 54321.0},
+        "partial_rotary_factor": 0.5,
+    },
+    "sizes and yarn": {
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "rope_parameters": {**YARN, "rope_theta": 54321.0},
+    },
     "yarn and share": {"rope_parameters": {**YARN, "partial_rotary_factor": 0.5}},
     "llama3": {"rope_scaling": LLAMA3, "original_max_position_embeddings": 2048},
     "no base": {"rope_theta": None},
@@ -66,8 +80,6 @@ ORDERED = {"ernie4_5_vl_moe_text"}
 # Files at which these classes stop or err for other reasons than the keys about
 # rotation.
 EXCEPT = {
-    # read by the rotary class, not by the configuration's
-    "diffusion_gemma_text": {"share"},
     "ernie4_5_vl_moe_text": {"sizes", "head"},  # its sections do not fit
     "falcon": {"head"},  # a property that cannot be set
     "qwen3_omni_moe_text": {"yarn and share"},  # an odd head in its default sizes
@@ -279,6 +291,13 @@ def test_types_of_a_later_release_are_read_as_its_classes_compute(kind: str) -> 
             assert len(own) == pairs, name
             numbers = [own[1], own[-1], spec.attention_factor]
             np.testing.assert_allclose(numbers, [second, last, factor], rtol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["esmc", "kyutai_speech_to_text", "mimi"])
+def test_heads_of_sound_and_proteins_follow_the_sizes(kind: str) -> None:
+    """Their usual heads have 64 features, which is hidden_size / num_attention_heads."""
+    assert compare(kind, {"hidden_size": 2048, "num_attention_heads": 16}) == ""
+    assert compare(kind, {}) == ""
 
 
 def test_deepseeks_name_of_yarn_is_yarn_in_sarvams_class() -> None:
