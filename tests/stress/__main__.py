@@ -30,6 +30,10 @@ IDEAS = (
     "code",
     "surroundings",
     "arrays",
+    "words",
+    "kits",
+    "headers",
+    "servers",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
