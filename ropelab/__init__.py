@@ -1,12 +1,13 @@
 """ropelab: a laboratory for rotary position embeddings.
 
-Every command of the command line is a function here that returns a `Run` with
+Each experiment of the command line is a function here that returns a `Run` with
 DataFrames:
 
     import ropelab
     ropelab.precision(base=1e6).tables["resolution"]
 
-`ropelab.methods()` and `ropelab.models()` are DataFrames of what can be named.
+So are `audit`, `check`, `doctor`, `emit`, `run` and `vectors`, which return answers of
+their own. `ropelab.methods()` and `ropelab.models()` are DataFrames of what can be named.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 # The functions that are no experiments, and where they are. `audit` and `models` are
-# packages, which can be called like functions.
+# packages of code, too; their modules have a `__call__`, so that both uses work.
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.conformance.check:check",

@@ -1,8 +1,10 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
-S(m, b) is the sum of cos(m b^(-a_i)) over the pairs i of a head (similarity.py). The
-admissible bases are not one interval, but from the stable base on every base is
-admissible. The stable base is sought from above (``boxes.find_threatened``). Below it a
+S(m, b) is the sum of cos(m b^(-a_i)) over the pairs i of a head, with a_i = 2 i / d for
+a head of d rotated features (similarity.py). The admissible bases are not one interval,
+but every base from the stable base on is admissible. The stable base is sought from
+above, in boxes: a box is an interval of bases times a range of positions
+(``boxes.find_threatened``). Below it a
 walk goes upwards in u = ln b, in slabs of u, and sorts every point into one of three
 kinds, by proof and not by sampling:
 
@@ -38,13 +40,14 @@ from ropelab.math.bounds.survey import BLOCK, promising, scan
 from ropelab.math.numerics.chain import blocks
 
 # Steps in u are measured in turns: in one turn the sum of the largest position changes by
-# about one. A hunt looks so many turns ahead for positions with a negative sum.
+# about one. This is how many turns a hunt looks ahead for positions with a negative sum.
 AHEAD = 1.2
-# A hunt that excludes less than this share of the way to that point has failed.
+# The share of the `AHEAD` turns that a hunt has to exclude; below it the hunt has failed.
 LEAST = 0.01
 # The least width of a slab that is resolved position by position, in turns.
 NARROWEST = 0.02
-# The width, in turns, above which bisection takes the longer the wider a slab is.
+# The width of a slab, in turns, up to which bisecting it takes about the same time. A
+# wider slab takes longer.
 WIDE = 8.0
 # The width in ln b of the first slab of the search from above.
 DESCENT = 2.0

@@ -70,58 +70,58 @@ class ReportedRange:
 # Measures of one position.
 
 
-def stored_position(cache: ReportedRange, position: int) -> float:
-    stored = cache.chain.positions(span(position, position + 1))
+def stored_position(reported: ReportedRange, position: int) -> float:
+    stored = reported.chain.positions(span(position, position + 1))
     return float(stored[0])
 
 
-def position_step(cache: ReportedRange, position: int) -> float:
-    steps = spacing(span(position, position + 1), cache.chain.plan.position)
+def position_step(reported: ReportedRange, position: int) -> float:
+    steps = spacing(span(position, position + 1), reported.chain.plan.position)
     return float(steps[0])
 
 
 # Measures of one position and pair.
 
 
-def stored_angle(cache: ReportedRange, position: int, pair: int) -> float:
-    angles = cache.chain.angles(span(position, position + 1))
+def stored_angle(reported: ReportedRange, position: int, pair: int) -> float:
+    angles = reported.chain.angles(span(position, position + 1))
     return float(angles[pair, 0])
 
 
-def exact_angle(cache: ReportedRange, position: int, pair: int) -> float:
-    angles = cache.exact.angles(span(position, position + 1))
+def exact_angle(reported: ReportedRange, position: int, pair: int) -> float:
+    angles = reported.exact.angles(span(position, position + 1))
     return float(angles[pair, 0])
 
 
-def exact_cos(cache: ReportedRange, position: int, pair: int) -> float:
-    return float(np.cos(exact_angle(cache, position, pair)))
+def exact_cos(reported: ReportedRange, position: int, pair: int) -> float:
+    return float(np.cos(exact_angle(reported, position, pair)))
 
 
 # Measures of the whole range.
 
 
-def distinct_positions(cache: ReportedRange) -> float:
-    return cache.take_census().distinct
+def distinct_positions(reported: ReportedRange) -> float:
+    return reported.take_census().distinct
 
 
-def adjacent_collisions(cache: ReportedRange) -> float:
-    return cache.take_census().adjacent_collisions
+def adjacent_collisions(reported: ReportedRange) -> float:
+    return reported.take_census().adjacent_collisions
 
 
-def max_angle_error(cache: ReportedRange) -> float:
-    return worst(cache.chain, cache.offset, cache.length).error_rad
+def max_angle_error(reported: ReportedRange) -> float:
+    return worst(reported.chain, reported.offset, reported.length).error_rad
 
 
-def max_phase_error(cache: ReportedRange) -> float:
-    cos, sin = cache.chain.table(cache.positions)
+def max_phase_error(reported: ReportedRange) -> float:
+    cos, sin = reported.chain.table(reported.positions)
     phases = np.arctan2(sin, cos)
-    errors = wrap_angle(phases - cache.exact.angles(cache.positions))
+    errors = wrap_angle(phases - reported.exact.angles(reported.positions))
     return float(errors.max())
 
 
-def max_cos_error(cache: ReportedRange) -> float:
-    stored_cos, _ = cache.chain.table(cache.positions)
-    right_cos, _ = cache.exact.table(cache.positions)
+def max_cos_error(reported: ReportedRange) -> float:
+    stored_cos, _ = reported.chain.table(reported.positions)
+    right_cos, _ = reported.exact.table(reported.positions)
     return float(np.abs(stored_cos - right_cos).max())
 
 
@@ -161,12 +161,12 @@ def _measure_incident(
     """Yield a row for each number that a report prints."""
     spectrum = Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
     chain = Chain(parse_cast(cast), spectrum)
-    cache = ReportedRange(chain, Chain(CastPlan(), spectrum), offset, length)
+    reported = ReportedRange(chain, Chain(CastPlan(), spectrum), offset, length)
     for row in printed:
         name = row["measure"]
         arguments = row["at"]
         digits = row["digits"]
-        ours = MEASURES[name](cache, *arguments)
+        ours = MEASURES[name](reported, *arguments)
 
         label = name
         if arguments:
