@@ -20,7 +20,7 @@ from ropelab.conformance.expected import (
 )
 from ropelab.conformance.rotary_classes import ask_module, has_layer_types
 from ropelab.runs.arguments import check_texts, read_path
-from ropelab.runs.exits import refusing_exits
+from ropelab.runs.exits import refuse_exits
 
 
 def assert_rope(
@@ -57,7 +57,7 @@ def assert_rope(
     expected = choose_layer(layers, layer_type)
     name = getattr(module, "__name__", type(module).__name__)
 
-    with _failing_if_ended(name, module):
+    with _fail_if_ended(name, module):
         if has_layer_types(module):
             positions = choose_positions(expected)
             observed = ask_module(
@@ -91,7 +91,7 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
     from ropelab.conformance.laws.doctor import doctor
 
     name = getattr(model, "__name__", type(model).__name__)
-    with _failing_if_ended(name, model):
+    with _fail_if_ended(name, model):
         outcome = doctor(model)
     lines = []
     for row in outcome.rows["trials"]:
@@ -103,7 +103,7 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
 
 
 @contextmanager
-def _failing_if_ended(name: str, code: Any) -> Iterator[None]:
+def _fail_if_ended(name: str, code: Any) -> Iterator[None]:
     """Raise AssertionError if code under test ends the process or skips the test.
 
     A script that SystemExit ends has its status, which may be 0, and a test that is
@@ -111,7 +111,7 @@ def _failing_if_ended(name: str, code: Any) -> Iterator[None]:
     """
     parts = code if isinstance(code, tuple) else (code,)
     try:
-        with refusing_exits(filter(None, map(_find_file, parts))):
+        with refuse_exits(filter(None, map(_find_file, parts))):
             yield
     except KeyboardInterrupt:
         raise

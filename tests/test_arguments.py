@@ -109,3 +109,10 @@ def test_a_path_of_any_class_is_a_path() -> None:
     stored = ropelab.freqs(head_dim=8, results=Path("results"))
     assert stored.folder is not None
     assert stored.folder.parent == Path("results/freqs")
+
+
+def test_a_quoted_value_of_several_lines_is_one_line_and_blanks_of_a_name_stay() -> (
+    None
+):
+    error = InputError("cannot read 'my  file': a table\n  of two\u2028lines\n")
+    assert str(error) == "cannot read 'my  file': a table of two lines"

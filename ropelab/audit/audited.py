@@ -57,12 +57,12 @@ class FileAudit(AuditCase, Result):
 
 def read_runtimes(runtime: str | Sequence[str]) -> Sequence[str]:
     """Return names of runtimes; InputError for text with separators alone."""
-    if not isinstance(runtime, str):
-        if not isinstance(runtime, Sequence):
-            check_texts(runtime=runtime)
+    if isinstance(runtime, Sequence) and not isinstance(runtime, str):
         for name in runtime:
             check_texts(runtime=name)
         return runtime
+
+    check_texts(runtime=runtime)
     try:
         return split_named(runtime)
     except ValueError as error:

@@ -38,14 +38,8 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     return round(reached)
 
 
-def advise_length(case: AuditCase) -> str:
-    """Return what to write where YaRN's factor is not the ratio of the lengths, and which
-    runtimes would be misled by it; empty if it is the ratio.
-    """
-    length = find_length_to_claim(case)
-    if length is None:
-        return ""
-
+def advise_length(case: AuditCase, length: int) -> str:
+    """Return the advice to claim a length, and which runtimes would be misled by it."""
     advice = f'"{MAXIMUM}": {length}'
     misled = list_misled(case, length)
     if misled:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from ropelab.audit.audit_case import AuditCase
-from ropelab.audit.causes import advise_length, list_unscaled
+from ropelab.audit.causes import advise_length, find_length_to_claim, list_unscaled
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import Yarn
 from ropelab.readers.axes import explain_vision
@@ -82,19 +82,20 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
     in any case, which are two causes.
     """
-    fix = advise_length(case)
+    length = find_length_to_claim(case)
     by_ratio = []
     others = []
     specs = dict(case.specs)
     for name in list_unscaled(case):
-        if fix and isinstance(specs[name].scaling, Yarn):
+        if length is not None and isinstance(specs[name].scaling, Yarn):
             by_ratio.append(name)
         else:
             others.append(name)
 
-    if by_ratio:
+    if by_ratio and length is not None:
         ratio = case.maximum / case.block[ORIGINAL]
         why = f": their factor is {MAXIMUM} / {ORIGINAL} = {ratio:g}"
+        fix = advise_length(case, length)
         yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
     if others:
         instead = "ropelab emit --target, for the form that it reads"

@@ -11,6 +11,7 @@ from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.causes import (
     advise_length,
     describe_phase,
+    find_length_to_claim,
     list_scaled_by_ratio,
     list_unscaled,
 )
@@ -95,8 +96,8 @@ def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
 
     Some runtimes take the factor from the file, others the ratio.
     """
-    fix = advise_length(case)
-    if not fix or list_unscaled(case):
+    length = find_length_to_claim(case)
+    if length is None or list_unscaled(case):
         return
     original = case.block[ORIGINAL]
     by_ratio = list_scaled_by_ratio(case)
@@ -108,7 +109,7 @@ def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
         ratio=case.maximum / original,
         who=", ".join(by_ratio) or "none of these runtimes",
         off=describe_phase(case, by_ratio),
-        fix=fix,
+        fix=advise_length(case, length),
     )
 
 

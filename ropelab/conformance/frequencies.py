@@ -29,7 +29,7 @@ LARGEST_KNOWN_ANGLE = 2**6
 # Pairs of which a smaller share is divided, or kept, may be beyond the ends of a ramp.
 LEAST_SHARE = 0.05
 # Radians per token; a pair that turns by less does not rotate.
-SMALLEST = 1e-30
+SLOWEST = 1e-30
 # Radians per token; inverses of frequencies that are larger are not looked at.
 LARGEST_INVERSE = 1e3
 
@@ -284,7 +284,7 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
     """Say which frequencies are wrong, where no known mistake explains them."""
     is_close = np.isclose(measured, right, rtol=CLOSE, atol=1e-12)
     wrong_pairs = np.flatnonzero(~is_close)
-    stands_still = np.abs(measured) < SMALLEST
+    stands_still = np.abs(measured) < SLOWEST
     # If no pair rotates at all, that is memory to which nothing was written.
     if stands_still[wrong_pairs].all() and not stands_still.all():
         answer = (

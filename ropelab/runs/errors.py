@@ -45,8 +45,10 @@ class RopelabError(Exception):
     exit_status = 1
 
     def __str__(self) -> str:
-        # A value that is quoted, such as a table or a name, may have several lines.
-        return " ".join(super().__str__().split())
+        # A value that is quoted, such as a table, may have several lines. Blanks within a
+        # line stay, as they may be those of a name.
+        lines = [line.strip() for line in super().__str__().splitlines()]
+        return " ".join(filter(None, lines))
 
 
 class InputError(RopelabError):

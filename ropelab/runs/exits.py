@@ -51,7 +51,7 @@ def guard_exits() -> None:
 
 
 @contextmanager
-def refusing_exits(files: Iterable[str]) -> Iterator[None]:
+def refuse_exits(files: Iterable[str]) -> Iterator[None]:
     """Raise InputError if code in these files ends the process while the block runs."""
     global _has_status
     guard_exits()

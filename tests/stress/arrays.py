@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.stress.bench import told
-from tests.stress.promise import Trial, find_unplain
+from tests.stress.promise import Trial, type_command
 
 MODEL = {
     "model_type": "llama",
@@ -67,14 +66,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 def check(what: str, file: str, statuses: tuple[int, ...]) -> Trial:
     """Give a file to the command; its status must be one of these."""
-    try:
-        answer = told("check", file, "--config", "config.json")
-    except Exception as failure:
-        return Trial(what, f"{type(failure).__name__}: {failure}")
-    problems = list(find_unplain(answer))
-    if answer.status not in statuses:
-        problems.append(f"status {answer.status}: {answer.out or answer.err!r}")
-    return Trial(what, "; ".join(problems))
+    return type_command(what, statuses, "check", file, "--config", "config.json")
 
 
 def list_arrays() -> list[Case]:

@@ -16,8 +16,7 @@ from safetensors.numpy import save_file
 
 from tests.readers.test_gguf import write
 from tests.stress.arrays import ANY, COS, MODEL, SIN, check
-from tests.stress.bench import told
-from tests.stress.promise import Trial, find_unplain
+from tests.stress.promise import Trial, type_command
 
 FILES, FEW = 1_500, 20
 """Of GGUF; of safetensors a third of them."""
@@ -139,12 +138,4 @@ def change_length(content: bytes, chance: random.Random) -> bytes:
 
 def give(line: tuple[str, ...]) -> Trial:
     """Type a command about a changed model."""
-    what = " ".join(line)
-    try:
-        answer = told(*line)
-    except Exception as failure:
-        return Trial(what, f"{type(failure).__name__}: {failure}")
-    problems = list(find_unplain(answer))
-    if answer.status not in ANY:
-        problems.append(f"status {answer.status}: {answer.err!r}")
-    return Trial(what, "; ".join(problems))
+    return type_command(" ".join(line), ANY, *line)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.stress.arrays import ANY, MODEL, REFUSED, RIGHT, WRONG
 from tests.stress.bench import told
-from tests.stress.promise import Trial, find_unplain
+from tests.stress.promise import Trial, type_command
 
 SMALL = {"hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2}
 WINDOW = {"max_position_embeddings": 2048}
@@ -195,11 +195,4 @@ def write_arrays(name: str, suffix: str, arrays: Arrays) -> None:
 
 def check(what: str, file: str, statuses: tuple[int, ...]) -> Trial:
     """Give a file to the command; its status must be one of these."""
-    try:
-        answer = told("check", file)
-    except Exception as failure:
-        return Trial(what, f"{type(failure).__name__}: {failure}")
-    problems = list(find_unplain(answer))
-    if answer.status not in statuses:
-        problems.append(f"status {answer.status}: {answer.out or answer.err!r}")
-    return Trial(what, "; ".join(problems))
+    return type_command(what, statuses, "check", file)

@@ -4,13 +4,13 @@ is half.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ropelab.runs.errors import unseen_in
-from tests.stress.bench import Told
+from tests.stress.bench import Told, told
 
 HIDDEN = (".new", ".old", ".lock")
 DESCRIPTIONS = ("manifest.json", "cell.json")
@@ -110,6 +110,18 @@ def find_unplain(told: Told) -> Iterator[str]:
         unseen = unseen_in(text)
         if unseen:
             yield f"steers the terminal: {sorted(unseen)}"
+
+
+def type_command(what: str, statuses: Collection[int], *line: str) -> Trial:
+    """Type a command: it ends in an orderly way, plainly, and with one of these statuses."""
+    try:
+        answer = told(*line)
+    except Exception as failure:
+        return Trial(what, f"{type(failure).__name__}: {failure}")
+    problems = list(find_unplain(answer))
+    if answer.status not in statuses:
+        problems.append(f"status {answer.status}: {answer.err or answer.out!r}")
+    return Trial(what, "; ".join(problems))
 
 
 def whole(results: Path, before: State, right: State, said: str = "") -> Iterator[str]:
