@@ -205,3 +205,19 @@ def test_a_second_signal_ends_the_process_unless_it_came_with_the_first(
     theirs.close()
     interrupts._watch(ours)
     assert left == ([signal.SIGINT] if leaves else [])
+
+
+def test_a_signal_before_the_block_begins_leaves_nothing_changed(monkeypatch):
+    """As if Ctrl-C came while the thread of the second signal is started."""
+    before = (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1))
+    signal.set_wakeup_fd(before[1])
+
+    def stop(thread):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("threading.Thread.start", stop)
+    with pytest.raises(KeyboardInterrupt), interrupts.handle_signals():
+        pytest.fail("the block has begun")
+    after = (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1))
+    signal.set_wakeup_fd(after[1])
+    assert after == before

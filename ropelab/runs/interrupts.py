@@ -64,22 +64,28 @@ def handle_signals() -> Iterator[None]:
     # the thread reads the other end.
     read_end, write_end = socket.socketpair()
     write_end.setblocking(False)
+    watcher = threading.Thread(target=_watch, args=(read_end,), daemon=True)
 
     handlers_before = {}
-    for number in HANDLED:
-        # An ignored signal stays ignored, as Ctrl-C under nohup.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            handlers_before[number] = signal.signal(number, interrupt)
     wakeup_before = signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(read_end,), daemon=True).start()
-
+    # From the first handler on a signal may end the block, also before it begins.
     try:
+        for number in HANDLED:
+            # An ignored signal stays ignored, as Ctrl-C under nohup.
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                handlers_before[number] = handler
+                signal.signal(number, interrupt)
+        watcher.start()
         yield
     finally:
         signal.set_wakeup_fd(wakeup_before)
         for number, handler in handlers_before.items():
             signal.signal(number, handler)
         write_end.close()
+        if watcher.ident is None:
+            # It was never started, and would have closed its end.
+            read_end.close()
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
