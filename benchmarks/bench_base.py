@@ -48,7 +48,7 @@ def certified(similarity: Similarity, context: int) -> float:
 
 
 def _first(walk: Walk, start: float) -> float:
-    found = walk.first(start)
+    found = walk.find_first(start)
     return math.inf if found is None else found[0]
 
 

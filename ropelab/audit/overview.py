@@ -19,7 +19,11 @@ from ropelab.audit.audit_case import (
     measure_distance,
 )
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
-from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
+from ropelab.math.numerics.angle_errors import (
+    find_first_beyond,
+    find_worst,
+    find_worst_table_error,
+)
 from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
@@ -286,14 +290,15 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
 
         # The search looks at every position, those with the largest bounds on their error
         # first. The comparison is False for NaN, which is no small error.
-        whole = worst(chain, 0, last)
+        whole = find_worst(chain, 0, last)
         beyond = None
         is_precise = whole.error_rad <= TOLERANCE
         if not is_precise:
             by_octave = (
-                worst(chain, start, stop - start) for start, stop in octaves(0, last)
+                find_worst(chain, start, stop - start)
+                for start, stop in octaves(0, last)
             )
-            beyond = first_beyond(chain, by_octave, TOLERANCE)
+            beyond = find_first_beyond(chain, by_octave, TOLERANCE)
         row = {
             "chain": preset,
             "runtimes": ", ".join(names),
@@ -302,7 +307,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
             "tolerance_rad": TOLERANCE,
             "beyond_from_tokens": beyond,
             "table_format": chain.plan.table.name,
-            "table_error": worst_table_error(chain, [whole]),
+            "table_error": find_worst_table_error(chain, [whole]),
         }
         rows.append(row)
     return rows

@@ -50,8 +50,8 @@ LOW_LOSS = 0.05
 # An encoding is slow if it needs at least this many times the multiplications of plain
 # attention.
 SLOW = 1.25
-# A printed power law describes a bound if it misses the bound by less than this share.
-FIT = 0.25
+# A printed power law describes a bound if it misses the bound by at most this share.
+POWER_LAW_MISS = 0.25
 # An angle that is wrong by less than this is good enough.
 ANGLE_RAD = 1e-2
 

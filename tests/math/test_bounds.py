@@ -19,8 +19,8 @@ from ropelab.math.bounds import (
 from ropelab.math.bounds.intervals import (
     Tangents,
     Undecided,
-    admissible,
-    excluded_upto,
+    find_admissible,
+    find_excluded_end,
     is_excluded,
     value_and_slope,
 )
@@ -35,12 +35,12 @@ HEADS = st.builds(
 
 
 def windows(similarity: Similarity, context: int) -> list[tuple[float, float]]:
-    found = Walk(similarity, context).windows(0.0)
+    found = Walk(similarity, context).find_windows(0.0)
     return [(math.exp(a), math.exp(min(b, 700))) for a, b in found]
 
 
 def smallest_base(similarity: Similarity, context: int, start: float) -> float:
-    found = Walk(similarity, context).first(start)
+    found = Walk(similarity, context).find_first(start)
     assert found is not None
     return math.exp(found[0])
 
@@ -71,7 +71,7 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
 @settings(max_examples=60)
 def test_bisected_cells_are_where_no_position_fails(similarity, low, width, positions):
     m = np.unique(positions).astype(np.float64)
-    pieces = admissible(
+    pieces = find_admissible(
         similarity, Undecided.one(similarity, m, low, low + width, width / 50)
     )
     for u in np.linspace(low, low + width, 101):
@@ -84,8 +84,8 @@ def test_bisected_cells_are_where_no_position_fails(similarity, low, width, posi
 def test_cells_bisected_together_come_out_as_alone():
     m = np.arange(1, 400, dtype=np.float64)
     cells = [Undecided.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
-    alone = [piece for cell in cells for piece in admissible(LLAMA, cell)]
-    assert sorted(admissible(LLAMA, Undecided.join(cells))) == sorted(alone)
+    alone = [piece for cell in cells for piece in find_admissible(LLAMA, cell)]
+    assert sorted(find_admissible(LLAMA, Undecided.join(cells))) == sorted(alone)
     assert alone
 
 
@@ -105,7 +105,7 @@ def test_bases_are_excluded_only_where_a_position_is_negative(
     centre = u + abs(turns) / (context * similarity.slope_typical(u) + 1)
     inv_freq = similarity.inv_freq(np.array([centre]))
     at_centre = value_and_slope(similarity, positions, inv_freq, exact=False)
-    end = excluded_upto(similarity, Tangents(positions, *at_centre), u, centre)
+    end = find_excluded_end(similarity, Tangents(positions, *at_centre), u, centre)
     for base in np.linspace(u, end, 41) if end > u else ():
         assert similarity.evaluate(positions, base).min() < 0
 
@@ -217,9 +217,9 @@ def test_a_longer_context_admits_no_base_that_a_shorter_one_refuses():
 
 
 def test_settled_positions_do_not_change_the_windows():
-    half = list(Walk(LLAMA, 512).windows(0.0))
-    helped = list(Walk(LLAMA, 1024, (half[-1][0], 512)).windows(half[0][0]))
-    alone = list(Walk(LLAMA, 1024).windows(0.0))
+    half = list(Walk(LLAMA, 512).find_windows(0.0))
+    helped = list(Walk(LLAMA, 1024, (half[-1][0], 512)).find_windows(half[0][0]))
+    alone = list(Walk(LLAMA, 1024).find_windows(0.0))
     np.testing.assert_allclose(np.array(helped), np.array(alone), rtol=1e-9)
 
 
@@ -309,5 +309,5 @@ def test_a_sum_that_is_negative_within_its_rounding_is_a_threat(
     monkeypatch.setattr(
         "ropelab.math.bounds.admissible.scan", lambda *_: sums, raising=True
     )
-    positions, _ = Walk(LLAMA, context)._threats(low, high)
+    positions, _ = Walk(LLAMA, context)._find_threats(low, high)
     assert positions.tolist() == [context - 1]

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative
-from ropelab.math.bounds.boxes import Boxes, find_threatened, intervals, lowest_sums
+from ropelab.math.bounds.boxes import (
+    Boxes,
+    find_threatened,
+    gather_intervals,
+    lowest_sums,
+)
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))
@@ -56,7 +61,7 @@ def test_bounds_of_boxes_hold_at_thirty_digits():
     """Near an edge, where the sum of a position changes sign, rounding does not
     decide.
     """
-    stable = Walk(LLAMA, 4096).stable()
+    stable = Walk(LLAMA, 4096).find_stable()
     position = first_negative(LLAMA, math.exp(stable - 1e-9), 4096)
     assert position is not None
     box = Boxes(np.array([float(position)]), np.array([stable]), 1, 1e-12)
@@ -94,7 +99,7 @@ def test_too_many_boxes_are_refused():
 
 def test_cells_have_all_that_threatens_them():
     boxes = boxes_left(LLAMA, 1, 1024, 8.0, 8.5)
-    found = intervals(LLAMA, boxes, 1e-6)
+    found = gather_intervals(LLAMA, boxes, 1e-6)
     assert found.intervals.shape[1] == len(np.unique(boxes.low)) < len(boxes)
     assert (np.diff(found.owner) >= 0).all()
     pairs = {
@@ -116,8 +121,8 @@ def test_cells_have_all_that_threatens_them():
 )
 @pytest.mark.parametrize("context", [2, 3, 100, 700, 2048])
 def test_from_above_it_is_what_the_search_from_below_finds(similarity, context):
-    stable = Walk(similarity, context).stable()
-    found = Walk(similarity, context).first(max(0.0, stable - 1e-9))
+    stable = Walk(similarity, context).find_stable()
+    found = Walk(similarity, context).find_first(max(0.0, stable - 1e-9))
     assert found == pytest.approx((stable, math.inf), abs=1e-10)
     if stable > 0:
         assert first_negative(similarity, math.exp(stable - 1e-8), context) is not None
@@ -128,7 +133,7 @@ def test_from_above_it_is_what_the_search_from_below_finds(similarity, context):
 def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(
     similarity, context
 ):
-    stable = Walk(similarity, context).stable()
+    stable = Walk(similarity, context).find_stable()
     positions = np.arange(1, context, dtype=np.float64)
     certified = certified_from(similarity, context)
     for u in np.linspace(stable + 1e-9, certified, 200):
@@ -149,31 +154,35 @@ def test_stable_bases_are_those_of_a_search_of_all_windows(power, base):
     """All windows up to 2^18 were searched from below, without boxes, which took 25
     minutes.
     """
-    assert math.exp(Walk(LLAMA, 2**power).stable()) == pytest.approx(base, rel=1e-10)
+    assert math.exp(Walk(LLAMA, 2**power).find_stable()) == pytest.approx(
+        base, rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("power", [20, 22])
 def test_stable_bases_of_long_contexts_divide_bases_that_fail_from_those_that_work(
     power,
 ):
-    stable = Walk(LLAMA, 2**power).stable()
+    stable = Walk(LLAMA, 2**power).find_stable()
     assert first_negative(LLAMA, math.exp(stable - 1e-9), 2**power) is not None
     for above in (1e-9, 1e-7, 1e-3, 0.1, 1.0):
         assert first_negative(LLAMA, math.exp(stable + above), 2**power) is None
 
 
 def test_settled_positions_are_left_out():
-    half = Walk(LLAMA, 2048).stable()
-    alone = Walk(LLAMA, 4096).stable()
-    assert Walk(LLAMA, 4096, (half, 2048)).stable() == pytest.approx(alone, abs=1e-10)
+    half = Walk(LLAMA, 2048).find_stable()
+    alone = Walk(LLAMA, 4096).find_stable()
+    assert Walk(LLAMA, 4096, (half, 2048)).find_stable() == pytest.approx(
+        alone, abs=1e-10
+    )
 
 
 def test_a_head_with_enough_unturned_features_has_no_stable_base():
-    assert Walk(Similarity.of_head(128, rotary_dim=64), 4096).stable() == 0
+    assert Walk(Similarity.of_head(128, rotary_dim=64), 4096).find_stable() == 0
 
 
 def test_no_base_is_proved_for_two_pairs():
-    assert Walk(Similarity.of_head(4), 64).stable() == math.inf
+    assert Walk(Similarity.of_head(4), 64).find_stable() == math.inf
 
 
 def test_a_single_token_needs_no_base():

@@ -2,7 +2,8 @@
 (arXiv:2405.14591).
 
 A check measures something and adds the result to `findings`: as a part, without which the
-claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`). The
+result agrees with the claim (True), contradicts it (False), or leaves it open (None).
 """
 
 import math
@@ -12,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import write_hits
-from ropelab.claims.record import Findings, Role, claim
+from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.math.bounds import Similarity, first_negative, published
 from ropelab.runs.cell import Stored
-from ropelab.runs.thresholds import FIT
+from ropelab.runs.thresholds import POWER_LAW_MISS
 
 # The features of a head for which bases were printed.
 HEAD = 128
@@ -57,16 +58,19 @@ def search_smaller_bases(
 
     `printed` are the printed bases, by default those of the publication `by`.
     """
-    # A stored exact bound decides. A grid of bases can only refute, because bases that
-    # work may lie between its points.
+    # Stored runs have the exact bound of some contexts, which decides. For the others a
+    # grid of bases is searched, which can only contradict: a base that works may lie
+    # between its points.
     printed = printed or PRINTED[by]
     exact_bases = _read_exact_bases(runs)
-    # A sentence for each printed base below which another one works.
+    # A text for each printed base that is not the least: a smaller one works.
     loose_texts = []
     exactly_known = 0
     for context, base in printed:
-        # The least number that is rounded to the printed base.
-        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - published.DIGITS)
+        # The printed base is rounded. `least` is the smallest number that rounds to it, so
+        # that a base that works below `least` contradicts the print.
+        digits_before_point = math.floor(math.log10(base)) + 1
+        last_digit = 10.0 ** (digits_before_point - published.SIGNIFICANT_DIGITS)
         least = base - last_digit / 2
 
         if context in exact_bases:
@@ -81,15 +85,17 @@ def search_smaller_bases(
             loose_texts.append(f"{context}: {rounded_up:,.1f} works below {base:g}")
 
     all_are_exact = exactly_known == len(printed)
-    how = f"{exactly_known} contexts exactly, the others on a grid of {STEP:.1%}"
     if all_are_exact:
         how = "all contexts exactly"
+    else:
+        how = f"{exactly_known} contexts exactly, the others on a grid of {STEP:.1%}"
     what = f"printed bases, d = {HEAD}, below which another works ({how})"
     text = write_hits(len(loose_texts), len(printed))
     if loose_texts:
         text += f" ({', '.join(loose_texts)})"
 
-    agrees: bool | None = None
+    # Without a contradiction the claim is open, unless all contexts are known exactly.
+    agrees: Agrees = None
     if loose_texts:
         agrees = False
     elif all_are_exact:
@@ -109,7 +115,7 @@ def _search_grid(context: int, low: float, high: float) -> float:
     return math.inf
 
 
-@claim("base-bound-fit", bound=FIT)
+@claim("base-bound-fit", bound=POWER_LAW_MISS)
 def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     """Compare the printed power law, and its exponent, with exact bounds."""
     base_of_context = _read_exact_bases(runs)
@@ -121,20 +127,21 @@ def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     contexts = np.array(list(base_of_context), dtype=float)
     exact_bases = np.array(list(base_of_context.values()))
 
-    printed_bases = published.FIT_FACTOR * contexts**published.FIT_EXPONENT
+    exponent = published.POWER_LAW_EXPONENT
+    printed_bases = published.POWER_LAW_FACTOR * contexts**exponent
     ratios = printed_bases / exact_bases
     error = float(np.abs(ratios - 1).max())
     what = (
         f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     )
     text = f"{ratios.min():.2f} to {ratios.max():.2f}"
-    findings.add_part(what, text, error <= FIT, error)
+    findings.add_part(what, text, error <= POWER_LAW_MISS, error)
 
     # A power law is a straight line between logarithms, and its slope is the exponent.
     slope, _ = np.polyfit(np.log(contexts), np.log(exact_bases), 1).tolist()
     what = "exponent that fits the exact bounds"
-    text = f"{slope:.3f}, printed {published.FIT_EXPONENT}"
-    is_printed = abs(slope - published.FIT_EXPONENT) <= 0.005
+    text = f"{slope:.3f}, printed {exponent}"
+    is_printed = abs(slope - exponent) <= 0.005
     findings.add_limit(what, text, is_printed, slope)
 
 
@@ -143,7 +150,8 @@ def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
     """Find the first distance with a negative sum of cosines, for the heads of two
     models.
     """
-    # The name of each model, the features of its heads, and the length of its texts.
+    # The role of the finding, the name of the model, the features of its heads, and the
+    # length of its texts.
     models: tuple[tuple[Role, str, int, int], ...] = (
         ("part", "English RoFormer", 64, 512),
         ("limit", "Llama 2", 128, 4096),

@@ -12,9 +12,9 @@ from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.bounds.walls import chain_of
 from ropelab.math.numerics.angle_errors import (
     Worst,
-    first_beyond,
-    worst,
-    worst_by_octave,
+    find_first_beyond,
+    find_worst,
+    find_worst_by_octave,
 )
 from ropelab.math.numerics.casts import preset_named
 from ropelab.math.numerics.chain import Chain
@@ -42,7 +42,7 @@ def find_worst_angle(preset: str, length: int) -> Worst:
     # The error of an angle grows with the position, so the near half need not be
     # searched.
     half = length // 2
-    return worst(make_chain(preset), half, length - half)
+    return find_worst(make_chain(preset), half, length - half)
 
 
 @claim("float32-enough", bound=ANGLE_RAD)
@@ -64,8 +64,8 @@ def measure_angle_errors(
         findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, text, role)
 
     implementation = make_chain(preset)
-    octaves = worst_by_octave(implementation, 0, max(lengths))
-    first = first_beyond(implementation, octaves, ANGLE_RAD)
+    octaves = find_worst_by_octave(implementation, 0, max(lengths))
+    first = find_first_beyond(implementation, octaves, ANGLE_RAD)
     text = "nowhere" if first is None else f"position {first:,}"
     findings.add_limit("first error beyond the tolerance", text, first is None, first)
 

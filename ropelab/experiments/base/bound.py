@@ -208,7 +208,7 @@ def search(
 
     walk = _walk(similarity, context, state)
     if complete:
-        windows = list(walk.windows(state.start))
+        windows = list(walk.find_windows(state.start))
     else:
         windows = _find_first_and_last(walk, state.start)
     state = state.advance(context, windows)
@@ -265,13 +265,13 @@ def _describe_search(complete: bool, smallest: float, stable: float) -> str:
 
 def _find_first(walk: Walk, start: float) -> list[Window]:
     """Return a list of the first window from `start` on; it is empty if there is none."""
-    first = walk.first(start)
+    first = walk.find_first(start)
     return [] if first is None else [first]
 
 
 def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
     """Return the first window from `start` on, and the last one if it is proved."""
-    first = walk.first(start)
+    first = walk.find_first(start)
     if first is None:
         return []
     _, first_high = first
@@ -279,7 +279,7 @@ def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
     if first_high == math.inf:
         return [first]
 
-    stable = walk.stable()
+    stable = walk.find_stable()
     if stable == math.inf:
         return [first]
     return [first, (stable, math.inf)]

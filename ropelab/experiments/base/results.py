@@ -15,7 +15,12 @@ from ropelab.experiments.base.answer import answer, following, summary
 from ropelab.experiments.base.bound import cells, similarity_of
 from ropelab.experiments.base.theories import judge_theories
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
-from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge
+from ropelab.math.bounds.published import (
+    MEN,
+    POWER_LAW_EXPONENT,
+    POWER_LAW_FACTOR,
+    judge,
+)
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import format_named
@@ -227,7 +232,9 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
             coefficient, exponent, error = _fit_power(points)
             rows.append((name, coefficient, exponent, error, len(points)))
     if len(published) >= FEWEST_POINTS:
-        rows.append(("printed fit", FIT_FACTOR, FIT_EXPONENT, math.nan, len(MEN)))
+        rows.append(
+            ("printed fit", POWER_LAW_FACTOR, POWER_LAW_EXPONENT, math.nan, len(MEN))
+        )
     columns = ["values", "coefficient", "exponent", "standard_error", "contexts"]
     return pd.DataFrame(rows, columns=columns)
 

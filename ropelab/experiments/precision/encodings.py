@@ -29,7 +29,12 @@ from ropelab.math.numerics import encoding, neighbours, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
-from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
+from ropelab.math.numerics.resolution import (
+    HASHES_IN_MEMORY,
+    Census,
+    distinct_among,
+    take_census,
+)
 from ropelab.runs.cell import Advance
 from ropelab.runs.stats import estimate_proportion
 from ropelab.runs.tables import Tables
@@ -61,7 +66,9 @@ def encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
             components = list(config.components)
 
         # Two lists of hashes are held for each format.
-        hashes = 2 * len(formats) * min(config.length, HELD) * BYTES_PER_HASH
+        hashes = (
+            2 * len(formats) * min(config.length, HASHES_IN_MEMORY) * BYTES_PER_HASH
+        )
         samples = config.samples * pairs * BYTES_PER_SAMPLE
         per_position = SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE
         cell = make_cell(
@@ -224,7 +231,7 @@ def _find_repetition(
         return None
 
     period = encoding.whole_period(_only_frequency(encoded))
-    if period is None or min(period, length) > HELD:
+    if period is None or min(period, length) > HASHES_IN_MEMORY:
         return None
     representatives = encoding.distinct_positions(period, component, offset, length)
     if len(representatives) == length:

@@ -30,13 +30,13 @@ from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
     STRETCH,
     Worst,
-    first_beyond,
-    worst_by_octave,
-    worst_table_error,
+    find_first_beyond,
+    find_worst_by_octave,
+    find_worst_table_error,
 )
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.resolution import HELD, count_distinct
+from ropelab.math.numerics.resolution import HASHES_IN_MEMORY, count_distinct
 from ropelab.math.numerics.spread import FARTHEST, WHOLE, Spreads
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
@@ -104,7 +104,7 @@ def _plans_cell(
         seconds += len(with_spread) * SECONDS_PER_SPREAD
 
     # Four lists of hashes of 8 bytes are held.
-    hashes = 8 * min(config.length, HELD) * 4
+    hashes = 8 * min(config.length, HASHES_IN_MEMORY) * 4
     return make_cell(
         config,
         (*ROTARY, *SCORED, "tolerance"),
@@ -157,7 +157,7 @@ def measure_plans(
     spread: list[dict[str, Any]] = []
     for phase, chains in chains_by_phase.items():
         phase_chain = Chain(phase, spectrum)
-        octaves = worst_by_octave(phase_chain, config.offset, config.length)
+        octaves = find_worst_by_octave(phase_chain, config.offset, config.length)
         growth += _list_growth(phase, octaves)
         spreads = [
             Spreads(chain, config.offset, config.length, config.seed)
@@ -210,7 +210,7 @@ def _measure_plans_of_phase(
     chain_by_format = {item.stored.plan.table: item.stored for item in spreads}
     table_errors = {}
     for fmt, stored_chain in chain_by_format.items():
-        table_errors[fmt] = worst_table_error(stored_chain, octaves)
+        table_errors[fmt] = find_worst_table_error(stored_chain, octaves)
     distinct = count_distinct(phase_chain, list(chain_by_format), offset, length)
 
     for spreads_of_plan in spreads:
@@ -276,7 +276,7 @@ def _describe_angles(
         "max_angle_error_rad": worst.error_rad,
         "worst_position": worst.position,
         "worst_pair": worst.pair,
-        "first_position_over_tolerance": first_beyond(chain, octaves, tolerance),
+        "first_position_over_tolerance": find_first_beyond(chain, octaves, tolerance),
     }
 
 
@@ -294,7 +294,7 @@ def _grows(octaves: Sequence[Worst]) -> bool:
 def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
     """Return `long`, one row: the angles at a further length, in float32 throughout."""
     chain = Chain(parse_cast("all=float32").phase, spectrum_of(config))
-    octaves = worst_by_octave(chain, config.offset, further)
+    octaves = find_worst_by_octave(chain, config.offset, further)
     row = {
         "kind": "long",
         "name": f"float32 angles, {further} positions",

@@ -2,22 +2,22 @@
 
 S(m, b) is the sum of cos(m b^(-a_i)) over the pairs i of a head, with a_i = 2 i / d for
 a head of d rotated features (similarity.py). The admissible bases are not one interval,
-but every base from the stable base on is admissible. The stable base is sought from
-above, in boxes: a box is an interval of bases times a range of positions
-(``boxes.find_threatened``). Below it a
-walk goes upwards in u = ln b, in slabs of u, and sorts every point into one of three
-kinds, by proof and not by sampling:
+but every base from the stable base on is admissible. The stable base is sought from above,
+in boxes: a box is an interval of bases times a range of positions
+(``boxes.find_threatened``). Below the stable base a walk goes upwards in u = ln b, and
+sorts every u into one of three kinds, by proof and not by sampling:
 
-* excluded: some positions have a negative S in stretches of u that leave no gap.
-* admissible: the sums of *all* positions in the middle of a slab leave a complete list of
-  those that could become negative inside it (|dS/du| <= m sum a_i b^(-a_i)). The slab is
-  then halved until the list is decided.
-* edge: an interval no wider than ``EDGE`` in which the sign of a position's S changes.
+* excluded: for each u of a stretch some position has S < 0.
+* admissible: no position has S < 0. To prove it for a slab, which is an interval of u,
+  the sums of *all* positions in its middle are computed. As |dS/du| is at most
+  m sum a_i b^(-a_i), they leave a short list of the positions that could become negative
+  inside the slab: those that threaten it. The slab is halved until each is decided.
+* edge: the sign of the S of a position changes in an interval no wider than ``EDGE``.
 
 Hence no admissible interval wider than ``EDGE``, relative to the base, can be missed.
 
-`certified_from` and `Walk` are the entrances. A walk hunts while positions exclude the
-bases ahead (`_hunt`), and resolves a slab where they exclude none (`_resolve`).
+`certified_from` and `Walk` are the entrances. A walk hunts for positions that exclude the
+bases ahead (`_hunt`). Where there are none, it resolves the slab ahead (`_resolve`).
 """
 
 import math
@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.math.bounds import intervals as bounds
-from ropelab.math.bounds.boxes import Boxes, find_threatened, intervals
+from ropelab.math.bounds.boxes import Boxes, find_threatened, gather_intervals
 from ropelab.math.bounds.intervals import (
     EDGE,
     Undecided,
     Window,
-    admissible,
+    find_admissible,
+    find_excluded_end,
     is_excluded,
 )
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
@@ -54,8 +54,9 @@ DESCENT = 2.0
 # The most boxes that the search from above examines together. A slab that needs more is
 # made half as wide.
 MOST = 1 << 14
-# Intervals are bisected together as soon as so many positions threaten them.
-HELD = 1 << 14
+# Undecided intervals are collected, and then bisected together, which is faster. A walk
+# collects them until this many positions threaten them.
+THREATS_TOGETHER = 1 << 14
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
@@ -102,23 +103,23 @@ class Walk:
     similarity: Similarity
     # Positions are below this, in tokens.
     context: int
-    # (u, m): from u on, the positions below m are known not to fail, as from a walk for
-    # a smaller context.
+    # (u, m): from u on, no position below m fails. A walk for a smaller context may have
+    # shown it.
     settled: tuple[float, int] = (math.inf, 1)
 
-    def windows(self, start: float) -> Iterator[Window]:
+    def find_windows(self, start: float) -> Iterator[Window]:
         """Yield the admissible intervals of u from ``start``; the last has no end."""
-        return self._join_windows(start, self.stable(), HELD)
+        return self._join_windows(start, self.find_stable(), THREATS_TOGETHER)
 
-    def first(self, start: float) -> Window | None:
+    def find_first(self, start: float) -> Window | None:
         """Return the first admissible interval of u from ``start``; None without one."""
-        # Positions are not collected: the walk stops at the first interval.
+        # With 0 threats nothing is collected: the walk stops at the first interval.
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
         return next(self._join_windows(start, end, 0), None)
 
-    def stable(self) -> float:
+    def find_stable(self) -> float:
         """Return the u from which on every base is admissible; inf if there is none."""
         if self.similarity.never_negative:
             return 0.0
@@ -138,9 +139,9 @@ class Walk:
                 width /= 2
                 continue
 
-            for piece in reversed(self._clear_pieces(boxes, low, high)):
+            for piece in reversed(self._find_clear_pieces(boxes, low, high)):
                 start_of_piece, _ = piece
-                # Between a piece that does not reach ``high`` and ``high`` a base fails.
+                # If the piece ends below ``high``, some base between them fails.
                 if not _touch(piece, (high, high)):
                     return high
                 high = start_of_piece
@@ -152,7 +153,7 @@ class Walk:
             width *= 1.3
         return high
 
-    def _clear_pieces(self, boxes: Boxes, low: float, high: float) -> list[Window]:
+    def _find_clear_pieces(self, boxes: Boxes, low: float, high: float) -> list[Window]:
         """Return the admissible pieces of [low, high], ascending.
 
         Outside of the boxes no base fails.
@@ -161,8 +162,8 @@ class Walk:
             return [(low, high)]
 
         fine = 1e-3 * self._turn(low, 1)
-        undecided = intervals(self.similarity, boxes, fine)
-        pieces = admissible(self.similarity, undecided)
+        undecided = gather_intervals(self.similarity, boxes, fine)
+        pieces = find_admissible(self.similarity, undecided)
 
         # Everything between the intervals of the boxes is admissible.
         lows, highs = undecided.intervals[:2].tolist()
@@ -183,23 +184,26 @@ class Walk:
     def _turn(self, u: float, share: float) -> float:
         """Return a turn: the step in u in which the sum of a position changes by one.
 
-        The position is at a share of the context.
+        The position is this share of the context.
         """
         slope = share * self.context * self.similarity.slope_typical(u)
         # A head that rotates only its first pair does not change with the base. The small
         # number avoids the division by a slope of 0.
         return 1 / (slope + 1e-9)
 
-    def _join_windows(self, start: float, end: float, held: int) -> Iterator[Window]:
+    def _join_windows(
+        self, start: float, end: float, threats_together: int
+    ) -> Iterator[Window]:
         """Yield admissible intervals of u from ``start``.
 
-        From ``end`` on all bases are admissible. ``held`` is passed on to `_pieces`.
+        From ``end`` on all bases are admissible. ``threats_together`` is passed on to
+        `_walk_pieces`.
         """
         window: Window | None = None
 
         # The walk ends at b = e^60 = 1e26 if no smaller base is certified.
         top = min(end, 60.0)
-        for reached, pieces in self._pieces(start, top, held):
+        for walked_to, pieces in self._walk_pieces(start, top, threats_together):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
                     window_start, _ = window
@@ -209,7 +213,7 @@ class Walk:
                 if window is not None:
                     yield window
                 window = piece
-            if window is not None and not _touch(window, (reached, reached)):
+            if window is not None and not _touch(window, (walked_to, walked_to)):
                 yield window
                 window = None
 
@@ -222,16 +226,16 @@ class Walk:
         elif window is not None:
             yield window
 
-    def _pieces(
+    def _walk_pieces(
         self,
         start: float,
         top: float,
-        held: int,
+        threats_together: int,
     ) -> Iterator[tuple[float, list[Window]]]:
         """Yield how far the walk has come, and the admissible pieces on the way.
 
-        Pieces ascend. They are yielded as soon as ``held`` positions threaten the slabs
-        that are not decided yet.
+        Pieces ascend. They are yielded as soon as ``threats_together`` positions threaten
+        the slabs that are not decided yet.
         """
         u = start
         pace = _Pace()
@@ -247,16 +251,16 @@ class Walk:
                 # A slab narrower than EDGE could not be bisected.
                 step = max(EDGE, pace.turns * self._turn(u, 1))
                 end = min(top, u + step)
-                admissible_width = self._resolve(slabs, u, end, pace)
-                pace.hunting = admissible_width <= (end - u) / 2
+                width_without_negatives = self._resolve(slabs, u, end, pace)
+                pace.hunting = width_without_negatives <= (end - u) / 2
                 pace.adjust()
 
             u = end
-            if slabs.threats >= held or u >= top:
+            if slabs.threats >= threats_together or u >= top:
                 pieces = slabs.clear
                 if slabs.undecided:
                     undecided = Undecided.join(slabs.undecided)
-                    pieces = [*pieces, *admissible(self.similarity, undecided)]
+                    pieces = [*pieces, *find_admissible(self.similarity, undecided)]
                 yield u, sorted(pieces)
                 slabs = _Slabs()
 
@@ -266,12 +270,12 @@ class Walk:
         It is u itself if they exclude none.
         """
         while True:
-            # Small positions exclude wider stretches, so that the share of the context in
-            # which positions are sought shrinks slowly and grows after a failure.
+            # Small positions exclude wider stretches. The share of the context in which
+            # positions are sought therefore shrinks slowly, and grows after a failure.
             centre = u + AHEAD * self._turn(u, pace.share)
             stop = max(2, round(pace.share * self.context))
             tangents = promising(self.similarity, centre, stop)
-            end = bounds.excluded_upto(self.similarity, tangents, u, centre)
+            end = find_excluded_end(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)
                 return end
@@ -291,7 +295,7 @@ class Walk:
         An interval that too many positions threaten is halved. The result is the total
         width of the intervals in whose middle no sum is negative.
         """
-        positions, lowest = self._threats(low, high)
+        positions, lowest = self._find_threats(low, high)
         count = len(positions)
 
         # Above this many threats, splitting the interval and scanning again is cheaper.
@@ -300,30 +304,33 @@ class Walk:
         busy = count * max(1.0, pace.turns / WIDE) / too_many
         pace.busy = max(pace.busy, busy)
 
-        if not count:
-            slabs.clear.append((low, high))
-        elif count <= too_many or high - low <= EDGE:
+        if count > too_many and high - low > EDGE:
+            # The positions with the lowest sums come first. If 24 of them do not exclude
+            # an interval, the others hardly will.
+            if is_excluded(self.similarity, positions[:24], low, high):
+                return 0.0
+            middle = (low + high) / 2
+            width_below = self._resolve(slabs, low, middle, pace)
+            width_above = self._resolve(slabs, middle, high, pace)
+            return width_below + width_above
+
+        if count:
             fine = 1e-3 * self._turn(low, 1)
             interval = Undecided.one(self.similarity, positions, low, high, fine)
             slabs.undecided.append(interval)
             slabs.threats += count
-        # The positions with the lowest sums come first. If 24 of them do not exclude an
-        # interval, the others hardly will.
-        elif is_excluded(self.similarity, positions[:24], low, high):
-            return 0.0
         else:
-            middle = (low + high) / 2
-            below = self._resolve(slabs, low, middle, pace)
-            return below + self._resolve(slabs, middle, high, pace)
+            slabs.clear.append((low, high))
         if lowest < 0:
             return 0.0
         return high - low
 
-    def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return the positions that could fail in [low, high], the lowest S first.
+    def _find_threats(self, low: float, high: float) -> tuple[Floats, float]:
+        """Return the positions that threaten [low, high], and the least S, or 0 if it is
+        positive.
 
-        S is that in the middle of the interval. Its least value is returned, too, or 0
-        if that is positive.
+        S is that in the middle of the interval. The positions with the lowest S come
+        first.
         """
         similarity = self.similarity
         middle = (low + high) / 2
@@ -340,12 +347,12 @@ class Walk:
         for start, stop in blocks(first, self.context, BLOCK):
             sums = scan(similarity, middle, start, stop)
             # The bound of the last position holds for the whole block. It leaves few
-            # positions, whose own bounds are smaller.
-            low_places = np.flatnonzero(sums < change * stop + margin)
-            bounds_of_places = change * (low_places + float(start)) + margin
-            low_places = low_places[sums[low_places] < bounds_of_places]
-            parts_of_positions.append(low_places.astype(np.float64) + start)
-            parts_of_values.append(sums[low_places])
+            # places of the block, whose own bounds are smaller.
+            places = np.flatnonzero(sums < change * stop + margin)
+            bounds_of_places = change * (places + float(start)) + margin
+            places = places[sums[places] < bounds_of_places]
+            parts_of_positions.append(places.astype(np.float64) + start)
+            parts_of_values.append(sums[places])
 
         positions = np.concatenate(parts_of_positions)
         values = np.concatenate(parts_of_values)

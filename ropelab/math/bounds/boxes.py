@@ -170,7 +170,7 @@ def _sum_lowest_cosines(phi: Floats, growth: Floats, along: Floats) -> Singles:
     return sums
 
 
-def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
+def gather_intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
     """Return the intervals of boxes with a single position each, for bisection.
 
     Bisection computes in float64 where an interval is narrower than ``fine``.

@@ -71,7 +71,7 @@ class Tangents:
     slopes: Floats
 
 
-def excluded_upto(
+def find_excluded_end(
     similarity: Similarity,
     tangents: Tangents,
     u: float,
@@ -200,7 +200,7 @@ class Undecided:
         )
 
 
-def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
+def find_admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     windows: list[Window] = []
 

@@ -18,10 +18,10 @@ MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1
 # The bases of kexue.fm/archives/10122, which were found by brute force on a GPU.
 SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e7)
 # The number of significant digits of these bases.
-DIGITS = 2
+SIGNIFICANT_DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
-FIT_FACTOR = 0.0424
-FIT_EXPONENT = 1.628
+POWER_LAW_FACTOR = 0.0424
+POWER_LAW_EXPONENT = 1.628
 COLUMNS = [
     "context_tokens",
     "exact_base",
@@ -36,7 +36,7 @@ COLUMNS = [
 
 def men_fit(context: int) -> float:
     """Return the base by the power law that Men et al. fitted."""
-    return FIT_FACTOR * context**FIT_EXPONENT
+    return POWER_LAW_FACTOR * context**POWER_LAW_EXPONENT
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def _compare(exact: float, printed: float) -> str:
     """Return "agrees" if the exact base rounds to the printed one, else "loose"."""
     # The rounded text and the literals above become the same float64, so that they can
     # be compared for equality.
-    rounded = float(f"{exact:.{DIGITS - 1}e}")
+    rounded = float(f"{exact:.{SIGNIFICANT_DIGITS - 1}e}")
     if rounded == printed:
         return "agrees"
     return "loose"

@@ -151,7 +151,7 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
-    # The list need not be complete: ``intervals.excluded_upto`` proves with these
+    # The list need not be complete: ``intervals.find_excluded_end`` proves with these
     # positions that bases are excluded, and takes longer if some are missing. Position 0
     # is left out, since S is the number of pairs there.
     starts = np.arange(1, stop, RUN, dtype=np.float64)

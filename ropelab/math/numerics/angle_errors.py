@@ -5,7 +5,7 @@ m * theta_i. The rounding error has no closed form, but a bound that grows with 
 unit in the last place per rounding. Stretches of positions are therefore visited from
 the far end, the pair with the largest bound first. Stretches whose bound is below the
 worst error so far are left out. The result is exact, except that an error beyond
-LOST_RAD, nearly half a rotation, ends the search.
+HOPELESS_RAD, nearly half a rotation, ends the search.
 
 The cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2), and
 by half a unit in the last place below 1 more, because the table is rounded.
@@ -33,7 +33,7 @@ STRETCH = 1 << 14
 NEAR = 1024
 # An angle that is so wrong tells nothing about the position any more. Larger errors are
 # not searched for.
-LOST_RAD = 3.14
+HOPELESS_RAD = 3.14
 # The table error that is returned may be too small by this share of it.
 WITHIN = 1e-3
 # The number of cosines that are computed together. They are few, because the first ones
@@ -69,31 +69,34 @@ def wrap_angle(error: Values) -> Values:
     return np.abs(error, out=error)
 
 
-def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
+def find_worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     """Return the worst error in each octave [2^k, 2^(k+1)) of a range of positions."""
-    overflow = first_overflow(chain, offset, length)
+    overflow = find_first_overflow(chain, offset, length)
+    # Octaves ascend, and so do the three lists one after the other: stored angles grow
+    # with the position, and overflow in the last octaves only.
     near = []
-    far = []
-    lost = []
+    worst_of_far = []
+    overflown = []
     for start, stop in octaves(offset, offset + length):
         if overflow is not None and overflow < stop:
-            lost.append(_report_overflow(chain, start, stop, overflow))
+            overflown.append(_report_overflow(chain, start, stop, overflow))
         elif stop <= NEAR:
             near.append((start, stop))
         else:
-            far.append(_search_stretches(chain, start, stop))
-    return [*_visit(chain, near), *far, *lost]
+            worst_of_far.append(_search_stretches(chain, start, stop))
+    worst_of_near = _visit(chain, near)
+    return [*worst_of_near, *worst_of_far, *overflown]
 
 
-def worst(chain: Chain, offset: int, length: int) -> Worst:
+def find_worst(chain: Chain, offset: int, length: int) -> Worst:
     """Return the worst error in the positions offset .. offset + length - 1."""
-    overflow = first_overflow(chain, offset, length)
+    overflow = find_first_overflow(chain, offset, length)
     if overflow is not None:
         return _report_overflow(chain, offset, offset + length, overflow)
     return _search_stretches(chain, offset, offset + length)
 
 
-def first_beyond(
+def find_first_beyond(
     chain: Chain,
     ranges: Iterable[Worst],
     tolerance_rad: float,
@@ -120,20 +123,21 @@ def first_beyond(
     return None
 
 
-def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
+def find_first_overflow(chain: Chain, offset: int, length: int) -> int | None:
     """Return the first position at which a stored angle overflows; None without one."""
 
-    def is_lost(position: int) -> bool:
-        return bool(_lost_pairs(chain, position).any())
+    def overflows_at(position: int) -> bool:
+        return bool(_find_overflowing_pairs(chain, position).any())
 
-    if not is_lost(offset + length - 1):
+    last = offset + length - 1
+    if not overflows_at(last):
         return None
     # Stored angles grow with the position, so that bisection finds the first overflow.
     positions = range(offset, offset + length)
-    return positions[bisect_left(positions, True, key=is_lost)]
+    return positions[bisect_left(positions, True, key=overflows_at)]
 
 
-def _lost_pairs(chain: Chain, position: int) -> PairMask:
+def _find_overflowing_pairs(chain: Chain, position: int) -> PairMask:
     angles = chain.angles(span(position, position + 1))
     return ~np.isfinite(angles[:, 0])
 
@@ -146,7 +150,7 @@ def _report_overflow(
 ) -> Worst:
     """Return the result for a range with overflows, which begin at a position."""
     position = max(overflow, start)
-    pair = int(_lost_pairs(chain, position).argmax())
+    pair = int(_find_overflowing_pairs(chain, position).argmax())
     return Worst(start, stop, math.nan, position, pair)
 
 
@@ -201,7 +205,7 @@ def _search_pairs(
 
     start, stop = stretch
     for low, high in blocks(start, stop, BLOCK // numbers_of_pairs.size):
-        if worst_so_far.error_rad >= LOST_RAD:
+        if worst_so_far.error_rad >= HOPELESS_RAD:
             break
         errors = chain.angle_errors(span(low, high), pairs)
         errors = wrap_angle(errors)
@@ -224,7 +228,7 @@ def _largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
+def find_worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     """Return the largest |stored - exact| of any cos or sin in some ranges of positions.
 
     It may be too small by the share `WITHIN`, and is nan if an angle overflows.
@@ -237,7 +241,7 @@ def worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     largest_errors = []
     for worst_of_range in ranges:
         error = worst_of_range.error_rad
-        if error >= LOST_RAD:
+        if error >= HOPELESS_RAD:
             # The search ended there, so that the error may be as large as any.
             error = math.pi
         for stretch in blocks(worst_of_range.start, worst_of_range.stop, STRETCH):

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.angle_errors import worst, wrap_angle
+from ropelab.math.numerics.angle_errors import find_worst, wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.encoding import PositionEncoding
@@ -109,7 +109,7 @@ def adjacent_collisions(reported: ReportedRange) -> float:
 
 
 def max_angle_error(reported: ReportedRange) -> float:
-    return worst(reported.chain, reported.offset, reported.length).error_rad
+    return find_worst(reported.chain, reported.offset, reported.length).error_rad
 
 
 def max_phase_error(reported: ReportedRange) -> float:

@@ -33,7 +33,7 @@ from ropelab.runs.arrays import Float
 
 # The number of hashes in memory at once, 8 bytes each. More positions are gone through
 # several times, and each time the hashes of one share of them are kept.
-HELD = 1 << 24
+HASHES_IN_MEMORY = 1 << 24
 
 # Called with the share of the work that was done since the last call.
 Advance = Callable[[float], object]
@@ -56,7 +56,7 @@ def take_census(
     offset: int,
     length: int,
     advance: Advance = lambda share: None,
-    held: int = HELD,
+    hashes_in_memory: int = HASHES_IN_MEMORY,
     neighbours: bool = True,
 ) -> list[Census]:
     """Count collisions and distinct encodings for every format.
@@ -67,7 +67,7 @@ def take_census(
         offset: the first position.
         length: the number of positions.
         advance: is called with shares of the work that add up to 1.
-        held: the number of hashes in memory at once, for each format.
+        hashes_in_memory: the number of hashes in memory at once, for each format.
         neighbours: False leaves collisions at 0, which is quicker.
     """
     stop = offset + length
@@ -96,7 +96,7 @@ def take_census(
     neighbours = neighbours or encoding.single or not is_hashed
     shares = 1
     if is_hashed:
-        shares = -(-length // held)  # rounded up
+        shares = -(-length // hashes_in_memory)  # rounded up
 
     for share in range(shares):
         for low, high in blocks(offset, stop, size):

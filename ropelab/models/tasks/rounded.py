@@ -25,7 +25,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.math.frequencies import Geometry
-from ropelab.math.numerics.angle_errors import worst
+from ropelab.math.numerics.angle_errors import find_worst
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
 from ropelab.math.numerics.spread import Spreads
@@ -185,7 +185,7 @@ def _predict_errors(
         return angle_error, errors.score
 
     phase = Chain(rounding.cast.phase, spectrum)
-    angle_error = worst(phase, rounding.first, length).error_rad
+    angle_error = find_worst(phase, rounding.first, length).error_rad
     chain = Chain(rounding.cast, spectrum)
     spreads = Spreads(chain, rounding.first, length, SEED)
     return angle_error, spreads.overall().value

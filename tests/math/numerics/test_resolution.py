@@ -85,7 +85,7 @@ def test_the_census_counts_what_comparing_everything_counts(name, offset, length
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_streaming_in_shares_changes_nothing(name):
     whole = take_census(ENCODINGS[name], FOUND, 0, 3000)
-    assert take_census(ENCODINGS[name], FOUND, 0, 3000, held=257) == whole
+    assert take_census(ENCODINGS[name], FOUND, 0, 3000, hashes_in_memory=257) == whole
 
 
 @pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
@@ -169,7 +169,9 @@ def test_neighbour_steps_are_differences_in_last_places():
 
 def test_progress_adds_up_to_one():
     reported: list[float] = []
-    take_census(ENCODINGS["single cos"], FOUND, 0, 3000, reported.append, held=1000)
+    take_census(
+        ENCODINGS["single cos"], FOUND, 0, 3000, reported.append, hashes_in_memory=1000
+    )
     take_census(ENCODINGS["rope vector"], FOUND[:1], 0, 3000, reported.append)
     assert sum(reported) == pytest.approx(2)
 

@@ -7,8 +7,8 @@ import pytest
 
 from ropelab.math.numerics.angle_errors import (
     WITHIN,
-    worst_by_octave,
-    worst_table_error,
+    find_worst_by_octave,
+    find_worst_table_error,
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
@@ -28,8 +28,8 @@ PLANS = {
 
 
 def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> float:
-    octaves = worst_by_octave(Chain(plan.phase, spectrum), offset, length)
-    return worst_table_error(Chain(plan.storage, spectrum), octaves)
+    octaves = find_worst_by_octave(Chain(plan.phase, spectrum), offset, length)
+    return find_worst_table_error(Chain(plan.storage, spectrum), octaves)
 
 
 @pytest.mark.parametrize("name", PLANS)
