@@ -129,6 +129,12 @@ class Family:
     block_keys: tuple[str, ...] = ()
     # True: a hidden_size that is no multiple of num_attention_heads.
     needs_divisible_size: bool = False
+    # True: a head_dim other than hidden_size / num_attention_heads. Its tables are as wide
+    # as head_dim, and its attention divides the sizes whatever that key says.
+    divides_for_attention: bool = False
+    # A head_dim other than the sum of these keys, which the heads of its attention have,
+    # by key with the default of the class: {"qk_rope_head_dim": 64}.
+    attention_parts: Mapping[str, int] = field(default_factory=dict)
 
     # -- Servers: what the model file of vLLM or SGLang does otherwise. --
 

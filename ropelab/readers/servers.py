@@ -124,7 +124,7 @@ class Server(Transformers5):
         if width == 0:
             return reader.head_dim_of(trace, ())
         # The key head_dim is read by classes of transformers alone.
-        if width is not None:
+        if width is not None or trace.family.has_known_defaults:
             return reader.head_dim_of(trace, ("qk_rope_head_dim",))
         return super().find_head_dim(trace)
 

@@ -14,7 +14,13 @@ from ropelab.readers.declared import check_values
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, number
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    whole,
+)
 from ropelab.readers.trace import Trace
 
 
@@ -59,6 +65,32 @@ def refuse_by_class(settings: Settings) -> None:
     head_dim, _ = settings.trace.first(family.head_keys)
     if head_dim is None and kind in family.refuses_without_head_dim:
         raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+    refuse_by_attention(settings.trace)
+
+
+def refuse_by_attention(trace: Trace) -> None:
+    """Raise RefusedError for tables that are not as wide as the heads they rotate.
+
+    Some attention takes the size of its heads from other keys than the tables do. The
+    class is built at any head_dim, and its first forward pass stops.
+    """
+    family = trace.family
+    if family.attention_parts:
+        sizes = family.attention_parts.items()
+        attended = sum(whole(trace.get(key, usual), key) for key, usual in sizes)
+        source = " + ".join(family.attention_parts)
+    elif family.divides_for_attention:
+        attended = reader.divide_by_heads(trace)
+        source = "hidden_size / num_attention_heads"
+    else:
+        return
+
+    head_dim = reader.head_dim_of(trace)
+    if head_dim != attended:
+        raise RefusedError(
+            f"'{family.name}' has tables for heads of {head_dim} features, by head_dim, "
+            f"and attention with {attended}, by {source}"
+        )
 
 
 class Transformers5(Transformers):

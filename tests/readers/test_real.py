@@ -601,7 +601,11 @@ PART: dict[str, Any] = {**SIZES, "head_dim": 64, "rope_theta": 77777.0}
             "vlm_config",
             {
                 "model_type": "qwen2_vl",
-                "text_config": {"model_type": "qwen2_vl_text", **PART},
+                "text_config": {
+                    "model_type": "qwen2_vl_text",
+                    **PART,
+                    "hidden_size": 64 * PART["num_attention_heads"],
+                },
             },
         ),
     ],
