@@ -21,7 +21,7 @@ import ropelab
 from ropelab import experiments
 from ropelab.cli import flags, one_model, panels, results
 from ropelab.cli.flags import Options
-from ropelab.cli.mistakes import explain
+from ropelab.cli.mistakes import explain_mistake
 from ropelab.cli.outcome import COMPLETION, nothing_but_documents, status_of
 from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
@@ -60,10 +60,12 @@ MAY_BE_EMPTY = (
 def application(word: str | None = None) -> typer.Typer:
     """Return the command line.
 
-    For a word that names a command it has this command alone. For another word it has all
-    names, without their flags, to list them. None makes everything.
+    If the word names a command, the command line has this command alone. For any other
+    word, such as a misspelt one, it has all commands without their flags, to list their
+    names. For None it has all commands with their flags.
     """
-    # To make the flags of all experiments takes longer than many commands run.
+    # To make the flags of all experiments takes longer than many commands run, so that
+    # only those that are needed are made.
     app = typer.Typer(
         name="ropelab",
         cls=panels.Commands,
@@ -77,7 +79,8 @@ def application(word: str | None = None) -> typer.Typer:
         "143 terminated; 3 findings (audit, emit, check, doctor).",
     )
     app.callback()(_top)
-    run_files = flags.taking_options(run, flags.OF_ONE_RUN)
+    # `run` runs several files, and needs no options that are those of a single run.
+    run_files = flags.add_shared_options(run, without=flags.OF_ONE_RUN)
     panels.add_command(app, "run", run_files, panels.MEASURE)
     one_model.register(app)
     for command, panel in OTHERS.items():
@@ -118,7 +121,9 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     """Add the command of an experiment, with a flag for each field of its config."""
     # Experiments that compute with models have a number format for them.
     has_models = "dtype" in experiment.config.model_fields
-    without = set() if has_models else flags.OF_MODELS
+    without = flags.OF_MODELS
+    if has_models:
+        without = set()
 
     def command(*, options: Options, **given: Any) -> None:
         from ropelab.cli.runs import run_one
@@ -130,7 +135,7 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
         run_one(experiment, fields, options)
 
     parameters = flags.of_fields(experiment.config)
-    typer_command = flags.taking_options(command, without, parameters)
+    typer_command = flags.add_shared_options(command, without, parameters)
     help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
     typer_command.__doc__ = help_text
     panels.add_command(app, experiment.name, typer_command, panels.MEASURE)
@@ -286,6 +291,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:
                 raise
-            raise InputError(explain(words, error)) from None
+            raise InputError(explain_mistake(words, error)) from None
 
     sys.exit(status_of(command))

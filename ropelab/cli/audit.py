@@ -174,7 +174,7 @@ def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
         if len(audits) > 1:
             folder_of_file = folder / str(number)
         figures = drawn.draw_figures(draw, file_audit.tables)
-        drawn.write(drawn.encode_figures(figures), folder_of_file)
+        drawn.write_for_user(drawn.encode_figures(figures), folder_of_file)
 
 
 def print_sarif(report: AuditReport) -> None:

@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from ropelab.cli import panels
 from ropelab.runs.errors import InputError
-from ropelab.runs.spelling import PARTIAL, flag_of, plain, spellings
+from ropelab.runs.spelling import ROTARY_SHARE, flag_of, plain, spellings
 
 # A command without a config needs no pydantic.
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ ALSO = {"--methods": ("--method",)}
 BARE = "flag_"
 
 
-def taking_options(
+def add_shared_options(
     command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
     """Return a command as Typer takes it, with the shared options after its own
@@ -196,12 +196,12 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
 
     if "rotary_dim" in config.model_fields:
         share = Option(
-            flag_of(PARTIAL),
+            flag_of(ROTARY_SHARE),
             metavar="X",
             help="rotary_dim as a share of head_dim",
             rich_help_panel=str(group_of(config.model_fields["rotary_dim"])),
         )
-        parameters.append(_parameter(PARTIAL, Annotated[str | None, share]))
+        parameters.append(_parameter(ROTARY_SHARE, Annotated[str | None, share]))
     return parameters
 
 

@@ -1,6 +1,6 @@
 """Common mistakes on the command line, and the command that was meant.
 
-Typer reads the words that a user typed. If it cannot, `explain` returns its problem and a
+Typer reads the words that a user typed. If it cannot, `explain_mistake` returns its problem and a
 command to type instead. mistakes.toml has other words for commands and flags.
 """
 
@@ -39,7 +39,7 @@ CUTOFF = 0.75
 TABLES = table_beside(__file__)
 
 
-def explain(words: Sequence[str], error: Any) -> str:
+def explain_mistake(words: Sequence[str], error: Any) -> str:
     """Return one line about words that Typer cannot read: the problem, and what to
     type.
     """

@@ -111,7 +111,7 @@ def export(
     """Print or write the tables of a run for another program, or for a paper."""
     from ropelab.claims.ledger import judge_run
     from ropelab.show import export
-    from ropelab.show.drawn import write
+    from ropelab.show.drawn import write_for_user
     from ropelab.show.page.shown import find_runs
 
     known("export format", kind, export.ENDINGS)
@@ -131,7 +131,7 @@ def export(
         text = export.encode_text(tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
         return
-    for path in write(export.encode_tables(tables, kind), output):
+    for path in write_for_user(export.encode_tables(tables, kind), output):
         print_line(path)
 
 

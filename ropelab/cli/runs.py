@@ -28,7 +28,7 @@ from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.folders import check_own
 from ropelab.runs.interrupts import interrupt
 from ropelab.runs.sentences import count_of
-from ropelab.runs.spelling import PARTIAL, flag_of
+from ropelab.runs.spelling import ROTARY_SHARE, flag_of
 from ropelab.runs.store import check_writable, read_manifest, to_records
 from ropelab.show import drawn, terminal
 
@@ -91,7 +91,7 @@ def _override(
     fields = respell(kind, fields, flag_of)
     # Two fields say how much of a head rotates. If a flag sets one of them, both are
     # dropped from the values of the file.
-    share = {"rotary_dim", PARTIAL}
+    share = {"rotary_dim", ROTARY_SHARE}
     if share & fields.keys():
         values = {name: value for name, value in values.items() if name not in share}
     return values | fields
@@ -264,7 +264,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
         usual = names == ("png",) and kind == "screen"
         if run.folder and not usual:
             files = drawn.encode_figures(run.figures(kind), names, kind)
-            drawn.write_own(files, run.folder / "figures")
+            drawn.write_files(files, run.folder / "figures")
 
     return draw
 

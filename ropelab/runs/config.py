@@ -39,7 +39,7 @@ from ropelab.runs.files import (
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import spell_value
 from ropelab.runs.spelling import (
-    PARTIAL,
+    ROTARY_SHARE,
     FieldGroup,
     command_of,
     read_format,
@@ -151,8 +151,8 @@ def respell(
             raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
         respelled[ours] = respelled.pop(theirs)
 
-    if PARTIAL in respelled and respelled.get("rotary_dim") is not None:
-        both = f"{name('rotary_dim')} and {name(PARTIAL)}"
+    if ROTARY_SHARE in respelled and respelled.get("rotary_dim") is not None:
+        both = f"{name('rotary_dim')} and {name(ROTARY_SHARE)}"
         raise InputError(f"{both} are the same; give one")
     return respelled
 
@@ -190,18 +190,18 @@ class Config(BaseModel):
         """Replace partial_rotary_factor by the rotary_dim that transformers computes
         from it.
         """
-        if not isinstance(values, dict) or PARTIAL not in values:
+        if not isinstance(values, dict) or ROTARY_SHARE not in values:
             return values
         others = dict(values)
-        share = others.pop(PARTIAL)
+        share = others.pop(ROTARY_SHARE)
         head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
 
         try:
             part = read_number(share)
             whole = read_number(head_dim)
         except ValueError as error:
-            raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
-        wrong = f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}"
+            raise ValueError(f"{ROTARY_SHARE} {error}, got {share!r}") from None
+        wrong = f"{ROTARY_SHARE} must be a number above 0 and up to 1, got {share!r}"
         if not isinstance(part, int | float) or not isinstance(whole, int):
             raise ValueError(wrong)
         if not 0 < part <= 1:
@@ -311,8 +311,8 @@ def build(
     fields = config_class.model_fields
     try:
         spelled = {key: spell_value(value) for key, value in values.items()}
-        if PARTIAL in spelled and "rotary_dim" not in fields:
-            raise unknown_name("key", PARTIAL, fields)
+        if ROTARY_SHARE in spelled and "rotary_dim" not in fields:
+            raise unknown_name("key", ROTARY_SHARE, fields)
         return config_class.model_validate(respell(config_class, spelled, name))
 
     except RecursionError:

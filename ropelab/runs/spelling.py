@@ -205,8 +205,9 @@ SPELLINGS = {
     "train_len": "original_max_position_embeddings",
     "test_len": "max_position_embeddings",
 }
-# Hugging Face's key for rotary_dim. Its value is the share of head_dim.
-PARTIAL = "partial_rotary_factor"
+# Hugging Face's key for our field rotary_dim. Its value is not the number of features that
+# rotate, but their share of head_dim, so that it is no mere spelling.
+ROTARY_SHARE = "partial_rotary_factor"
 
 
 class FieldGroup(StrEnum):

@@ -151,15 +151,15 @@ def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
     # The file is made in memory. On a full disk the writer of PDF would raise an error
     # that does not say so.
     content = BytesIO()
-    write = getattr(canvas, f"print_{kind}")
-    write(content, metadata=DATELESS[kind])
+    print_figure = getattr(canvas, f"print_{kind}")
+    print_figure(content, metadata=DATELESS[kind])
     return content.getvalue()
 
 
 def check_place(path: Path, mark: str = "") -> None:
     """Raise InputError if a file cannot be written, before its content is made.
 
-    `mark` has the same meaning as in `write`.
+    `mark` has the same meaning as in `write_for_user`.
     """
     check_own(path, mark)
     if path.is_dir():
@@ -171,7 +171,9 @@ def check_place(path: Path, mark: str = "") -> None:
         raise InputError(f"cannot write {path}: {reason}") from None
 
 
-def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path]:
+def write_for_user(
+    files: Mapping[str, bytes], folder: Path, mark: str = ""
+) -> list[Path]:
     """Write files into a folder of the user; InputError if one would replace a file that
     ropelab did not write.
 
@@ -181,15 +183,15 @@ def write(files: Mapping[str, bytes], folder: Path, mark: str = "") -> list[Path
     for name in files:
         check_own(folder / name, mark)
     if mark:
-        return write_own(files, folder)
+        return write_files(files, folder)
     with record_files(folder, files):
-        return write_own(files, folder)
+        return write_files(files, folder)
 
 
-def write_own(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files into a folder of ropelab, each whole or not at all.
+def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files into a folder, each whole or not at all, in place of those there.
 
-    InputError: a file cannot be written.
+    Only ropelab has files in the folder. InputError: a file cannot be written.
     """
     paths = []
     for name, content in files.items():

@@ -16,7 +16,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import as_markdown
-from ropelab.show.drawn import write
+from ropelab.show.drawn import write_for_user
 from ropelab.show.page.document import render
 from ropelab.show.terminal import format_value
 
@@ -108,7 +108,7 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
         runs=list(store.find_finished(results)),
         kept=_read_kept(results),
     )
-    (written,) = write({name: text.encode()}, results, MARK)
+    (written,) = write_for_user({name: text.encode()}, results, MARK)
     return written
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ropelab.lab import Lab, Plan
 from ropelab.runs.config import Config, Label, read_toml, take_label, title_in
 from ropelab.runs.errors import InputError, naming
-from ropelab.runs.spelling import PARTIAL, plain, spellings
+from ropelab.runs.spelling import ROTARY_SHARE, plain, spellings
 
 # The number of runs that one file may ask for.
 MOST_RUNS = 1000
@@ -53,14 +53,15 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
     InputError: a run is not valid, or the file asks for the same run twice.
     """
-    name, values = read_toml(path)
+    experiment, values = read_toml(path)
     label, values = take_label(path, values)
+    # `naming` puts the path before the message of an error.
     with naming(str(path)):
         cases = list(_read_cases(values))
-    shared = dict(values)
-    for key in ("grid", "case"):
-        shared.pop(key, None)
     asks_for_several = "grid" in values or "case" in values
+    shared = dict(values)
+    shared.pop("grid", None)
+    shared.pop("case", None)
 
     number_of_plan: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
@@ -70,9 +71,10 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
         if asks_for_several:
             case_label = _label_case(label, case, number)
         with naming(case_label.origin):
-            plan = lab.prepare(name, {**shared, **case_values})
+            plan = lab.prepare(experiment, {**shared, **case_values})
             plan = replace(plan, label=case_label)
-            # The result is not used: the call raises for an input file that is missing.
+            # The paths that it returns are not used: the call raises an error for an
+            # input file that is missing.
             plan.config.inputs()
         first = number_of_plan.setdefault(plan, number)
         if first != number:
@@ -121,8 +123,8 @@ def _refuse_many(table: str, count: int) -> None:
 
 
 def _label_case(shared: Label, case: Values, number: int) -> Label:
-    """Return the names of one of several runs, made from the values that it does not
-    share with the others.
+    """Return the name, title and origin of one of several runs, made from the values of
+    its case, which it need not share with the others.
     """
     words = [f"{key}={plain(value)}" for key, value in case.items() if key != "title"]
     text = shorten(", ".join(words), 80, placeholder=" ...")
@@ -131,7 +133,9 @@ def _label_case(shared: Label, case: Values, number: int) -> Label:
     origin = f"{shared.origin}, case {number} ({text})"
     title = title_in(case, origin)
     if not title:
-        title = f"{shared.title}: {text}" if shared.title else text
+        title = text
+        if shared.title:
+            title = f"{shared.title}: {text}"
     return Label(f"{shared.name}_{text}", title, origin)
 
 
@@ -140,10 +144,11 @@ def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...
     file.
     """
     configs = [plan.config for plan in plans]
-    # A file may use another spelling of a field, or the share of rotated features.
-    other_spellings = spellings(type(configs[0]).model_fields)
-    field_of = {spelling: field for field, spelling in other_spellings.items()}
-    field_of[PARTIAL] = "rotary_dim"
+    # A file may use the name that Hugging Face has for a field, or give the rotated
+    # features as a share of the head.
+    spelling_of = spellings(type(configs[0]).model_fields)
+    field_of = {spelling: field for field, spelling in spelling_of.items()}
+    field_of[ROTARY_SHARE] = "rotary_dim"
 
     # A dict is used as a set that keeps the order.
     fields: dict[str, None] = {}

@@ -16,7 +16,7 @@ from ropelab.runs.leading import leads_by_column
 from ropelab.runs.metrics import metrics_of
 from ropelab.runs.store import to_records
 from ropelab.show import export
-from ropelab.show.drawn import write
+from ropelab.show.drawn import write_for_user
 from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -31,7 +31,7 @@ def run():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_tables_read_back_the_same(run, tmp_path, kind):
-    paths = write(export.encode_tables(run.tables, kind), tmp_path)
+    paths = write_for_user(export.encode_tables(run.tables, kind), tmp_path)
     read = pd.read_parquet if kind == "parquet" else pd.read_csv
     assert {path.stem for path in paths} == set(run.tables)
     for path in paths:

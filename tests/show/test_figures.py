@@ -385,7 +385,7 @@ def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not
 def test_the_same_figure_is_the_same_file(tmp_path, style, base):
     contents, formats = [], ("pdf", "svg", "png")
     for name in ("one", "two"):
-        paths = drawn.write(
+        paths = drawn.write_for_user(
             drawn.encode_figures(base.figures(style), formats, style), tmp_path / name
         )
         contents.append([path.read_bytes() for path in paths])

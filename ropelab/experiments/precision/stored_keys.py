@@ -1,4 +1,8 @@
-"""The errors of keys that a cache stores in few bits (`--cache`), and of their scores."""
+"""The errors of keys that a cache stores in few bits (`--cache`), and of their scores.
+
+Keys are the vectors of attention here. A format of keys is one of
+`ropelab.math.numerics.keys`, such as `fp8_e4m3` or `int4(channel)`.
+"""
 
 from collections.abc import Sequence
 
@@ -11,19 +15,19 @@ from ropelab.experiments.precision.shared import (
     make_cell,
     spectrum_of,
 )
-from ropelab.math.numerics.keys import COUNT, key_errors, parse_keys
+from ropelab.math.numerics.keys import RANDOM_KEYS, key_errors, parse_keys
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
-# Offsets that are added to the slowest pairs of keys, in deviations of a feature: none,
-# and one as large as those of some models.
+# Offsets that are added to the slowest pairs of random keys, in standard deviations of a
+# feature: none, and one as large as those of some models.
 OFFSETS = (0.0, 20.0)
 
 
 def keys_cell(config: PrecisionConfig) -> PrecisionCell:
     """Return the cell of the table `keys`, for the formats of `cache`."""
     labels = [parse_keys(text).label for text in config.cache]
-    # Two spellings of a format are one.
+    # A format that is given in two spellings has one label, and is measured once.
     labels = list(dict.fromkeys(labels))
     return make_cell(
         config,
@@ -34,19 +38,26 @@ def keys_cell(config: PrecisionConfig) -> PrecisionCell:
         function=measure_keys,
         inputs={"stored": labels},
         seconds=0.0,
-        scores=len(labels) * len(OFFSETS) * COUNT * config.rotated / 2,
+        scores=len(labels) * len(OFFSETS) * RANDOM_KEYS * config.rotated / 2,
     )
 
 
 def measure_keys(
     config: PrecisionConfig, *, stored: Sequence[str], advance: Advance
 ) -> Tables:
-    """Return `keys`: a row per format of `stored`, offset and pair.
+    """Return the table `keys`: a row per format, offset and pair of features.
 
-    ``key_error`` is that of the pair. ``score_error`` is that of scores of whole keys,
-    equal in all rows of a format and offset.
+    The column ``keys`` has the format, ``key_error`` the error of the pair.
+    ``score_error`` is that of the scores of whole keys, and therefore the same in all
+    rows of a format and offset.
+
+    Args:
+        config: the head and the range of positions.
+        stored: the labels of the formats.
+        advance: is called with the share of the work that was done.
     """
     spectrum = spectrum_of(config)
+    # Keys are at random positions below this one.
     end = config.offset + config.length
 
     rows = []

@@ -40,7 +40,7 @@ from ropelab.runs.stats import average_samples
 # Features in a block, and tokens in a group.
 BLOCK = 32
 # The number of random keys in `key_errors`.
-COUNT = 512
+RANDOM_KEYS = 512
 # The sets that may share a scale, for each number type. The first one is the default.
 SHARED: dict[str, tuple[str, ...]] = {
     "fp8_e4m3": ("tensor", "head", "block"),
@@ -355,10 +355,10 @@ def key_errors(
     random = np.random.default_rng(seed)
     pairs = spectrum.pairs
     # [keys, first and second feature of a pair, pairs]
-    keys, queries = random.standard_normal((2, COUNT, 2, pairs))
+    keys, queries = random.standard_normal((2, RANDOM_KEYS, 2, pairs))
     slow_pairs = max(1, pairs // 8)
     keys[:, 0, -slow_pairs:] += offset
-    positions = np.floor(random.random(COUNT) * length)
+    positions = np.floor(random.random(RANDOM_KEYS) * length)
     chain = Chain(CastPlan(), spectrum)
 
     def rotate(
@@ -375,7 +375,7 @@ def key_errors(
     def store(
         vectors: Float[np.ndarray, "n 2 pairs"],
     ) -> Float[np.ndarray, "n 2 pairs"]:
-        one_head = vectors.reshape(1, COUNT, 2 * pairs)
+        one_head = vectors.reshape(1, RANDOM_KEYS, 2 * pairs)
         return fmt.store(one_head).reshape(vectors.shape)
 
     exact = rotate(keys, positions)
@@ -385,7 +385,7 @@ def key_errors(
         # Keys are stored further on, from where the K-shifts bring them back.
         first_positions = positions + fmt.moves * fmt.step
         read_back = store(rotate(keys, first_positions))
-        one_step_back = np.full(COUNT, -float(fmt.step))
+        one_step_back = np.full(RANDOM_KEYS, -float(fmt.step))
         for _ in range(fmt.moves):
             read_back = store(rotate(read_back, one_step_back))
     errors = read_back - exact

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ropelab.runs.sentences import printable, verdict_and_rest
-from ropelab.show.drawn import write
+from ropelab.show.drawn import write_for_user
 from ropelab.show.terminal import format_value
 
 # A text in every page, by which ropelab knows its own files.
@@ -40,7 +40,7 @@ def write_page(
     )
     page = {"script": Markup(script), "style": Markup(style), "policy": policy}
     text = render(template, FILTERS, **page, **values)
-    (written,) = write({path.name: text.encode()}, path.parent, MARK)
+    (written,) = write_for_user({path.name: text.encode()}, path.parent, MARK)
     return written
 
 
