@@ -1,7 +1,10 @@
 """Ask a function that takes the size of an image instead of positions.
 
-The size is given as a height and a width in patches, as grid_thw (frames, height, width),
-or as pixels. The answer has a row for each patch, row by row.
+An image is cut into patches, which a model reads as tokens: the position of a patch is
+its row and its column. The function of the user gets the size of the image, in one of
+three ways: a height and a width in patches, a grid (frames, height, width) in patches, as
+`grid_thw` in Qwen, or the pixels themselves. Its answer has a row for each patch, in the
+order of reading.
 """
 
 import math
@@ -38,7 +41,8 @@ class GridCode:
     """A function of the size of an image."""
 
     function: Callable[..., Any]
-    # The role of each parameter: height, width, grid, image, or vectors.
+    # The role of each parameter: height, width, grid or image, which say the size, or
+    # vectors, which are to be rotated.
     roles: Mapping[str, str]
 
     def __str__(self) -> str:
@@ -48,12 +52,16 @@ class GridCode:
 
 
 def find_grid(made: Any, spec: RopeSpec) -> GridCode | None:
-    """Return what a factory made, if it takes the size of an image; None otherwise."""
+    """Return what the factory of the user made, if it takes the size of an image; None
+    otherwise.
+    """
     if not spec.has_patches or not callable(made):
         return None
+    # The name of a parameter tells its role. Any other name has the role "".
     roles = {}
     for name in list_required(list_parameters(made)):
-        roles[name] = GRID_ROLES.get(name.lower(), "") or ROLES.get(name.lower(), "")
+        lower_name = name.lower()
+        roles[name] = GRID_ROLES.get(lower_name, "") or ROLES.get(lower_name, "")
     roles_of_image = sorted(role for role in roles.values() if role != "vectors")
     if roles_of_image in (["height", "width"], ["grid"], ["image"]):
         return GridCode(made, roles)
@@ -66,20 +74,23 @@ def ask_grid(
     spec: RopeSpec,
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
-    """Ask for all patches of an image; return what is seen of each part.
+    """Ask for all patches of an image; return what is seen of each part of the answer,
+    such as queries and keys.
 
     Args:
         grid: the function.
         name: the words that an error begins with.
-        spec: what it should rotate.
-        positions: the row and column of each patch, row by row.
+        spec: the rotation that it should compute.
+        positions: the row and the column of each patch, in the order of reading.
     """
     rows, columns = (positions.max(axis=-1) + 1).tolist()
+    count = rows * columns
     patches = np.indices((rows, columns)).reshape(2, -1)
     if not np.array_equal(patches, positions):
         raise InputError(f"{name} takes the rows and columns of a whole image")
 
-    signs = make_signs(rows * columns, spec.head_dim)
+    # A function that rotates vectors is given these, of numbers 1 and -1.
+    signs = make_signs(count, spec.head_dim)
     values: dict[str, Any] = {
         "height": rows,
         "width": columns,
@@ -91,7 +102,7 @@ def ask_grid(
     else:
         parts = call_grid(grid, values)
     for array in parts.values():
-        if array.size % (rows * columns):
+        if array.size % count:
             raise InputError(
                 f"{name} gives shape {array.shape} for {rows} x {columns} patches;"
                 f" {WRAP}"
@@ -99,7 +110,7 @@ def ask_grid(
 
     by_patch = {}
     for part, array in parts.items():
-        by_patch[part] = array.reshape(rows * columns, -1)
+        by_patch[part] = array.reshape(count, -1)
     by_patch = split_complex_table(by_patch)
     return observe_axes(by_patch, set(by_patch), signs, spec, str(grid))
 
@@ -109,9 +120,10 @@ def ask_with_pixels(
     name: str,
     values: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-    """Return the parts of the answer for an image of so many patches.
+    """Return the parts of the answer for an image of `height` x `width` patches.
 
-    The size of a patch in pixels is not known, so that each usual one is tried.
+    Both are in `values`. The size of a patch in pixels is not known, so that each usual
+    one is tried until the answer has as many rows as there are patches.
     """
     rows = values["height"]
     columns = values["width"]
@@ -127,7 +139,7 @@ def ask_with_pixels(
             problem = f"raised {type(error).__name__}: {error}"
             continue
 
-        # All axes but the last are those of patches.
+        # The last axis is that of features, and the others are those of patches.
         shapes = [array.shape for array in parts.values()]
         if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
             return parts

@@ -1,7 +1,8 @@
 """Name wrong positions, which are recovered from the angles that a code gave.
 
-The angles of all pairs at a position tell by which position a code rotated: they are that
-position times the frequencies, up to whole rotations.
+A code that was asked for position 7 may have rotated by position 8. The angles of all
+pairs show it: they are the position by which the code rotated, times the frequencies, up
+to whole rotations.
 """
 
 import numpy as np
@@ -14,11 +15,12 @@ from ropelab.math.frequencies import Frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
 
-# From fewer pairs a wrong position may be recovered, since several fit the angles.
+# With fewer pairs several positions fit the angles, and the wrong one may be recovered.
 ENOUGH_PAIRS = 8
-# Angles of one row of a table, read again, differ by no more.
+# If a code reads one row of its table twice, the angles differ by less than this.
 SAME_ROW = 1e-6
-# At larger positions an error may also be due to rounding.
+# A fraction is sought below this position. At larger ones an error may also be due to
+# rounding.
 FARTHEST = 4096
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
@@ -39,10 +41,12 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     if is_constant and observed.sin.any():
         return "every position is rotated alike", "angle = position * inv_freq"
 
-    # Positions at which a right code in float32 loses its angles are left out.
+    # The largest angle errors, in radians, of a right code that computes in float32.
+    # Positions at which they reach 1 are left out: the angles tell nothing there.
     order = np.argsort(observed.positions)
-    lost_in_float32 = expected.budget().angles(observed.positions[order])
-    order = order[(lost_in_float32 < 1).all(axis=1)]
+    rounding_budget = expected.budget()
+    float32_errors = rounding_budget.angles(observed.positions[order])
+    order = order[(float32_errors < 1).all(axis=1)]
     positions = observed.positions[order]
     angles = np.arctan2(observed.sin, observed.cos)[order]
     inv_freq = expected.inv_freq
@@ -55,9 +59,9 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
         return f"positions are shifted by {shift:g}", FROM_ZERO
 
     recovered = np.round(exact)
-    lost_in_float32 = expected.budget().angles(np.maximum(recovered, 0))
+    float32_errors = rounding_budget.angles(np.maximum(recovered, 0))
     errors = np.abs(wrap_angles(angles - recovered[:, None] * inv_freq))
-    if (errors < TABLE_ERROR + lost_in_float32).all():
+    if (errors < TABLE_ERROR + float32_errors).all():
         return explain_recovered(positions, recovered, len(inv_freq))
     return explain_end(angles, positions)
 
@@ -70,8 +74,9 @@ def recover_positions(
     ``positions``: those that it was given.
     """
     recovered = positions.astype(np.float64)
-    count_of_still = int((inv_freq <= 0).sum())
-    slow_to_fast = np.argsort(inv_freq)[count_of_still:]
+    # Pairs that do not rotate come first in this order, and tell nothing.
+    unrotated_pairs = int((inv_freq <= 0).sum())
+    slow_to_fast = np.argsort(inv_freq)[unrotated_pairs:]
     # A faster pair gives a more exact position. Its angle is known up to whole rotations,
     # whose number follows from the slower pairs before.
     for pair in slow_to_fast:
@@ -87,7 +92,7 @@ def explain_recovered(
     recovered: Recovered,
     pairs: int,
 ) -> Fault | None:
-    """Name what makes the right positions into those that explain every angle.
+    """Name the mistake that turns the right positions into those that a code used.
 
     Args:
         positions: the right positions, in ascending order.
@@ -222,18 +227,19 @@ def explain_groups(positions: Positions, recovered: Recovered) -> str:
 
     changed_positions = positions[changed_rows]
     for group in GROUPS:
-        added = recovered[changed_rows] - changed_positions // group
-        is_constant = np.ptp(added) == 0
-        if not is_constant:
+        divided = changed_positions // group
+        # Self-Extend adds the same number to all divided positions.
+        offsets = recovered[changed_rows] - divided
+        offset = offsets[0]
+        if (offsets != offset).any():
             continue
-        offset = added[0]
         if offset == 0:
             return (
                 f"positions are divided by {group} from {changed_positions[0]} on at the"
                 " latest"
             )
-        # Positions up to the window are kept, so that window - window // group is added
-        # to the divided ones.
+        # Self-Extend keeps the positions in a window. To continue behind it, the divided
+        # ones get window - window // group. The window follows from this number.
         window = offset * group / (group - 1)
         if offset > 0 and changed_positions[-1] > window:
             return (

@@ -117,7 +117,7 @@ def compare_packed(
         positions = torch.cat(parts, dim=1)
     tokens = case.tokens.clone()
     if sink:
-        tokens[:, [0, SECOND]] = case.subject.first
+        tokens[:, [0, SECOND]] = case.subject.first_token
 
     got = case.subject.read(tokens, positions, segments if masked else None)
     texts = tokens.split(lengths, dim=1)

@@ -19,7 +19,7 @@ from ropelab.conformance.laws.law import (
     Trial,
     join_passes,
 )
-from ropelab.conformance.laws.subject import Given, Stages, Tokens
+from ropelab.conformance.laws.subject import PerToken, Stages, Tokens
 
 # Tokens that are read before the length at which scaling may change.
 PREFILLED = 24
@@ -46,8 +46,8 @@ def read_in_parts(
     case: Case,
     tokens: Tokens,
     sizes: Sequence[int],
-    positions: Given = None,
-    segments: Given = None,
+    positions: PerToken = None,
+    segments: PerToken = None,
 ) -> Stages:
     """Read tokens in parts of these sizes, with one cache."""
     cache = case.subject.new_cache()

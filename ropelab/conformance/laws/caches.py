@@ -1,8 +1,16 @@
 """Read and write the keys and values in a cache of code that is no model of transformers.
 
-A cache can be read if it is a DynamicCache, or a list or tuple of (keys, values), a pair a
-layer. Tokens may be the axis before the last, as in [rows, heads, tokens, head_dim], or
-the one after the rows, as in [rows, tokens, heads, head_dim].
+The laws pass a cache on as a dictionary with three keys:
+
+code_cache
+    The cache as the code made it. It can be read if it is a DynamicCache, or a list or
+    tuple with a pair (keys, values) for each layer.
+tokens_read
+    The number of tokens in it.
+layout
+    A dictionary that all caches of the code share. Its `token_axis` is the axis of tokens
+    in keys and values, once it is known: 2 in [rows, heads, tokens, head_dim], 1 in
+    [rows, tokens, heads, head_dim].
 """
 
 from collections.abc import Sequence
@@ -12,63 +20,67 @@ from torch import Tensor
 
 # Keys and values of a layer [rows, heads, tokens, head_dim]; None where it keeps none.
 Entry = tuple[Tensor, Tensor] | None
-# The reason why keys of another cache cannot be read.
-CLOSED = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
+# The reason why the keys of any other cache cannot be read.
+UNREADABLE = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
 
 
 class UnaskedError(Exception):
-    """The model has no means to be asked this; the message is the reason."""
+    """The model lacks what a law needs, such as a cache; the message says what.
+
+    The law is then reported as one that cannot be asked, and not as a broken one.
+    """
 
 
 def list_entries(cache: dict[str, Any]) -> list[Entry]:
-    """Return keys and values of each layer.
-
-    Args:
-        cache: a dictionary of `held`, the cache as the code made it; `read`, the number
-            of tokens in it; and `layout`, the axis of tokens once it is known.
-    """
+    """Return keys and values [rows, heads, tokens, head_dim] of each layer."""
     entries: list[Entry] = []
-    for keys, values in list_pairs(cache["held"]):
+    for keys, values in list_pairs(cache["code_cache"]):
         axis = find_token_axis(cache, keys)
-        entries.append((bring_forward(keys, axis), bring_forward(values, axis)))
+        keys = put_heads_first(keys, axis)
+        values = put_heads_first(values, axis)
+        entries.append((keys, values))
     return entries
 
 
 def set_entry(cache: dict[str, Any], layer: int, entry: tuple[Tensor, Tensor]) -> None:
     """Put keys and values [rows, heads, tokens, head_dim] of a layer into a cache."""
-    held = cache["held"]
-    old_keys, _ = list_pairs(held)[layer]
+    code_cache = cache["code_cache"]
+    old_keys, _ = list_pairs(code_cache)[layer]
     axis = find_token_axis(cache, old_keys)
-    keys, values = (take_back(part, axis, old_keys.ndim) for part in entry)
+    keys, values = (restore_axes(part, axis, old_keys.ndim) for part in entry)
 
-    if hasattr(held, "layers"):
-        held.layers[layer].keys = keys
-        held.layers[layer].values = values
-    elif isinstance(held, list):
-        held[layer] = type(held[layer])((keys, values))
+    if hasattr(code_cache, "layers"):
+        code_cache.layers[layer].keys = keys
+        code_cache.layers[layer].values = values
+    elif isinstance(code_cache, list):
+        # The pair of a layer is a list or a tuple, and stays one.
+        kind = type(code_cache[layer])
+        code_cache[layer] = kind((keys, values))
     else:
-        pairs = list(held)
+        # A tuple cannot be changed, so that the cache becomes another one.
+        pairs = list(code_cache)
         pairs[layer] = (keys, values)
-        cache["held"] = tuple(pairs)
+        cache["code_cache"] = tuple(pairs)
 
 
-def list_pairs(held: Any) -> Sequence[tuple[Tensor, Tensor]]:
-    """Return the pairs of a cache, as they are stored.
+def list_pairs(code_cache: Any) -> Sequence[tuple[Tensor, Tensor]]:
+    """Return the keys and values of each layer, in the axes that the code gave them.
 
-    UnaskedError: the cache is no such pairs.
+    UnaskedError: the cache cannot be read.
     """
-    pairs = held
-    if hasattr(held, "layers"):
+    pairs = code_cache
+    # A DynamicCache has an object for each layer, without keys while it is empty.
+    if hasattr(code_cache, "layers"):
         pairs = [
             (getattr(layer, "keys", None), getattr(layer, "values", None))
-            for layer in held.layers
+            for layer in code_cache.layers
         ]
     if not isinstance(pairs, list | tuple) or not pairs:
-        raise UnaskedError(CLOSED)
+        raise UnaskedError(UNREADABLE)
     for pair in pairs:
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
         if not is_pair or not all(isinstance(part, Tensor) for part in pair):
-            raise UnaskedError(CLOSED)
+            raise UnaskedError(UNREADABLE)
     return pairs
 
 
@@ -81,29 +93,38 @@ def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
     layout = cache["layout"]
     if "token_axis" not in layout:
         axes = range(1, keys.ndim - 1)
-        fitting = [axis for axis in axes if keys.shape[axis] == cache["read"]]
+        tokens_read = cache["tokens_read"]
+        fitting = [axis for axis in axes if keys.shape[axis] == tokens_read]
         if keys.ndim not in (3, 4) or len(fitting) != 1:
             raise UnaskedError(
                 f"its keys have the shape {list(keys.shape)}, in which the axis of"
-                f" {cache['read']} tokens is not known"
+                f" {tokens_read} tokens is not known"
             )
         layout["token_axis"] = fitting[0]
     axis: int = layout["token_axis"]
     return axis
 
 
-def bring_forward(part: Tensor, axis: int) -> Tensor:
+def put_heads_first(part: Tensor, token_axis: int) -> Tensor:
     """Return keys or values as [rows, heads, tokens, head_dim].
 
-    ``axis``: the axis of tokens. Without an axis of heads there is one head.
+    Three axes are those of a single head: [rows, tokens, head_dim].
     """
     if part.ndim == 3:
         return part[:, None]
-    return part if axis == 2 else part.transpose(1, 2)
+    if token_axis == 2:
+        return part
+    return part.transpose(1, 2)
 
 
-def take_back(part: Tensor, axis: int, ndim: int) -> Tensor:
-    """Return keys or values in the shape that the cache has: undo `bring_forward`."""
+def restore_axes(part: Tensor, token_axis: int, ndim: int) -> Tensor:
+    """Return keys or values with the axes that the code gave them: undo
+    `put_heads_first`.
+
+    ``ndim``: the number of these axes.
+    """
     if ndim == 3:
         return part[:, 0]
-    return part if axis == 2 else part.transpose(1, 2)
+    if token_axis == 2:
+        return part
+    return part.transpose(1, 2)

@@ -88,7 +88,7 @@ def doctor(
     trials, layers = examine(subject, laws_to_ask)
     for row in trials:
         if row["verdict"] == "broken":
-            row |= explain_violation(row["law"], row["trial"], subject.kinds)
+            row |= explain_violation(row["law"], row["trial"], subject.model_kinds)
 
     laws = []
     for law in LAWS:

@@ -47,7 +47,7 @@ from ropelab.conformance.laws.moved import (
     list_whole_entries,
     move_keys,
 )
-from ropelab.conformance.laws.subject import Function, Given, Stages
+from ropelab.conformance.laws.subject import Function, PerToken, Stages
 
 # The tokens that are read after the first eviction.
 LATER = range(PREFILLED, TOKENS)
@@ -176,7 +176,7 @@ def compare_with_joined(case: Case) -> Comparison:
     return Comparison(got, forgetting.compute_joined(case), LATER, explain=explain)
 
 
-def read_later(case: Case, cache: Any, positions: Given) -> Stages:
+def read_later(case: Case, cache: Any, positions: PerToken) -> Stages:
     """Read the tokens behind those in the cache; positions None are the model's own."""
     return case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
 
@@ -190,7 +190,7 @@ def find_count(case: Case) -> Statement:
         raise UnaskedError("it is given its positions")
     require_rotated_keys(case)
 
-    def read_behind_gap(positions: Given) -> Tensor:
+    def read_behind_gap(positions: PerToken) -> Tensor:
         cache = fill_cache(case, case.tokens[:, :PREFILLED])
         slots = list_kept(PREFILLED, MIDDLE.sinks, DROPPED)
         keep_slots(case, cache, slots)

@@ -95,7 +95,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
     """
     subject = case.subject
     if isinstance(subject, Function) and hasattr(subject.function, "shift_keys"):
-        subject.function.shift_keys(cache["held"], by)
+        subject.function.shift_keys(cache["code_cache"], by)
         return
     if isinstance(subject, Function) and not are_keys_open(case):
         raise UnaskedError("it has no shift_keys(cache, by)")
@@ -170,7 +170,7 @@ def list_whole_entries(
         else:
             is_partial = True
 
-    for layer in getattr(cache["held"], "layers", ()):
+    for layer in getattr(cache["code_cache"], "layers", ()):
         if getattr(layer, "is_sliding", False):
             is_partial = True
     if is_partial:
@@ -316,7 +316,7 @@ def require_transformers(case: Case) -> TransformersSubject:
 
 def list_rotary_modules(case: Case) -> Sequence[RotaryModule | SineTables]:
     subject = require_transformers(case)
-    modules = Positions(subject.model, subject.text).modules
+    modules = Positions(subject.model, subject.text_config).modules
     if not modules:
         raise UnaskedError("it has no module with frequencies")
     return modules

@@ -141,10 +141,10 @@ def find_text_config(case: Case) -> Any:
     """Return the configuration of the language model; UnaskedError: it has no RoPE."""
     if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("it has no configuration to compare with")
-    reason = explain_unrotated(case.subject.text.to_dict())
+    reason = explain_unrotated(case.subject.text_config.to_dict())
     if reason:
         raise UnaskedError(f"no RoPE: {reason}")
-    return case.subject.text
+    return case.subject.text_config
 
 
 def list_rotating(text: Any) -> list[bool]:

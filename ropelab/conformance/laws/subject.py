@@ -3,13 +3,14 @@
 Token ids, positions and segments go in, hidden states and logits come out. A subject is a
 model of transformers, or a callable from token ids, positions and a mask to logits.
 
-A cache is a dictionary whose `held` is what the model's own code made.
+A cache is passed on as a dictionary. Its `code_cache` is what the model's own code made
+(caches.py).
 """
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -22,13 +23,13 @@ from ropelab.conformance.laws import caches
 from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.models.released.facts import layer_windows
 
-# What each layer gives, then logits, each [rows, tokens, width].
+# The output of each layer, and then the logits, each [rows, tokens, width].
 Stages = list[Tensor]
 Tokens = Int[Tensor, "rows tokens"]
-# One number per token. None: the model makes its own.
-Given = Tokens | None
+# A position, or the number of a text, for each token. None: the model makes its own.
+PerToken = Tokens | None
 # Formats that code may ask for in place of float64.
-ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
+SMALLER_FORMATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Prompt(NamedTuple):
@@ -65,7 +66,7 @@ class Float64(TorchFunctionMode):
 
 
 def widen_format(value: Any) -> Any:
-    if isinstance(value, torch.dtype) and value in ROUNDED:
+    if isinstance(value, torch.dtype) and value in SMALLER_FORMATS:
         return torch.float64
     return value
 
@@ -88,9 +89,9 @@ class Subject(ABC):
     trained_length: int | None = None
     separates_restarts = False
     # The id of the token that texts begin with.
-    first = 0
+    first_token = 0
     # The architecture and the rope types of the model.
-    kinds: tuple[str, ...] = ()
+    model_kinds: tuple[str, ...] = ()
     # The model's own number format.
     dtype: torch.dtype = torch.float32
     # True if the number format can be changed.
@@ -100,8 +101,8 @@ class Subject(ABC):
     def read(
         self,
         tokens: Tokens,
-        positions: Given = None,
-        segments: Given = None,
+        positions: PerToken = None,
+        segments: PerToken = None,
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
@@ -123,7 +124,7 @@ class Subject(ABC):
         tokens: Tokens,
         prompt: "Prompt",
         positions: Tensor | None = None,
-        segments: Given = None,
+        segments: PerToken = None,
         cache: Any = None,
     ) -> Stages:
         """Read a prompt with images, whose patches are tokens like any others.
@@ -168,9 +169,9 @@ class Subject(ABC):
         """
         if not self.evicts:
             raise UnaskedError("it has no evict_keys(cache, keep)")
-        other = self.code.evict_keys(cache["held"], list(keep))
+        other = self.code.evict_keys(cache["code_cache"], list(keep))
         if other is not None:
-            cache["held"] = other
+            cache["code_cache"] = other
 
     def new_forgetting_cache(self) -> Any:
         """Return an empty cache that drops keys by itself."""
@@ -183,8 +184,10 @@ class Subject(ABC):
         """
         if not hasattr(self.code, "join_caches"):
             raise UnaskedError("it has no join_caches(first, second)")
-        other = self.code.join_caches(first["held"], second["held"])
-        return dict(first) if other is None else {**first, "held": other}
+        joined = self.code.join_caches(first["code_cache"], second["code_cache"])
+        if joined is None:
+            joined = first["code_cache"]
+        return {**first, "code_cache": joined}
 
     def find_next_position(self, cache: Any) -> int | None:
         """Return the position that the model's code gives the next token.
@@ -193,7 +196,7 @@ class Subject(ABC):
         """
         if not hasattr(self.code, "next_position"):
             return None
-        return int(self.code.next_position(cache["held"]))
+        return int(self.code.next_position(cache["code_cache"]))
 
     def generate(
         self,
@@ -215,13 +218,17 @@ class Subject(ABC):
         Weights are converted in place, so that no second model is held. In float64
         tables are converted, too; in smaller formats they stay as they are.
         """
+        # Code that cannot be converted is left alone: an empty module takes its place.
         module = self.code if self.convertible else nn.Module()
-        is_wide = dtype == torch.float64
         with keep_tables(module):
             try:
-                with nullcontext() if is_wide else keep_tables(module):
+                if dtype == torch.float64:
                     module.to(dtype)
-                with Float64() if is_wide else nullcontext():
+                    with Float64():
+                        yield
+                else:
+                    with keep_tables(module):
+                        module.to(dtype)
                     yield
             finally:
                 module.to(self.dtype)
@@ -236,28 +243,28 @@ class TransformersSubject(Subject):
         self.model = model
         self.code = model
         self.config = model.config
-        self.text = self.config.get_text_config(decoder=True)
+        self.text_config = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
-        self.vocabulary = int(self.text.vocab_size)
-        begin = getattr(self.text, "bos_token_id", None)
+        self.vocabulary = int(self.text_config.vocab_size)
+        begin = getattr(self.text_config, "bos_token_id", None)
         if isinstance(begin, int) and begin < self.vocabulary:
-            self.first = begin
+            self.first_token = begin
         first_weight = next(model.parameters())
         self.dtype = first_weight.dtype
         self.device = first_weight.device
 
-        rope = getattr(self.text, "rope_parameters", None) or {}
+        rope = getattr(self.text_config, "rope_parameters", None) or {}
         by_layer_type = [part for part in rope.values() if isinstance(part, dict)]
         all_parameters = by_layer_type or [rope]
-        self.kinds = self._list_kinds(all_parameters)
+        self.model_kinds = self._list_kinds(all_parameters)
         self.trained_length = self._find_trained_length(all_parameters)
         self.layers = self._find_layers()
 
     def _list_kinds(self, all_parameters: list[dict[str, Any]]) -> tuple[str, ...]:
-        kinds = [self.text.model_type]
+        kinds = [self.text_config.model_type]
         for parameters in all_parameters:
             kinds.append(parameters.get("rope_type", ""))
-        if layer_windows(self.text):
+        if layer_windows(self.text_config):
             kinds.append("window")
         return tuple(kinds)
 
@@ -269,7 +276,7 @@ class TransformersSubject(Subject):
             original: int | None = parameters.get("original_max_position_embeddings")
             if original:
                 return original
-        return getattr(self.text, "max_position_embeddings", None)
+        return getattr(self.text_config, "max_position_embeddings", None)
 
     def _find_layers(self) -> list[nn.Module]:
         # Layers of an encoder of images are not looked at: it may have as many.
@@ -278,15 +285,15 @@ class TransformersSubject(Subject):
             decoder = self.model.get_decoder()
         for module in decoder.modules():
             is_list = isinstance(module, nn.ModuleList)
-            if is_list and len(module) == self.text.num_hidden_layers:
+            if is_list and len(module) == self.text_config.num_hidden_layers:
                 return list(module)
         return []
 
     def read(
         self,
         tokens: Tokens,
-        positions: Given = None,
-        segments: Given = None,
+        positions: PerToken = None,
+        segments: PerToken = None,
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
@@ -304,7 +311,7 @@ class TransformersSubject(Subject):
         tokens: Tokens,
         prompt: Prompt,
         positions: Tensor | None = None,
-        segments: Given = None,
+        segments: PerToken = None,
         cache: Any = None,
     ) -> Stages:
         if not self.counts_images:
@@ -332,7 +339,7 @@ class TransformersSubject(Subject):
     def _call(self, given: dict[str, Any], cache: Any) -> Stages:
         """Call the model with these arguments; return all stages."""
         if cache is not None:
-            given["past_key_values"] = cache["held"]
+            given["past_key_values"] = cache["code_cache"]
         stages: Stages = []
 
         def keep(_: Any, __: Any, output: Any) -> None:
@@ -344,7 +351,7 @@ class TransformersSubject(Subject):
                 hooks.enter_context(layer.register_forward_hook(keep))
             output = self.model(**given, use_cache=cache is not None, return_dict=True)
         if cache is not None:
-            cache["held"] = output.get("past_key_values", cache["held"])
+            cache["code_cache"] = output.get("past_key_values", cache["code_cache"])
         return [*stages, output.logits.clone()]
 
     def _make_mask(self, segments: Tokens, new: int) -> Tensor:
@@ -365,15 +372,15 @@ class TransformersSubject(Subject):
     def new_cache(self) -> Any:
         from transformers import DynamicCache
 
-        return {"held": DynamicCache(config=self.text)}
+        return {"code_cache": DynamicCache(config=self.text_config)}
 
     def new_forgetting_cache(self) -> Any:
         if not hasattr(self.model, "new_forgetting_cache"):
             raise UnaskedError("it has no new_forgetting_cache()")
-        return {"held": self.model.new_forgetting_cache()}
+        return {"code_cache": self.model.new_forgetting_cache()}
 
     def entries(self, cache: Any) -> list[Entry]:
-        layers = getattr(cache["held"], "layers", None)
+        layers = getattr(cache["code_cache"], "layers", None)
         if not layers:
             raise UnaskedError("its cache holds no keys")
         entries: list[Entry] = []
@@ -387,8 +394,8 @@ class TransformersSubject(Subject):
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         if entry is not None:
-            held = cache["held"].layers[layer]
-            held.keys, held.values = entry
+            layer_cache = cache["code_cache"].layers[layer]
+            layer_cache.keys, layer_cache.values = entry
 
     def generate(
         self,
@@ -460,8 +467,8 @@ class Function(Subject):
     def read(
         self,
         tokens: Tokens,
-        positions: Given = None,
-        segments: Given = None,
+        positions: PerToken = None,
+        segments: PerToken = None,
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
@@ -469,8 +476,8 @@ class Function(Subject):
         before = 0
         more = {}
         if cache is not None:
-            before = cache["read"]
-            more["cache"] = cache["held"]
+            before = cache["tokens_read"]
+            more["cache"] = cache["code_cache"]
 
         after = before + new
         if segments is None:
@@ -485,14 +492,18 @@ class Function(Subject):
                 "its answer is no tensor of logits [rows, tokens, vocabulary]"
             )
         if cache is not None:
-            cache["read"] += new
+            cache["tokens_read"] += new
         # The code may return a buffer that its next call overwrites: logits are copied.
         return [logits.clone()]
 
     def new_cache(self) -> Any:
         if not self.cached:
             return super().new_cache()
-        return {"held": self.function.new_cache(), "read": 0, "layout": self.layout}
+        return {
+            "code_cache": self.function.new_cache(),
+            "tokens_read": 0,
+            "layout": self.layout,
+        }
 
     def entries(self, cache: Any) -> list[Entry]:
         return caches.list_entries(cache)
@@ -500,15 +511,15 @@ class Function(Subject):
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         if entry is not None:
             caches.set_entry(cache, layer, entry)
-            cache["read"] = entry[0].shape[2]
+            cache["tokens_read"] = entry[0].shape[2]
 
     def evict(self, cache: Any, keep: Sequence[int]) -> None:
         super().evict(cache, keep)
-        cache["read"] = len(keep)
+        cache["tokens_read"] = len(keep)
 
     def join(self, first: Any, second: Any) -> Any:
         whole = super().join(first, second)
-        whole["read"] = first["read"] + second["read"]
+        whole["tokens_read"] = first["tokens_read"] + second["tokens_read"]
         return whole
 
     def compile(self) -> Subject:

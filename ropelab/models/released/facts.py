@@ -11,7 +11,7 @@ from typing import Any
 
 from ropelab.math.frequencies import Geometry
 from ropelab.models.released.folder import locate
-from ropelab.models.released.loading import configuration, refusing
+from ropelab.models.released.loading import read_configuration_once, refusing
 from ropelab.runs.errors import InputError, naming
 
 # The type, in transformers, of layers that attend to the whole context.
@@ -67,7 +67,7 @@ def facts_of(folder: str) -> ModelFacts:
     path = located / "config.json"
     with refusing("no configuration of a language model in", path):
         # A model that also reads images has a configuration for the text within its own.
-        text = configuration(located).get_text_config(decoder=True)
+        text = read_configuration_once(located).get_text_config(decoder=True)
         with naming(str(path)):
             rope = rope_parameters(text)
             _check_rope(rope)

@@ -24,16 +24,18 @@ MOST_CONFIG_BYTES = 2**20
 # The most bytes of any other JSON file. The largest tokenizers and indices of weights in
 # use have some 30 MB.
 MOST_JSON_BYTES = 2**28
-# The largest number that a key of a configuration may have. The first entry counts whose
-# text is a part of the key's name; the empty text is a part of every name.
+# The largest number that a key of a configuration may have. The entries are tried in this
+# order, and the first one applies whose text is in the name of the key. The empty text is
+# in every name.
 LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
 # A file of this name refers to another model, which transformers would load instead of
 # the one in the folder.
 ADAPTER = "adapter_config.json"
 # The endings of files with weights.
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
-# A hash is kept only of a file whose last change is longer ago, in nanoseconds. A file that
-# has just changed could change again without another time of change.
+# A hash is kept, and not computed again, only of a file whose last change is longer ago
+# than this, in nanoseconds. A file that has just changed could change again within the
+# resolution of its time of change, which would then stay the same.
 SETTLED_NS = 2_000_000_000
 
 
@@ -55,7 +57,7 @@ def locate(path: Path) -> Path:
         ) from None
 
 
-def checked_config(folder: Path) -> dict[str, Any]:
+def read_checked_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a folder, and check everything that transformers will read.
 
     InputError: a file of the folder is a pipe or a device or refers to other files, or a
@@ -121,12 +123,12 @@ def list_files(folder: Path) -> list[Path]:
     return files
 
 
-def stamp(folder: Path) -> tuple[object, ...]:
+def identify_files(folder: Path) -> tuple[object, ...]:
     """Return a value that changes when a file of the folder does."""
     return tuple((path.name, _identity(path)) for path in list_files(folder))
 
 
-def weight_bytes(folder: Path) -> int:
+def count_weight_bytes(folder: Path) -> int:
     """Return the bytes of the files with weights.
 
     InputError: there are none, or the model has weights in other folders.

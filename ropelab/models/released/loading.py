@@ -14,27 +14,33 @@ from typing import Any, Literal
 
 import torch
 
-from ropelab.models.released.folder import checked_config, locate, stamp, weight_bytes
+from ropelab.models.released.folder import (
+    count_weight_bytes,
+    identify_files,
+    locate,
+    read_checked_config,
+)
 from ropelab.runs.errors import InputError, RopelabError
 
 # `auto` stands for the number format of the checkpoint.
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 # The most characters of an error message of transformers that are passed on.
 LONGEST_REASON = 240
-# The most numbers in tables that are no weights (rotary tables, masks).
+# The most numbers in the buffers of a model: tables that are no weights, such as rotary
+# tables and masks.
 MOST_TABLE_NUMBERS = 2**28
-# Arguments of `from_pretrained` under which nothing is downloaded, and no code of a
-# checkpoint is run.
-LOCAL = {"local_files_only": True, "trust_remote_code": False}
-# Keys of the report that transformers makes on loading a model, and what is wrong if
-# they have entries.
-INCOMPLETE = {
+# Arguments of `from_pretrained`. With them nothing is downloaded, and no code that comes
+# with a checkpoint is run.
+ONLY_LOCAL_FILES = {"local_files_only": True, "trust_remote_code": False}
+# transformers reports which weights do not match the model: these are the keys of its
+# report, and what is wrong if a key has entries.
+MISMATCHES = {
     "mismatched_keys": "has weights of another shape than its configuration says",
     "missing_keys": "lacks weights of the model",
     "unexpected_keys": "has weights that its model has no place for",
 }
 # The number of weights that a message names.
-SHOWN = 3
+NAMED_WEIGHTS = 3
 
 
 def import_transformers() -> Any:
@@ -70,17 +76,16 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
         raise
     except Exception as error:
         # Every error is caught: it follows from the files, which may hold anything.
-        raise InputError(f"{problem} {path}: {reason(error)}") from None
+        raise InputError(f"{problem} {path}: {describe_error(error)}") from None
     finally:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
 
 
-def reason(error: Exception) -> str:
-    """Return the message of an exception in one line of printable characters.
-
-    It is the type of the exception if this has no message.
+def describe_error(error: Exception) -> str:
+    """Return the message of an exception in one line of printable characters, or its
+    type if it has no message.
     """
     one_line = " ".join(str(error).split())
     message = "".join(letter for letter in one_line if letter.isprintable())
@@ -97,12 +102,14 @@ def reason(error: Exception) -> str:
 
 
 def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """Decorate a function that reads a folder, so that it reads an unchanged one once.
+    """Decorate a function that reads a folder: it reads the folder again only if a file
+    there has changed.
 
     The decorated function also takes an id in the Hub's local cache.
     """
 
-    # `files` identifies the files of the folder, so that changed ones are read again.
+    # `files` is not used here, but it is a part of the key of the cache. It identifies
+    # the files of the folder, so that changed ones are read again.
     @lru_cache(maxsize=4)
     def read_files(folder: Path, files: object) -> Any:
         return read(folder)
@@ -110,14 +117,15 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     @wraps(read)
     def read_if_changed(folder: Path) -> Any:
         folder = locate(folder)
-        checked_config(folder)
-        return read_files(folder, stamp(folder))
+        # The result is not used: the call raises an error for a file that is not safe.
+        read_checked_config(folder)
+        return read_files(folder, identify_files(folder))
 
     return read_if_changed
 
 
 @_read_once
-def configuration(folder: Path) -> Any:
+def read_configuration_once(folder: Path) -> Any:
     """Return the configuration of a causal language model, as transformers has it."""
     return read_configuration(folder)
 
@@ -129,10 +137,10 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
     transformers does not know the model, or it is no language model.
     """
     transformers = import_transformers()
-    raw_config = checked_config(folder)
+    raw_config = read_checked_config(folder)
     architecture = raw_config.get("model_type")
-    known = transformers.CONFIG_MAPPING
-    if isinstance(architecture, str) and architecture not in known:
+    known_architectures = transformers.CONFIG_MAPPING
+    if isinstance(architecture, str) and architecture not in known_architectures:
         if "auto_map" in raw_config:
             raise InputError(
                 f"{folder} needs the code in its folder, which is never run"
@@ -143,11 +151,11 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
         )
 
     with refusing("no configuration of a language model in", folder):
-        config = transformers.AutoConfig.from_pretrained(folder, **LOCAL)
-        known_types = {*transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
+        config = transformers.AutoConfig.from_pretrained(folder, **ONLY_LOCAL_FILES)
+        allowed_types = {*transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
         if images:
-            known_types |= {*transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING}
-        if type(config) not in known_types:
+            allowed_types |= {*transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING}
+        if type(config) not in allowed_types:
             raise InputError(
                 f"{folder}: {architecture} is no causal LM in transformers"
             )
@@ -156,7 +164,9 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
 
 def checkpoint_dtype(folder: Path) -> str:
     """Return the number format that the configuration names, such as bfloat16."""
-    return str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")
+    return str(getattr(read_configuration_once(folder), "dtype", None)).removeprefix(
+        "torch."
+    )
 
 
 def load(
@@ -172,17 +182,17 @@ def load(
     configuration.
     """
     transformers = import_transformers()
-    config = configuration(folder)
-    weights = weight_bytes(folder)
+    config = read_configuration_once(folder)
+    weight_bytes = count_weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
-        # transformers would download a kernel that the configuration names here.
+        # Here a configuration may name a kernel, which transformers would download.
         config._experts_implementation = None
-        attention = _check_size(transformers, config, folder, weights)
+        attention = _check_size(transformers, config, folder, weight_bytes)
         try:
             model, info = transformers.AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
-                **LOCAL,
+                **ONLY_LOCAL_FILES,
                 attn_implementation=attention,
                 dtype="auto" if dtype == "auto" else getattr(torch, dtype),
                 device_map=device_map,
@@ -207,7 +217,7 @@ def load(
 
 def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
     """Refuse weights that are missing, left over, or of another shape."""
-    for kind, problem in INCOMPLETE.items():
+    for kind, problem in MISMATCHES.items():
         names = []
         for entry in info[kind]:
             # A weight of another shape comes as (name, shape, shape).
@@ -216,9 +226,9 @@ def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
 
         names.sort()
         if names:
-            # `reason` makes the names printable and not too long.
-            listed = reason(ValueError(", ".join(names[:SHOWN])))
-            others = len(names) - SHOWN
+            # `describe_error` makes the names printable and not too long.
+            listed = describe_error(ValueError(", ".join(names[:NAMED_WEIGHTS])))
+            others = len(names) - NAMED_WEIGHTS
             more = ""
             if others > 0:
                 more = f" and {others} more"
@@ -229,11 +239,11 @@ def _check_size(
     transformers: Any,
     config: Any,
     folder: Path,
-    weights: int,
+    weight_bytes: int,
 ) -> str:
     """Refuse a configuration whose model does not fit the size of its files.
 
-    Return the name of the attention that the model has in transformers.
+    Return transformers' name of the code that computes the attention of this model.
     """
     # On the device `meta` a model has shapes, but no numbers.
     with torch.device("meta"):
@@ -243,11 +253,11 @@ def _check_size(
 
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
     # A weight needs at least a bit.
-    bits_of_files = 8 * weights
+    bits_of_files = 8 * weight_bytes
     if parameters > bits_of_files:
         raise InputError(
             f"{folder}: config.json describes {parameters:.3g} weights, which do not"
-            f" fit into the {weights:,} bytes of its files"
+            f" fit into the {weight_bytes:,} bytes of its files"
         )
 
     buffers = sum(buffer.numel() for buffer in skeleton.buffers())
@@ -262,7 +272,9 @@ def _check_size(
 def load_tokenizer(path: Path) -> Any:
     """Return the tokenizer of a model; InputError if it has none."""
     with refusing("no tokenizer in", path):
-        tokenizer = import_transformers().AutoTokenizer.from_pretrained(path, **LOCAL)
+        tokenizer = import_transformers().AutoTokenizer.from_pretrained(
+            path, **ONLY_LOCAL_FILES
+        )
         # Texts that are longer than the model allows are measured on purpose, and need no
         # warning.
         tokenizer.model_max_length = int(1e30)

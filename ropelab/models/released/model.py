@@ -27,7 +27,7 @@ from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading
 from ropelab.models.released.attention import PatchedAttention, replacing_attention
 from ropelab.models.released.facts import facts_of, layer_windows
-from ropelab.models.released.folder import fingerprint_of, locate, weight_bytes
+from ropelab.models.released.folder import count_weight_bytes, fingerprint_of, locate
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
 from ropelab.models.released.positions import (
@@ -449,7 +449,9 @@ class ModelRef:
 
     @property
     def _shape(self) -> ModelShape:
-        text = loading.configuration(Path(self.path)).get_text_config(decoder=True)
+        text = loading.read_configuration_once(Path(self.path)).get_text_config(
+            decoder=True
+        )
         # The format `auto` is not known before loading, and is taken for float32.
         return ModelShape.read_config(text, ELEMENT_BYTES.get(self.dtype, 4))
 
@@ -458,7 +460,7 @@ def count_weights(path: Path) -> int:
     """Return the number of weights, from the size and the format of their files."""
     folder = locate(path)
     element = ELEMENT_BYTES.get(loading.checkpoint_dtype(folder), 4)
-    return weight_bytes(folder) // element
+    return count_weight_bytes(folder) // element
 
 
 @lru_cache(maxsize=1)

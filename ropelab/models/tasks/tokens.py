@@ -34,7 +34,7 @@ from ropelab.models.lm.corpus import (
     read_documents,
 )
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import locate, stamp
+from ropelab.models.released.folder import identify_files, locate
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
 
@@ -70,7 +70,7 @@ class TokenText:
         cls, path: str, model: str, bos: Bos = "auto", packed: bool = False
     ) -> "TokenText":
         """Describe a corpus on disk. InputError if there is none."""
-        files = stamp(locate(Path(model)))
+        files = identify_files(locate(Path(model)))
         corpus = _read_corpus(path)
         corpus.say_left_out()
         return cls(path, corpus.fingerprint, model, bos, packed, files)

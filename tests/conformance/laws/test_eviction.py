@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from ropelab.conformance.laws.caches import CLOSED
+from ropelab.conformance.laws.caches import UNREADABLE
 from ropelab.conformance.laws.doctor import examine
 from ropelab.conformance.laws.eviction import ANEW, EVICTION, KEPT, MOVED
 from ropelab.conformance.laws.law import Law
@@ -89,9 +89,9 @@ def test_a_list_of_keys_is_dropped_and_rotated_without_methods() -> None:
 def test_a_closed_cache_without_methods_cannot_be_asked() -> None:
     rows = ask(Function(Sealed()), *OWN, "positions kept", "moved up")
     assert {row["verdict"] for row in rows.values()} == {"cannot be asked"}
-    assert rows["moved up"]["says"] == CLOSED
+    assert rows["moved up"]["says"] == UNREADABLE
     assert rows["own, rolling"]["says"] == (
-        f"{CLOSED}, and it has no evict_keys(cache, keep)"
+        f"{UNREADABLE}, and it has no evict_keys(cache, keep)"
     )
 
 
