@@ -12,7 +12,7 @@ import pytest
 
 from ropelab.experiments.spectrum import SCHEMES, SpectrumConfig
 from ropelab.experiments.spectrum import schemes as body
-from ropelab.experiments.spectrum.schemes import COPY, MOST_RECENT, TEXT, encoding_of
+from ropelab.experiments.spectrum.schemes import COPY, MOST_RECENT, TEXT, make_encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import Training
 from ropelab.runs.cell import Values
@@ -152,7 +152,7 @@ def test_cells_of_one_seed_come_together(corpus: str) -> None:
 def test_the_encoding_does_not_depend_on_the_order_of_schemes() -> None:
     one = config(schemes="one(period=64)")
     scheme = one.parsed_schemes()["one(period=64)"]
-    encoding = encoding_of(scheme, one.geometry())
+    encoding = make_encoding(scheme, one.geometry())
     assert isinstance(encoding, Rope)
     assert (encoding.plan.inv_freq == 2 * np.pi / 64).all()
 
@@ -397,7 +397,7 @@ def test_the_answer_names_schemes_without_a_channel_free_of_position(
     schemes: str, said: str | None
 ) -> None:
     made = {
-        "schemes": body.schemes_table(config(schemes=schemes)),
+        "schemes": body.make_schemes_table(config(schemes=schemes)),
         "learned": learned({(schemes, "none"): (1, 1)}),
     }
     found = body._name_fully_rotated(made)

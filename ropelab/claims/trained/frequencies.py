@@ -1,13 +1,18 @@
-"""Claims about single frequencies, and about the two ends of the spectrum."""
+"""Claims about single frequencies, and about the two ends of the spectrum.
+
+A scheme says by which frequencies the pairs of a head rotate. A run of the experiment
+`spectrum` has a model for each of several schemes. One of them is the plain scheme, with
+which the others are compared.
+"""
 
 import math
 
 import pandas as pd
 
-from ropelab.claims.record import Findings, Role, claim
+from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs
 from ropelab.claims.trained.runs import Frequencies
-from ropelab.claims.trained.tally import negate, tally
+from ropelab.claims.trained.tally import count_verdicts, negate
 from ropelab.runs.thresholds import MISSED, WORKS
 
 
@@ -19,25 +24,25 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
     `scheme` is the scheme of one frequency that the claim is about.
     """
     singles = run.list_single_frequencies()
-    # A run can have the scheme in two forms: all pairs rotate, or only some of them. With
-    # a period of a few windows, a model in which all pairs rotate may fail because no
-    # feature is free of positions. The second form is the control: it has such features.
-    # With a period of a million tokens every feature is practically free of positions in
-    # both forms. Both forms are asked in any case.
+    # A run can have the scheme in two forms: all pairs rotate, or only some of them. If
+    # all rotate, no feature is free of positions, and a model may fail for that reason
+    # alone. The form in which some pairs rest is the control. Both forms are asked.
     forms = [name for name in singles if _is_form_of(name, scheme)]
     for name in forms or [scheme]:
         if not _add_recall(findings, run, name):
             return
 
     if not any(run.has_resting_pairs(name) for name in forms):
-        # The unmet condition makes a run that has the control the preferred one.
+        # With several runs, the one that leaves least open decides. This finding is open,
+        # so that a run that has the control is preferred.
         what = "the same beside pairs that do not rotate"
         findings.add_unmet(what, "not in this run", None)
 
     best = max(singles, key=run.copies_within)
     best_recall = run.copies_within(best)
+    plain_recall = run.copies_within()
     # Recall that was not measured is nan, which compares as false: it does not work.
-    best_works = best_recall >= WORKS * run.copies_within()
+    best_works = best_recall >= WORKS * plain_recall
     what = f"the best single one, {best}"
     findings.add_limit(what, f"{best_recall:.2f}", not best_works)
 
@@ -54,8 +59,9 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
         findings.add_missing(what)
         return False
 
-    result = tally(rows, name)
-    agrees: bool | None = None
+    result = count_verdicts(rows, name)
+    # The claim is that one frequency does not suffice.
+    agrees: Agrees = None
     if recall >= WORKS * plain_recall:
         agrees = False
     elif result.worse == len(rows):
@@ -85,17 +91,19 @@ def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
     """Test that copying from far falls without the slow pairs, and copying from near
     without the fast pairs.
     """
-    for band, far in (("slow", True), ("fast", False)):
-        # The band should matter at the distances that it serves, and at no other.
-        served = run.select_comparisons("removed", band, far)
-        other = run.select_comparisons("removed", band, not far)
+    # The slow pairs should serve far distances alone, and the fast pairs near ones alone.
+    for band, serves_far in (("slow", True), ("fast", False)):
+        at_served = run.select_comparisons("removed", band, far=serves_far)
+        at_others = run.select_comparisons("removed", band, far=not serves_far)
         what = f"copying without the {band} third"
-        if served.empty:
+        if at_served.empty:
             findings.add_missing(what)
             continue
 
-        _add_fall(findings, what, served, band)
-        _add_fall(findings, what, other, band, role="limit")
+        # Without the band, copying falls at the distances that it serves, and not at the
+        # others.
+        _add_fall(findings, what, at_served, band)
+        _add_fall(findings, what, at_others, band, role="limit")
         if band == "slow":
             # Both findings just added are about the slow pairs.
             _open_unless_slow_pairs_turn(findings, run, count=2)
@@ -117,35 +125,39 @@ def check_slow_pairs(findings: Findings, run: Frequencies, scheme: str) -> None:
 def _open_unless_slow_pairs_turn(
     findings: Findings, run: Frequencies, count: int
 ) -> None:
-    """Open the last `count` findings if the slow pairs hardly rotate.
+    """Leave the last `count` findings open if the slow pairs hardly rotate.
 
     Pairs that do not complete a rotation within the trained length mark no position.
     """
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
         why = f"{degrees} in {run.train_len} tokens, so this shows nothing"
-        # Mute findings make a run whose slow pairs rotate the preferred one.
+        # Mute: this run cannot answer, so that a run whose slow pairs rotate is preferred.
         findings.leave_open(why, count, mute=True)
 
 
 def _add_fall(
     findings: Findings, what: str, rows: pd.DataFrame, name: str, role: Role = "part"
 ) -> None:
-    """Add a change of copying. A part agrees with a fall by MISSED or more, a limit with
-    no such fall.
+    """Add the change of copying that the first row has.
+
+    A part agrees with the claim if copying falls by `MISSED` or more, and a limit if it
+    does not.
     """
     row = rows.iloc[0]
-    result = tally(rows, name)
+    result = count_verdicts(rows, name)
 
     fell: bool | None = None
-    reason = f"the interval contains no change and a fall by {MISSED:g}"
+    reason = ""
     if row["ci_low"] > -MISSED:
-        # The whole interval excludes a fall by MISSED.
+        # No fall by MISSED is inside the interval.
         fell = False
     elif result.worse and row["difference"] <= -MISSED:
         fell = True
     elif result.worse:
         reason = f"a fall that may be smaller than {MISSED:g}"
+    else:
+        reason = f"the interval contains no change and a fall by {MISSED:g}"
 
     if role == "part":
         agrees = fell
@@ -153,9 +165,8 @@ def _add_fall(
         agrees = negate(fell)
 
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
-    ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
-
-    shown = f"{row['difference']:+.2f} {ends} ({result.text})"
-    findings.add(role, where, shown, agrees)
+    interval = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+    measured = f"{row['difference']:+.2f} {interval} ({result.text})"
+    findings.add(role, where, measured, agrees)
     if fell is None:
         findings.leave_open(reason)

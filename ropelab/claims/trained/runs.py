@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.trained.tally import Tally, tally
+from ropelab.claims.trained.tally import Tally, count_verdicts
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
@@ -174,7 +174,7 @@ class Methods(Trained):
             return Tally(0, 0, 0)
         if metric == "copy_accuracy":
             rows = rows[rows["at_tokens"] > self.train_len]
-        return tally(select_context(rows, "at_tokens"), a)
+        return count_verdicts(select_context(rows, "at_tokens"), a)
 
     def are_equal(self, a: str, b: str, metric: str) -> bool:
         """Return True if the whole interval of the difference of two rows is within
@@ -325,7 +325,7 @@ class Encodings(Trained):
         row = self.find_end_row("comparisons", True, encoding_a=encoding, metric=metric)
         if row is None:
             return self.plain, Tally(0, 0, 0)
-        return str(row["encoding_b"]), tally(row.to_frame().T, encoding)
+        return str(row["encoding_b"]), count_verdicts(row.to_frame().T, encoding)
 
     def copies_within(self, name: str | None = None) -> float:
         return self.read_quality(name or self.plain, COPYING, False, "worst_seed_value")

@@ -1,8 +1,9 @@
 """Findings made of comparisons of trained models: counts of places, and values with an
 interval.
 
-A place is a distance or a position at which two rows of a run were compared. The verdict
-of a comparison names the better row, or is `~` if no difference is shown.
+A run compares two models, or two ways of evaluating one, at several places: distances or
+positions. The verdict of a comparison is the name of the better of the two, or `~` if no
+difference is shown. A tally counts the verdicts of one of the two.
 """
 
 import math
@@ -12,22 +13,21 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ropelab.claims.margins import Number, margin_of_interval
-from ropelab.claims.record import Findings, Role
+from ropelab.claims.record import Agrees, Findings, Role
 from ropelab.runs.stats import Interval
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The number of places at which one row is better than another, worse, or
-    neither.
-    """
+    """The number of places at which a model is better than the other, worse, or neither."""
 
     better: int
     worse: int
     ties: int
-    # The interval of the difference; None if it is unknown or of several places.
+    # The interval of the difference, if a single place was compared and it is known.
     interval: Interval | None = None
-    # The least margin by which the row is better at a place; None if it is better at none.
+    # The least margin by which the model is better, of all places where it is better; None
+    # if there is no such place.
     margin: Number = None
 
     @property
@@ -45,11 +45,13 @@ class Tally:
 
         if self.better:
             return "better"
-        return "worse" if self.worse else "within the noise"
+        if self.worse:
+            return "worse"
+        return "within the noise"
 
     @property
     def reason(self) -> str:
-        """Why neither row is better, if no place shows a difference."""
+        """Why the answer is open, if no place shows a difference."""
         if self.interval is None:
             return "no difference is shown"
         return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
@@ -57,23 +59,32 @@ class Tally:
     def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
         """Add the answer to a question about the places; open if nothing was compared.
 
+        The questions are:
+
+        better
+            Is the model better at more places than it is worse? A part of the claim.
+        no cost
+            Is it worse at no place? A part of the claim.
+        nowhere worse
+            The same question as a limit of the claim.
+        gains
+            Is it better at a place? A limit of the claim.
+
         Args:
             findings: the findings so far.
             what: the words for what was compared.
-            asks: the question. better: is the row better at more places than it is worse?
-                nowhere worse, no cost: is it worse at no place? gains: is it better at a
-                place? `nowhere worse` and `gains` are limits, the others parts.
+            asks: the question.
         """
         if self.places == 0:
             findings.add_missing(what, self.text)
             return
 
         role: Role = "part"
-        agrees: bool | None = None
+        agrees: Agrees = None
         value: int | None = None
         if asks == "better":
             value = self.better - self.worse
-            # Differences within the noise refute nothing.
+            # If all differences are within the noise, the answer is open.
             if self.better or self.worse:
                 agrees = self.better > self.worse
         elif asks == "nowhere worse":
@@ -97,14 +108,14 @@ def write_seed_count(learned: Sequence[bool]) -> str:
     return f"{learned.count(True)} of {len(learned)}"
 
 
-def tally(rows: pd.DataFrame, name: str) -> Tally:
-    """Count comparisons by their verdict: `name`, the other row, or `~` for neither."""
+def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
+    """Count comparisons by their verdict: the model `name`, the other one, or `~`."""
     verdicts = rows["verdict"]
     is_better = verdicts == name
     better = int(is_better.sum())
     ties = int((verdicts == "~").sum())
     worse = len(verdicts) - better - ties
-    # Some tables have verdicts alone.
+    # Some tables have verdicts, but no differences with intervals.
     if not {"difference", "ci_low", "ci_high"}.issubset(rows.columns):
         return Tally(better, worse, ties)
 
@@ -126,17 +137,17 @@ def write_interval(interval: Interval) -> str:
     return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def is_at_least(value: float, least: float) -> bool | None:
+def is_at_least(value: float, least: float) -> Agrees:
     """Return value >= least; None for nan, a value that was not measured."""
     return None if math.isnan(value) else value >= least
 
 
-def negate(agrees: bool | None) -> bool | None:
+def negate(agrees: Agrees) -> Agrees:
     """Return the opposite answer; None, an open answer, stays None."""
     return None if agrees is None else not agrees
 
 
-def reaches(interval: Interval, least: float) -> bool | None:
+def reaches(interval: Interval, least: float) -> Agrees:
     """Return True if a whole interval reaches a threshold, False if none of it does.
 
     None stands for an interval that contains the threshold or was not measured.

@@ -1,8 +1,9 @@
-"""The arithmetic of each scheme of frequencies, a model per scheme and seed, and the
-answer.
+"""The cells, tables and answer of the experiment `spectrum`: schemes of frequencies.
 
-A place is a distance and a context, in tokens. A unit is a sequence or a document. The
-tables are:
+A scheme says by which frequencies the pairs of a head rotate. For each scheme some numbers
+follow from arithmetic, and a model is trained per seed. The model is then evaluated at
+places: a place is a distance and a context, in tokens. A unit is what a value is measured
+on, a sequence or a document. The tables are:
 
 schemes
     The frequencies of each scheme, and their periods.
@@ -16,7 +17,7 @@ learned
 comparisons
     Every scheme against the first one.
 removed
-    The first scheme without each band, against the whole scheme.
+    The first scheme without each band of its frequencies, against the whole scheme.
 """
 
 from functools import partial
@@ -66,20 +67,20 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
     schemes = list(config.parsed_schemes().values())
     # The scheme that a model is trained with, the band that is removed for the evaluation,
     # and the frequencies that the model is evaluated with.
-    rows: list[tuple[Scaling, str, Scaling]] = []
+    conditions: list[tuple[Scaling, str, Scaling]] = []
     for scheme in schemes:
-        rows.append((scheme, NOTHING_REMOVED, scheme))
+        conditions.append((scheme, NOTHING_REMOVED, scheme))
     first = schemes[0]
     for band in config.bands:
-        rows.append((first, band, Without(band=band, inner=first)))
+        conditions.append((first, band, Without(band=band, inner=first)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
     tasks = [task_beyond_training(config, task) for task in config.tasks]
     cells = []
-    for seed, task, row in product(config.seeds, tasks, rows):
-        scheme, removed, evaluated = row
+    for seed, task, condition in product(config.seeds, tasks, conditions):
+        scheme, removed, evaluated = condition
         cell = Evaluation(
-            subject=training(config, scheme, seed),
+            subject=make_training(config, scheme, seed),
             task=task,
             mode=WithMethod(Scaled(scaling=evaluated), geometry),
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
@@ -88,9 +89,10 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
     return cells
 
 
-def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
+def make_training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
     """Return the training of a model with a scheme."""
     geometry = config.geometry()
+    # What identifies the trained model. Runs with the same key share it.
     key = {
         "frequencies": scheme.label,
         "base": geometry.base,
@@ -99,13 +101,19 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "version": LEARNING_VERSION,
         **key_of_sources(scheme),
     }
-    encoding = partial(encoding_of, scheme, geometry)
+    make_encoding_of_scheme = partial(make_encoding, scheme, geometry)
     return training_of(
-        config, seed, encoding, key, scheme.label, config.first_window, fused=False
+        config,
+        seed,
+        make_encoding_of_scheme,
+        key,
+        scheme.label,
+        config.first_window,
+        fused=False,
     )
 
 
-def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
+def make_encoding(scheme: Scaling, geometry: Geometry) -> Encoding:
     encoding = Scaled(scaling=scheme).encoding(geometry, geometry.trained_len)
     # At short windows separate products are faster than the fused kernel.
     return disable_fused_kernel(encoding)
@@ -120,12 +128,13 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     learned = pd.DataFrame(rows, columns=columns)
     learned = _without_text_distances(learned)
 
-    # Schemes, here by their labels, are compared as they were trained.
+    # The first scheme is compared with each other one, in models evaluated as they were
+    # trained. Schemes are labels here.
     first, *others = config.parsed_schemes()
     as_trained = units[units["removed"] == NOTHING_REMOVED]
     tables = {
-        "schemes": schemes_table(config),
-        "representable": representable(config),
+        "schemes": make_schemes_table(config),
+        "representable": make_representable_table(config),
         "learned": learned.assign(train_len_tokens=config.train_len),
         "comparisons": _compare_values(as_trained, "scheme", first, others),
     }
@@ -150,15 +159,15 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
 
     if "text" in evaluated:
         # The place of a text loss is its context alone: the loss is always that of the
-        # same last tokens. Rows without a distance would be left out of groups, so the
-        # distance is 0 until `_without_text_distances`.
+        # same last tokens. pandas would leave rows without a distance out of groups. The
+        # distance is therefore 0 here, and `_without_text_distances` deletes it in the end.
         text = list_units(evaluated["text"]["last_window"])
         text = text.assign(metric=TEXT, distance_tokens=0)
         parts.append(text[columns])
     return pd.concat(parts, ignore_index=True)
 
 
-def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
+def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
     """Return a row per scheme: its numbers of frequencies and pairs, and its periods."""
     rows = []
     for label, scheme in config.parsed_schemes().items():
@@ -189,7 +198,7 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"period_tokens": "Int64"})
 
 
-def representable(config: SpectrumConfig) -> pd.DataFrame:
+def make_representable_table(config: SpectrumConfig) -> pd.DataFrame:
     """Return a row per scheme, vectors and format: see `score_margins`."""
     # The distances are those of a trained window. The vectors have the width of a head.
     distances = np.arange(config.train_len, dtype=np.float64)
@@ -266,7 +275,7 @@ def _describe_copying(tables: Tables) -> str:
 
     means = copying.groupby("scheme")["value"].mean().reset_index()
     means = means.merge(tables["schemes"])
-    # Of the schemes with as many frequencies, the best one is kept.
+    # Of several schemes with the same number of frequencies, the best one is kept.
     best_first = means.sort_values("value", ascending=False)
     best = best_first.drop_duplicates("frequencies")
     parts = []
@@ -283,20 +292,20 @@ def _describe_steps(tables: Tables) -> str:
     and the one with the smallest change; empty if nothing rotates.
     """
     representable = tables["representable"]
-    random = representable[
+    rows = representable[
         (representable["vectors"] == "random")
         & (representable["format"] == "float32")
         & (representable["score_step"] > 0)
     ]
-    if random.empty:
+    if rows.empty:
         return ""
 
-    first = random.iloc[0]["scheme"]
-    weakest = random.sort_values("score_step").iloc[0]["scheme"]
+    first = rows.iloc[0]["scheme"]
+    weakest = rows.sort_values("score_step").iloc[0]["scheme"]
     steps = []
-    # The two may be one scheme, which is named once.
+    # The first scheme may be the weakest one, which is then named once.
     for scheme in dict.fromkeys((first, weakest)):
-        for row in random[random["scheme"] == scheme].to_dict("records"):
+        for row in rows[rows["scheme"] == scheme].to_dict("records"):
             steps.append(
                 f"{roughly(row['score_step'])} with {scheme},"
                 f" {roughly(row['step_to_rounding'])} times its rounding in float32"
@@ -346,10 +355,13 @@ def summary(tables: Tables) -> pd.DataFrame:
         (f"text at {longest}", TEXT, None, longest),
     ]
     for name, metric, distance, context in columns:
-        is_here = (learned["metric"] == metric) & (learned["context_tokens"] == context)
+        selected = (learned["metric"] == metric) & (
+            learned["context_tokens"] == context
+        )
         if distance is not None:
-            is_here &= learned["distance_tokens"] == distance
-        if is_here.any():
-            values = learned.loc[is_here, ["scheme", "removed", "value"]]
+            selected &= learned["distance_tokens"] == distance
+        # A run may not have measured this.
+        if selected.any():
+            values = learned.loc[selected, ["scheme", "removed", "value"]]
             short = short.merge(values.rename(columns={"value": name}), how="left")
     return short.reset_index(drop=True)
