@@ -13,7 +13,7 @@ import pandas as pd
 
 from ropelab.claims.answer import page
 from ropelab.claims.committed import COMMITTED_FILE, FINDINGS
-from ropelab.claims.ledger import CLAIMS, SOURCES, find
+from ropelab.claims.ledger import CLAIMS, SOURCES, find_claim
 
 # Figures of the ledger that belong to a note.
 PICTURES = {
@@ -54,7 +54,9 @@ def findings_to_ship(run: Path) -> str:
         )
     ]
     # Where a claim reads runs, what is expected comes from its check.
-    expected = claims["expected"].where([find(id_).needs_torch for id_ in claims.index])
+    expected = claims["expected"].where(
+        [find_claim(id_).needs_torch for id_ in claims.index]
+    )
     about = {
         name: read["id"].map(column.fillna(""))
         for name, column in {"models": claims["models"], "expected": expected}.items()

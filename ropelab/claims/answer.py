@@ -7,7 +7,7 @@ page is a run about a single source: it is shown sentence by sentence.
 import pandas as pd
 
 from ropelab.claims.committed import CLOSED, COMMITTED, is_closed
-from ropelab.claims.ledger import find
+from ropelab.claims.ledger import find_claim
 from ropelab.claims.record import OUTCOMES, Kind
 from ropelab.runs.files import table_beside
 from ropelab.runs.tables import Tables
@@ -182,7 +182,7 @@ def _explain_claim(claim: pd.Series, passages: pd.DataFrame) -> str:
 
 def _draws_vectors(id_: str) -> bool:
     """Return True if the check of a claim draws random vectors here."""
-    claim = find(id_)
+    claim = find_claim(id_)
     # `takes_seed` imports the check, which is not possible for a claim that is closed.
     return not is_closed(claim) and claim.takes_seed
 

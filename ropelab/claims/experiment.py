@@ -51,10 +51,10 @@ class ClaimsConfig(Config):
         if self.id and self.source:
             raise ValueError("give id or source, not both")
         if self.id or self.source:
-            from ropelab.claims.ledger import SOURCES, find
+            from ropelab.claims.ledger import SOURCES, find_claim
 
             if self.id:
-                find(self.id)
+                find_claim(self.id)
             else:
                 known("source", self.source, SOURCES)
         return self
@@ -83,10 +83,10 @@ class ClaimsConfig(Config):
         """
         if not self.run:
             return ()
-        from ropelab.claims.ledger import choose
+        from ropelab.claims.ledger import choose_claims
 
         names = []
-        for claim in choose(self.id, self.source):
+        for claim in choose_claims(self.id, self.source):
             if claim.config and not claim.config.startswith(FETCHED):
                 names.append(claim.config)
         return tuple(_read_config(name) for name in dict.fromkeys(names))

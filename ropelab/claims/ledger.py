@@ -1,8 +1,8 @@
 """All claims in order, their sources, and the questions of the notes, as the TOML files
 of this folder have them.
 
-A source is a publication. A note is a source of which every sentence that makes a claim
-is listed.
+A source is a publication. A note is a source that was read sentence by sentence: every
+sentence of it that makes a claim is listed, and every question that it asks is answered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Source:
         return " ".join(known)
 
 
-# The words for a finding that the stored runs do not have.
+# The words in an answer for a finding that the stored runs do not have.
 ABSENT = "not measured in these runs"
 
 
@@ -68,8 +68,9 @@ ABSENT = "not measured in these runs"
 class Question:
     """A question that a note asks, with our answer.
 
-    The answer refers to a finding by `{id:words}`: the id of its claim, and words that
-    the finding has and others of the claim do not.
+    The answer names findings, whose measurements are put in their place: `{id:words}` is
+    the finding of the claim `id` that has these words, which no other finding of the
+    claim has. `{id}` is the only finding of a claim.
     """
 
     # The passage of the note that asks.
@@ -78,7 +79,7 @@ class Question:
 
     @property
     def insertions(self) -> list[tuple[str, str]]:
-        """The claims that the answer refers to, each with the words of the finding."""
+        """The findings that the answer names: the id of the claim, and the words."""
         # `parse` splits the text at braces, as it does for str.format.
         parsed = Formatter().parse(self.answer)
         return [(id_, words or "") for _, id_, words, _ in parsed if id_]
@@ -88,9 +89,9 @@ class Question:
         return tuple(id_ for id_, _ in self.insertions)
 
     def write_answer(self, findings: Mapping[str, Findings]) -> str:
-        """Return the answer with the measurement of each finding that it refers to.
+        """Return the answer with the measurement of each finding that it names.
 
-        A stored run may lack what the finding is about: the finding is then absent.
+        A stored run may lack the finding, in whose place the answer then says so.
         """
         answer = ""
         for text, id_, words, _ in Formatter().parse(self.answer):
@@ -98,9 +99,10 @@ class Question:
             # The text after the last brace has no id.
             if not id_:
                 continue
-            findings_on_claim = findings[id_]
-            if findings_on_claim.has(words or ""):
-                answer += findings_on_claim.find(words or "").measured
+
+            findings_of_claim = findings[id_]
+            if findings_of_claim.has(words or ""):
+                answer += findings_of_claim.find(words or "").measured
             else:
                 answer += ABSENT
         return answer
@@ -111,6 +113,7 @@ def _make_claim(family: str, record: dict[str, Any]) -> Claim:
     table lacks.
     """
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
+    # The command that decides the claim: it makes a run, or computes at once.
     if "config" in record:
         command = f"ropelab run {record['config']}"
     else:
@@ -152,7 +155,7 @@ CLAIMS = _read_claims()
 QUESTIONS = _read_questions()
 
 
-def find(id_: str) -> Claim:
+def find_claim(id_: str) -> Claim:
     """Return a claim by its id; InputError with the nearest ids if there is none."""
     for claim in CLAIMS:
         if claim.id == id_:
@@ -168,16 +171,16 @@ def find(id_: str) -> Claim:
     )
 
 
-def choose(id_: str = "", source: str = "") -> Sequence[Claim]:
+def choose_claims(id_: str = "", source: str = "") -> Sequence[Claim]:
     """Return the claim with an id, or else those of a source, or else all."""
     if id_:
-        return (find(id_),)
+        return (find_claim(id_),)
     if source:
-        return claims_of(source)
+        return select_claims(source)
     return CLAIMS
 
 
-def claims_of(source: str) -> tuple[Claim, ...]:
+def select_claims(source: str) -> tuple[Claim, ...]:
     """Return the claims that a source makes."""
     claims = []
     for claim in CLAIMS:

@@ -27,9 +27,9 @@ from ropelab.claims.ledger import (
     QUESTIONS,
     SOURCES,
     Question,
-    choose,
+    choose_claims,
     cite,
-    find,
+    find_claim,
 )
 from ropelab.claims.record import Claim, Findings, Passage
 from ropelab.runs.cell import Cell, Computation, Resources, Stored, Values
@@ -54,14 +54,14 @@ class Decided(NamedTuple):
 
 def cells(config: ClaimsConfig) -> list[Cell]:
     """Return a computation for each claim that needs no stored run."""
-    claims = [find(id_) for id_ in list_needed(config)]
+    claims = [find_claim(id_) for id_ in list_needed(config)]
     computed = [claim for claim in claims if not claim.reads and not is_closed(claim)]
     return [_cell(claim, config) for claim in computed]
 
 
 def list_needed(config: ClaimsConfig) -> list[str]:
     """List the claims of the run by id, then those that only answers to questions need."""
-    needed = [claim.id for claim in choose(config.id, config.source)]
+    needed = [claim.id for claim in choose_claims(config.id, config.source)]
     for question in list_questions(config):
         needed.extend(question.claims)
     return list(dict.fromkeys(needed))
@@ -98,7 +98,7 @@ def check_claim(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame
     """Return the findings on a claim as the table `evidence`, and the tables of its
     figures.
     """
-    findings = find(claim).evidence(**inputs)
+    findings = find_claim(claim).evidence(**inputs)
     # Findings are stored as JSON: in a CSV column a text such as 1.00 would be read back
     # as a number.
     evidence = pd.DataFrame({"evidence": [findings.to_json()]})
@@ -110,7 +110,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     of figures.
     """
     decided = _decide_claims(config, values)
-    chosen = choose(config.id, config.source)
+    chosen = choose_claims(config.id, config.source)
     claim_rows = []
     finding_rows = []
     for claim in chosen:
@@ -144,7 +144,7 @@ def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
     decided = {}
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
-            claim = find(id_)
+            claim = find_claim(id_)
             if is_closed(claim):
                 decided[id_] = Decided(read_committed()[id_], CLOSED)
             elif claim.reads:

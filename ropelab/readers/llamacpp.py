@@ -16,10 +16,10 @@ from typing import Any
 from ropelab.math.scaling import LongRope, PositionInterpolation, Scaling, Yarn
 from ropelab.readers import scaling_types
 from ropelab.readers.llamacpp_converter import (
-    FREQS,
-    LONG,
+    DIVISORS,
+    LONG_DIVISORS,
     NAMES,
-    SHORT,
+    SHORT_DIVISORS,
     USUAL_BASE,
     Fields,
     convert,
@@ -43,9 +43,10 @@ from ropelab.readers.trace import Trace
 
 # A field that a file may have, and that llama.cpp computes anew from the factor.
 RECOMPUTED = "rope.scaling.yarn_attn_factor"
-# The beginnings of model types whose graphs scale whole scores by DeepSeek's multiplier.
-MULTIPLIED = ("deepseek", "kimi", "mistral4")
+# The beginnings of model types that multiply whole scores (`find_softmax_factor`).
+MULTIPLIED_SCORES = ("deepseek", "kimi", "mistral4")
 
+# The flags of the server that are about the rotation, each with its name here.
 FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
     "-c": "ctx_size"
 }
@@ -58,7 +59,7 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
         mark_params(trace, architecture)
         return read_fields(trace, fields, architecture)
 
-    is_gguf = "attention.head_count" in trace.text or FREQS in trace.text
+    is_gguf = "attention.head_count" in trace.text or DIVISORS in trace.text
     if not is_gguf:
         return read_fields(trace, convert(trace), find_architecture(trace))
 
@@ -86,7 +87,7 @@ def read_fields(
     # The order of these steps decides which of several errors is reported.
     flags = trace.flags
     context = whole(fields.get("context_length"), "context_length")
-    head_dim, width = read_widths(fields)
+    head_dim, rotary_dim = read_widths(fields)
     base, base_source = read_base(fields, flags)
 
     kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
@@ -95,33 +96,35 @@ def read_fields(
     factor = 1.0
     if kind != "none":
         factor = find_factor(fields, flags)
-    usual_trained = fields.get("rope.scaling.original_context_length", context)
+    trained_of_file = fields.get("rope.scaling.original_context_length", context)
     trained = whole(
-        flags.get("yarn_orig_ctx") or usual_trained, "original context length"
+        flags.get("yarn_orig_ctx") or trained_of_file, "original context length"
     )
-    scaling, attention = make_scaling(fields, flags, kind, factor, width)
+    scaling, attention = make_scaling(fields, flags, kind, factor, rotary_dim)
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
     if multiplier and architecture == "mistral3" and isinstance(scaling, Yarn):
-        # mscale counts as 1, so that the factor is the ratio of two magnitudes.
+        # The factor on cos and sin is magnitude(mscale) / magnitude(mscale_all_dim). The
+        # file has no mscale, which counts as 1; the multiplier is mscale_all_dim.
         attention *= scaling_types.magnitude(factor)
         attention /= scaling_types.magnitude(
             factor, number(multiplier, "yarn_log_multiplier")
         )
         scaling = replace(scaling, attention_factor=attention)
 
-    # Flags that set YaRN, with another factor than that of the file, set the length, too.
+    # A flag that sets YaRN, with another factor than that of the file, extends the length
+    # that the model is said to be good for.
     claimed = context
-    sets_yarn = kind == "yarn" and flags.get("rope_scaling")
-    if sets_yarn and factor != find_factor(fields, {}):
+    is_yarn_by_flag = kind == "yarn" and flags.get("rope_scaling")
+    if is_yarn_by_flag and factor != find_factor(fields, {}):
         claimed = int(trained * factor)
 
     first_feature = 0
     if trace.family.rotated_end == "last":
-        first_feature = head_dim - width
+        first_feature = head_dim - rotary_dim
     spec = RopeSpec(
         base=base,
         head_dim=head_dim,
-        rotary_dim=width,
+        rotary_dim=rotary_dim,
         place=first_feature,
         scaling=scaling,
         trained_len=trained,
@@ -156,10 +159,11 @@ def read_widths(fields: Fields) -> tuple[int, int]:
         key_length = hidden // heads
 
     head_dim = whole(key_length, "attention.key_length")
-    width = whole(fields.get("rope.dimension_count", head_dim), "rope.dimension_count")
-    if width % 2 or width > head_dim:
-        raise NotModelledError(f"{width} rotated of {head_dim} features")
-    return head_dim, width
+    rotary_dim = fields.get("rope.dimension_count", head_dim)
+    rotary_dim = whole(rotary_dim, "rope.dimension_count")
+    if rotary_dim % 2 or rotary_dim > head_dim:
+        raise NotModelledError(f"{rotary_dim} rotated of {head_dim} features")
+    return head_dim, rotary_dim
 
 
 def read_base(fields: Fields, flags: Mapping[str, Any]) -> tuple[float, str]:
@@ -175,7 +179,7 @@ def read_base(fields: Fields, flags: Mapping[str, Any]) -> tuple[float, str]:
 def find_softmax_factor(trace: Trace, fields: Fields, factor: float) -> float:
     """Return DeepSeek's factor on whole scores, (1 + multiplier ln(factor))^2."""
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
-    if not multiplier or not trace.model_type.startswith(MULTIPLIED):
+    if not multiplier or not trace.model_type.startswith(MULTIPLIED_SCORES):
         return 1.0
     multiplier = number(multiplier, "yarn_log_multiplier")
     return (1 + multiplier * math.log(max(1.0, factor))) ** 2
@@ -188,14 +192,19 @@ def find_factor(fields: Fields, flags: Mapping[str, Any]) -> float:
     if flags.get("rope_freq_scale"):
         return 1 / number(flags["rope_freq_scale"], "--rope-freq-scale")
 
-    older = fields.get("rope.scale_linear", 0.0)
-    factor = fields.get("rope.scaling.factor", older)
+    # Older files have the factor in another field.
+    factor_of_older_file = fields.get("rope.scale_linear", 0.0)
+    factor = fields.get("rope.scaling.factor", factor_of_older_file)
     # A factor of 0 is a missing one.
     return number(factor, "rope.scaling.factor") or 1.0
 
 
 def make_scaling(
-    fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
+    fields: Fields,
+    flags: Mapping[str, Any],
+    kind: str,
+    factor: float,
+    rotary_dim: int,
 ) -> tuple[Scaling, float]:
     """Return the scaling and the factor on cos and sin.
 
@@ -204,19 +213,23 @@ def make_scaling(
         flags: the flags of the server.
         kind: the scaling type.
         factor: the factor by which positions are divided.
-        width: the number of features that rotate.
+        rotary_dim: the number of features that rotate.
     """
-    # A file sets the factor on cos and sin with this key alone.
-    key = "rope.scaling.attn_factor"
-    own_attention = number(fields.get(key, 1.0), key)
+    # This field alone sets the factor on cos and sin.
+    field = "rope.scaling.attn_factor"
+    own_attention = number(fields.get(field, 1.0), field)
     has_ramp = find_ramp_weight(fields, flags, kind) > 0
 
-    if FREQS in fields or LONG in fields or SHORT in fields:
-        if FREQS not in fields and not (LONG in fields and SHORT in fields):
-            raise NotModelledError(f"only one of {LONG} and {SHORT}")
+    if DIVISORS in fields or LONG_DIVISORS in fields or SHORT_DIVISORS in fields:
+        if DIVISORS not in fields and not (
+            LONG_DIVISORS in fields and SHORT_DIVISORS in fields
+        ):
+            raise NotModelledError(f"only one of {LONG_DIVISORS} and {SHORT_DIVISORS}")
         if has_ramp and factor != 1:
             raise NotModelledError("the yarn ramp on top of a tensor of divisors")
-        return divide_by_tensors(fields, factor, width, own_attention), own_attention
+        return divide_by_tensors(
+            fields, factor, rotary_dim, own_attention
+        ), own_attention
 
     if not has_ramp:
         return PositionInterpolation(factor=factor), own_attention
@@ -253,21 +266,23 @@ def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> flo
 
 
 def divide_by_tensors(
-    fields: Fields, factor: float, width: int, attention: float
+    fields: Fields, factor: float, rotary_dim: int, attention: float
 ) -> LongRope:
     """Return the scaling of a file with tensors of divisors, one for all lengths or a
     short and a long one.
     """
-    short_name = SHORT
-    long_name = LONG
-    kind: type[LongRope] = LongRope
-    if FREQS in fields:
-        short_name = long_name = FREQS
-        kind = FrequencyFactors
+    if DIVISORS in fields:
+        short_name = DIVISORS
+        long_name = DIVISORS
+        kind: type[LongRope] = FrequencyFactors
+    else:
+        short_name = SHORT_DIVISORS
+        long_name = LONG_DIVISORS
+        kind = LongRope
 
     short_table = numbers(fields[short_name], short_name)
     long_table = numbers(fields[long_name], long_name)
-    pairs = width // 2
+    pairs = rotary_dim // 2
     if len(short_table) != pairs or len(long_table) != pairs:
         raise RefusedError(f"{len(short_table)} divisors for {pairs} pairs")
 

@@ -1,6 +1,8 @@
 """What llama.cpp's converter writes: the fields of a GGUF file for a configuration.
 
-A GGUF file has fields such as `rope.freq_base`.
+llama.cpp reads no config.json. Its converter, convert_hf_to_gguf.py, makes a GGUF file of
+it, which has fields such as `rope.freq_base`. Keys are those of the configuration here,
+and fields those of the file.
 
 Read from conversion/*.py of llama.cpp 0c1e570 (2026-10-01), as shipped with
 llama-cpp-python 0.3.36.
@@ -20,19 +22,25 @@ from ropelab.readers.spec import NotModelledError, RefusedError, number, short, 
 from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
 Fields = dict[str, Any]
-# Tensors with a divisor for the frequency of each pair.
-FREQS = "rope_freqs.weight"
-LONG = "rope_factors_long.weight"
-SHORT = "rope_factors_short.weight"
+# The names of tensors in a file that have a divisor for the frequency of each pair: one
+# tensor for all lengths, or one for long and one for short texts.
+DIVISORS = "rope_freqs.weight"
+LONG_DIVISORS = "rope_factors_long.weight"
+SHORT_DIVISORS = "rope_factors_short.weight"
+# The base of a file without the field.
 USUAL_BASE = 10000.0
 
+# Lists of keys, fields, flags and model types, by what they are for: see names.toml.
 NAMES = read_table("names")["llamacpp"]
 
 
 def is_loaded(field: str, architecture: str) -> bool:
-    """Return True if llama.cpp loads a field for an architecture; most it always does."""
-    loading = NAMES["loads"].get(field)
-    return loading is None or architecture in loading
+    """Return True if llama.cpp loads a field for an architecture.
+
+    Most fields are loaded for all architectures, and some for a few alone.
+    """
+    architectures = NAMES["loads"].get(field)
+    return architectures is None or architecture in architectures
 
 
 def find_architecture(trace: Trace) -> str:
@@ -308,7 +316,7 @@ def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
         mark_written(settings, *BANDS, ORIGINAL)
         head_dim = fields["attention.key_length"]
         base = fields.get("rope.freq_base", USUAL_BASE)
-        return {FREQS: compute_divisors(block, original, head_dim, base)}
+        return {DIVISORS: compute_divisors(block, original, head_dim, base)}
 
     if block.get("factor") is None:
         return {}
@@ -375,7 +383,10 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
     """
     trace = settings.trace
     block = settings.values
-    tables = {LONG: block.get("long_factor"), SHORT: block.get("short_factor")}
+    tables = {
+        LONG_DIVISORS: block.get("long_factor"),
+        SHORT_DIVISORS: block.get("short_factor"),
+    }
     if trace.model_type in ("minicpm", "minicpm3"):
         # These classes write no factor, and no original length.
         mark_written(settings, *LISTS)

@@ -13,9 +13,9 @@ import numpy as np
 from ropelab.readers import llamacpp, scaling_types
 from ropelab.readers.families import read_table
 from ropelab.readers.llamacpp_converter import (
-    FREQS,
-    LONG,
-    SHORT,
+    DIVISORS,
+    LONG_DIVISORS,
+    SHORT_DIVISORS,
     Fields,
     compute_divisors,
 )
@@ -201,7 +201,7 @@ def write_llama(trace: Trace) -> Fields:
         block = {name: value for name, value in numbers_given.items() if value}
         original = read_size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
         trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
-        fields[FREQS] = compute_divisors(block, original, head_dim, base)
+        fields[DIVISORS] = compute_divisors(block, original, head_dim, base)
     return fields
 
 
@@ -240,7 +240,10 @@ def write_phi3(trace: Trace) -> Fields:
         "rope.dimension_count": width,
         "rope.freq_base": read_base(trace),
     }
-    for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
+    for name, field in (
+        ("long_factor", LONG_DIVISORS),
+        ("short_factor", SHORT_DIVISORS),
+    ):
         table = trace.get(f"{BLOCK}.{name}", status="translated")
         fields[field] = () if table is None else numbers(table, name)
 

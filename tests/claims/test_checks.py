@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ropelab.claims.forms import SHAPE
-from ropelab.claims.ledger import CLAIMS, find
+from ropelab.claims.ledger import CLAIMS, find_claim
 from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import Kind, Verdict
 
@@ -248,14 +248,14 @@ LAWS = {
     ids=[f"{f[0]}-{i}" for i, f in enumerate(FLIPS)],
 )
 def test_the_verdict_follows_the_inputs(id_, verdict, given, then):
-    claim = find(id_)
+    claim = find_claim(id_)
     assert claim.verdict() == verdict
     assert claim.verdict(**given) == then
 
 
 @pytest.mark.parametrize(("id_", "verdict"), LAWS.items())
 def test_laws(id_, verdict):
-    claim = find(id_)
+    claim = find_claim(id_)
     other = {"seed": 5} if claim.takes_seed else {}
     assert claim.verdict() == claim.verdict(**other) == verdict
 
@@ -272,13 +272,13 @@ def test_every_claim_that_needs_no_run_is_in_one_of_the_tables():
 
 
 def findings_of(id_: str) -> dict[str, str]:
-    return {f.what: f.measured for f in find(id_).evidence().findings}
+    return {f.what: f.measured for f in find_claim(id_).evidence().findings}
 
 
 def test_the_work_of_a_bias_is_one_addition_a_score():
     """By hand: a score is 64 operations. T5 adds one; RoPE three for each feature."""
     for id_, more in (("t5-costly", 1), ("rope-efficient", 3 * 2 * 32 / 512)):
-        (finding,) = find(id_).evidence().findings
+        (finding,) = find_claim(id_).evidence().findings
         assert finding.value == pytest.approx(1 + more / 64, abs=1e-4)
 
 
@@ -289,7 +289,7 @@ def test_every_kind_of_encoding_in_the_column_of_parameters_is_asked():
 
 @pytest.mark.parametrize("id_", ["liu-aliasing", "liu-stability"])
 def test_the_width_at_which_a_printed_bound_is_enough_is_told(id_):
-    _, limit = find(id_).evidence().findings
+    _, limit = find_claim(id_).evidence().findings
     base = {"liu-aliasing": 24_428, "liu-stability": 354_835}[id_]
     allowed = {"liu-aliasing": 2 * np.pi, "liu-stability": np.arccos(0.9)}[id_]
     assert 131072 * base ** (-126 / 128) == pytest.approx(allowed, rel=1e-5)
@@ -332,7 +332,7 @@ def test_a_base_that_works_is_rounded_up():
     )
     printed = PRINTED["men"][1:2]
     runs = cast(Any, (run,))
-    found = find("base-bound-table").evidence(runs=runs, printed=printed)
+    found = find_claim("base-bound-table").evidence(runs=runs, printed=printed)
     (finding,) = found.findings
     assert "(2048: 11,587.3 works below 16000)" in finding.measured
     assert "all contexts exactly" in finding.what

@@ -21,8 +21,8 @@ from ropelab.claims.ledger import (
     QUESTIONS,
     SOURCES,
     cite,
-    claims_of,
-    find,
+    find_claim,
+    select_claims,
 )
 from ropelab.claims.record import DECISIONS, Findings, Passage
 from ropelab.claims.record import claim as decides
@@ -90,7 +90,7 @@ def test_the_list_of_claims_imports_no_check() -> None:
 
 
 def test_a_claim_has_one_check():
-    assert find("rotate-half").decision
+    assert find_claim("rotate-half").decision
     with pytest.raises(ValueError, match="'rotate-half' has two checks"):
         decides("rotate-half")(lambda findings: None)
 
@@ -142,7 +142,9 @@ def test_less_than_15_percent_of_the_chinese_of_a_note_is_quoted(note: str) -> N
 @cache  # the same claims stand in many passages and answers
 def findings_of(id_: str) -> Findings:
     """What a claim has been shown by: the committed results, or its check."""
-    return read_committed()[id_] if find(id_).reads else find(id_).evidence()
+    return (
+        read_committed()[id_] if find_claim(id_).reads else find_claim(id_).evidence()
+    )
 
 
 @pytest.mark.slow
@@ -171,9 +173,9 @@ def test_a_citation_names_author_year_and_section():
 
 
 def test_claims_are_found_by_id_alone():
-    assert find("rotate-half").id == "rotate-half"
+    assert find_claim("rotate-half").id == "rotate-half"
     with pytest.raises(InputError, match="unknown claim '1'"):
-        find("1")
+        find_claim("1")
 
 
 @pytest.mark.parametrize("name", ["rotate-hlf", "0", "-1", "nothing like it"])
@@ -181,18 +183,18 @@ def test_an_unknown_claim_is_refused_with_what_is_allowed(name):
     with pytest.raises(
         InputError, match=f"unknown claim '{name}'.*`ropelab claims` lists"
     ):
-        find(name)
+        find_claim(name)
 
 
 def test_misspelt_names_get_near_matches():
     with pytest.raises(InputError, match="did you mean rotate-half"):
-        find("rotate-hlf")
+        find_claim("rotate-hlf")
 
 
 def test_a_source_has_its_claims():
-    assert {claim.id for claim in claims_of("wang")} == {"bfloat16-breaks"}
-    assert len(claims_of("001")) >= 35
-    assert claims_of("nobody") == ()
+    assert {claim.id for claim in select_claims("wang")} == {"bfloat16-breaks"}
+    assert len(select_claims("001")) >= 35
+    assert select_claims("nobody") == ()
 
 
 ANSWERS = [pytest.param(q, id=f"{q.asked.source} {q.asked.section}") for q in QUESTIONS]
@@ -258,7 +260,7 @@ def test_an_answer_is_written_whatever_schemes_a_run_has(schemes, is_told):
 
 
 def test_words_that_name_two_findings_or_none_are_refused():
-    findings = find("unseen-angles").evidence()
+    findings = find_claim("unseen-angles").evidence()
     assert findings.find("slower pairs").measured == "18 of 18"
     assert findings.find("full turn").measured == "14 of 14"
     for words in ("pairs", "", "no such words"):

@@ -20,7 +20,7 @@ from transformers.models.llama.modeling_llama import (
 
 from ropelab.claims import arrays, attention, forms, scores
 from ropelab.claims.arrays import frequencies, gaussian
-from ropelab.claims.ledger import find
+from ropelab.claims.ledger import find_claim
 from ropelab.claims.published import scalings
 from ropelab.claims.sinusoids import encode_positions, space_frequencies
 from ropelab.math.frequencies import Geometry, inverse_frequencies
@@ -37,7 +37,7 @@ def fifty_digits():
 
 def value(id_: str, finding: int = 0) -> float:
     """The number behind a finding of a claim at its default inputs."""
-    found = find(id_).evidence().findings[finding].value
+    found = find_claim(id_).evidence().findings[finding].value
     assert found is not None
     return found
 
@@ -209,7 +209,7 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
     ours = scalings.compute_minimind("linear ramp", geometry, 16.0, 32.0)
-    check = partial(find("minimind-yarn-ramp").evidence, geometry=tuple(geometry))
+    check = partial(find_claim("minimind-yarn-ramp").evidence, geometry=tuple(geometry))
     assert scalings.find_largest_ratio(theirs.numpy(), ours) == pytest.approx(
         check().findings[0].value, rel=1e-5
     )

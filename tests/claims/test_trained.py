@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ropelab.claims.ledger import CLAIMS, find, judge_run
+from ropelab.claims.ledger import CLAIMS, find_claim, judge_run
 from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 from ropelab.claims.trained.deciding import describe_models, sort_largest_first
@@ -181,7 +181,7 @@ ON_TRAINED_LENGTHS = [
 
 @pytest.mark.parametrize(("id_", "stored", "expected"), ON_TRAINED_LENGTHS)
 def test_verdicts_on_scaling_follow_the_stored_numbers(id_, stored, expected):
-    evidence = find(id_).evidence(runs=(extrapolation(**stored),))
+    evidence = find_claim(id_).evidence(runs=(extrapolation(**stored),))
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
     assert_reason(evidence)
 
@@ -318,7 +318,7 @@ def encodings(
     ],
 )
 def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
-    evidence = find(id_).evidence(runs=(encodings(**stored),))
+    evidence = find_claim(id_).evidence(runs=(encodings(**stored),))
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
     assert_reason(evidence)
 
@@ -354,8 +354,8 @@ def test_one_seed_that_did_not_learn_leaves_open_what_the_mean_would_decide():
     mixed = replace(
         run, tables=run.tables | {"quality": quality.assign(worst_seed_value=worst)}
     )
-    assert find("copy-order").verdict(runs=(run,)) == HOLDS
-    assert find("copy-order").verdict(runs=(mixed,)) == OPEN
+    assert find_claim("copy-order").verdict(runs=(run,)) == HOLDS
+    assert find_claim("copy-order").verdict(runs=(mixed,)) == OPEN
 
 
 @pytest.mark.parametrize(
@@ -368,14 +368,16 @@ def test_one_seed_that_did_not_learn_leaves_open_what_the_mean_would_decide():
 def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
     def verdict(difference, **more):
         first, second = pair
-        return find(id_).verdict(runs=(paired(first, second, difference, **more),))
+        return find_claim(id_).verdict(
+            runs=(paired(first, second, difference, **more),)
+        )
 
     assert verdict(0.2) == HOLDS
     assert verdict(-0.2) == WRONG
     assert verdict(0.2, noise=0.3) == OPEN
     # Copying is told, and decides nothing about a loss on text.
     assert verdict(0.2, unlearned=pair[:1]) == HOLDS
-    assert find(id_).verdict(runs=(paired("nope", "rope", 0.2),)) == OPEN
+    assert find_claim(id_).verdict(runs=(paired("nope", "rope", 0.2),)) == OPEN
 
 
 def test_a_learned_table_is_compared_where_every_position_was_trained_as_often() -> (
@@ -383,7 +385,7 @@ def test_a_learned_table_is_compared_where_every_position_was_trained_as_often()
 ):
     grown = paired("learned", "sinusoidal", 0.2)
     grown.config["first_window"] = 16
-    evidence = find("learned-worse").evidence(runs=(grown,))
+    evidence = find_claim("learned-worse").evidence(runs=(grown,))
     assert evidence.verdict(Kind.TRAINED) == CONDITION
     assert evidence.deciding.what == "every position trained as often"
     assert mentions(evidence.deciding.measured, "no", "from 16", "512 tokens")
@@ -392,7 +394,7 @@ def test_a_learned_table_is_compared_where_every_position_was_trained_as_often()
     whole = paired("learned", "sinusoidal", 0.1, unlearned=("sinusoidal",))
     whole.config["seeds"] = [0]
     for runs in ((whole,), (grown, whole)):
-        evidence = find("learned-worse").evidence(runs=runs)
+        evidence = find_claim("learned-worse").evidence(runs=runs)
         assert evidence.verdict(Kind.TRAINED) == HOLDS
         assert evidence.deciding.value == 0.1
 
@@ -400,7 +402,7 @@ def test_a_learned_table_is_compared_where_every_position_was_trained_as_often()
 def test_four_terms_must_gain_more_than_nothing():
     def verdict(difference, **more):
         run = paired("deberta", "transformer_xl", difference, **more)
-        return find("middle-terms-suffice").verdict(runs=(run,))
+        return find_claim("middle-terms-suffice").verdict(runs=(run,))
 
     assert verdict(0.0) == HOLDS
     assert verdict(-0.2) == HOLDS
@@ -437,7 +439,7 @@ def bases(law, contexts=5, head_dim=128, pairs=64) -> Stored:
     ],
 )
 def test_the_fit_is_judged_by_stored_bounds(runs, expected):
-    assert find("base-bound-fit").verdict(runs=runs) == AS_ARITHMETIC[expected]
+    assert find_claim("base-bound-fit").verdict(runs=runs) == AS_ARITHMETIC[expected]
 
 
 @pytest.mark.parametrize(
@@ -450,7 +452,7 @@ def test_the_fit_is_judged_by_stored_bounds(runs, expected):
 )
 def test_exact_bounds_decide_whether_printed_bases_are_least(law, expected):
     runs = (bases(law, contexts=len(PRINTED["men"])),)
-    assert find("base-bound-table").verdict(runs=runs) == AS_ARITHMETIC[expected]
+    assert find_claim("base-bound-table").verdict(runs=runs) == AS_ARITHMETIC[expected]
 
 
 def predictions(*rows) -> Stored:
@@ -487,13 +489,16 @@ LOST = (math.nan, str(Outcome.WORSE_ANYWAY), 0.01, False)
     ],
 )
 def test_the_bound_is_judged_by_stored_trainings(rows, expected):
-    assert find("base-bound-predicts").verdict() == OPEN
-    assert find("base-bound-predicts").verdict(runs=(predictions(*rows),)) == expected
+    assert find_claim("base-bound-predicts").verdict() == OPEN
+    assert (
+        find_claim("base-bound-predicts").verdict(runs=(predictions(*rows),))
+        == expected
+    )
 
 
 def test_low_text_losses_are_counted_among_all_bases_below_the_bound():
     run = predictions(REFERENCE, SUPERFICIAL, RETRIEVES_WORSE)
-    low = find("base-bound-predicts").evidence(runs=(run,)).findings[1]
+    low = find_claim("base-bound-predicts").evidence(runs=(run,)).findings[1]
     assert low.measured == "2 of 2"
 
 
@@ -586,7 +591,7 @@ NO_SLOW, ONE = "without(band=slow)/none", "one(period=1e+06)/none"
     ],
 )
 def test_verdicts_on_frequencies_follow_the_stored_numbers(id_, changes, expected):
-    evidence = find(id_).evidence(runs=(frequencies(**changes),))
+    evidence = find_claim(id_).evidence(runs=(frequencies(**changes),))
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
     assert_reason(evidence)
 
@@ -633,8 +638,10 @@ def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left)
     "id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"]
 )
 def test_an_encoding_that_did_not_learn_decides_nothing(id_):
-    learned = find(id_).verdict(runs=(encodings(),))
-    evidence = find(id_).evidence(runs=(encodings(unlearned=("sinusoidal", "t5")),))
+    learned = find_claim(id_).verdict(runs=(encodings(),))
+    evidence = find_claim(id_).evidence(
+        runs=(encodings(unlearned=("sinusoidal", "t5")),)
+    )
     assert learned != OPEN
     assert evidence.verdict(Kind.TRAINED) == OPEN
     assert mentions(evidence.measured, "did not learn")
@@ -644,7 +651,7 @@ def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     "id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"]
 )
 def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
-    claim, learned = find(id_), encodings()
+    claim, learned = find_claim(id_), encodings()
     weak = encodings(unlearned=("sinusoidal", "t5"))
     weak.config["seeds"] = [0, 1, 2, 3, 4]
     assert claim.evidence(runs=(weak, learned)) == claim.evidence(runs=(learned,))
@@ -653,7 +660,7 @@ def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
 def test_a_run_that_lacks_a_method_leaves_the_decision_to_one_that_has_it() -> None:
     rows = {row: values for row, values in PAPER_LIKE.items() if row[0] != "pi"}
     large, small = extrapolation(rows, seeds=[0, 1, 2]), extrapolation()
-    claim = find("pi-fails-zero-shot")
+    claim = find_claim("pi-fails-zero-shot")
     assert claim.verdict(runs=(large,)) == OPEN
     assert claim.evidence(runs=(large, small)) == claim.evidence(runs=(small,))
 
@@ -741,9 +748,9 @@ def test_orderings_are_decided_by_verdicts_and_closeness(
 ):
     def verdict(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> Verdict:
         row = (a, b, difference, {"first": a, "second": b}.get(better, "~"))
-        metric = find(id_).inputs["metric"]
+        metric = find_claim(id_).inputs["metric"]
         stored = ordered_run(row, noise=noise, metric=metric, at=at)
-        return find(id_).verdict(runs=(stored,), **inputs)
+        return find_claim(id_).verdict(runs=(stored,), **inputs)
 
     assert verdict("static-costs-short", "unscaled", "yarn ×4") == costs
     assert verdict(*TEMPERATURE, at=LONGER, groups=EQUALS) == free
@@ -774,9 +781,9 @@ def test_equal_and_not_shown_to_differ_have_two_signs(
 ):
     def sign(id_: str, a: str, b: str, at: int = L, **inputs: Any) -> str:
         row = (a, b, difference, {"first": a}.get(better, "~"))
-        metric = find(id_).inputs["metric"]
+        metric = find_claim(id_).inputs["metric"]
         stored = ordered_run(row, noise=noise, metric=metric, at=at)
-        evidence = find(id_).evidence(runs=(stored,), **inputs)
+        evidence = find_claim(id_).evidence(runs=(stored,), **inputs)
         assert_reason(evidence)
         return evidence.deciding.measured.split(" ")[0]
 
@@ -795,16 +802,16 @@ def test_a_row_that_fails_here_refutes_no_published_order() -> None:
         ("static-costs-short", {}, worse, WRONG, OPEN),
         ("static-costs-short", {}, better, HOLDS, HOLDS),
     ):
-        assert find(claim).verdict(runs=(stored,), **inputs) == before
+        assert find_claim(claim).verdict(runs=(stored,), **inputs) == before
         stored.tables["comparisons"]["status"] = "a row fails"
-        assert find(claim).verdict(runs=(stored,), **inputs) == after
+        assert find_claim(claim).verdict(runs=(stored,), **inputs) == after
 
 
 def test_runs_of_the_same_models_that_decide_differently_leave_open() -> None:
     pair = ("unscaled", "yarn ×4")
     one = ordered_run((*pair, -0.07, "unscaled"))
     beside_more = ordered_run((*pair, -0.07, "~"))
-    claim = find("static-costs-short")
+    claim = find_claim("static-costs-short")
     assert claim.verdict(runs=(one, one)) == HOLDS
     for runs in ((one, beside_more), (beside_more, one)):
         evidence = claim.evidence(runs=runs)
@@ -821,7 +828,7 @@ def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
     there = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"))
     back = ordered_run(("yarn ×4", "unscaled", 0.3, "unscaled"))
     told = [
-        find("static-costs-short").evidence(runs=(run,)).measured
+        find_claim("static-costs-short").evidence(runs=(run,)).measured
         for run in (there, back)
     ]
     assert told == ["unscaled > yarn ×4: > (-0.300 [-0.305, -0.295])"] * 2
@@ -831,8 +838,8 @@ def test_orderings_need_models_that_learned_and_the_run_with_most_seeds_decides(
     one = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"))
     three = ordered_run(("unscaled", "yarn ×4", 0.3, "yarn ×4"), seeds=(0, 1, 2))
     weak = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"), copies=0.3)
-    assert find("static-costs-short").verdict(runs=(weak,)) == OPEN
-    assert find("static-costs-short").verdict(runs=(one, three)) == WRONG
+    assert find_claim("static-costs-short").verdict(runs=(weak,)) == OPEN
+    assert find_claim("static-costs-short").verdict(runs=(one, three)) == WRONG
 
 
 def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length():
@@ -858,8 +865,8 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
     far = ordered_run(finetune_len=4 * L)
     far.tables["comparisons"] = table
     for id_ in ("order-finetuned-inside", "order-finetuned-outside"):
-        assert find(id_).verdict(runs=(near,)) == HOLDS
-        assert find(id_).verdict(runs=(far,)) == OPEN
+        assert find_claim(id_).verdict(runs=(near,)) == HOLDS
+        assert find_claim(id_).verdict(runs=(far,)) == OPEN
 
 
 Values = dict[str, Any]
@@ -982,9 +989,9 @@ def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
     assert found.value == pytest.approx(0.99 - 0.01 / 3)
     assert found.n == 3
     assert found.low < 0.9 < found.value
-    assert find("yarn-extends").verdict(runs=(plain,)) == HOLDS
-    assert find("yarn-extends").verdict(runs=(run,)) == OPEN
-    assert find("plain-fails").verdict(runs=(run,)) == HOLDS
+    assert find_claim("yarn-extends").verdict(runs=(plain,)) == HOLDS
+    assert find_claim("yarn-extends").verdict(runs=(run,)) == OPEN
+    assert find_claim("plain-fails").verdict(runs=(run,)) == HOLDS
 
 
 def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_shortest():
@@ -1028,7 +1035,7 @@ def test_a_comparison_that_a_run_lacks_neither_agrees_nor_puts_a_condition(
     run = replace(
         full, tables=full.tables | {"comparisons": full.tables["comparisons"].iloc[:0]}
     )
-    assert find(id_).verdict(runs=(run,)) == OPEN
+    assert find_claim(id_).verdict(runs=(run,)) == OPEN
 
 
 # method: shares right at 128 and 512 tokens, by place and by key
@@ -1102,7 +1109,7 @@ def test_places_are_lost_only_where_keys_are_kept(shares, verdict):
     }
     config = {"train_len": 128, "test_len": 512, "seeds": [0, 1, 2]}
     lists = Stored("extrapolate", config, tables, "somewhere")
-    claim = find("du-indexing")
+    claim = find_claim("du-indexing")
     assert claim.verdict(runs=(lists, extrapolation())) == verdict
     # A run of more seeds that was not asked for all of it does not decide.
     plain = {
@@ -1149,7 +1156,7 @@ def test_keys_before_rope_are_compared_by_document(channel, block, verdict):
     ]
     about = pd.DataFrame({"model_type": ["llama"], "layers": [30]})
     tables = {"text_by_document": pd.DataFrame(rows), "model": about}
-    claim = find("kvquant-before-rope")
+    claim = find_claim("kvquant-before-rope")
     without = {**tables, "text_by_document": pd.DataFrame(rows[:6])}
     runs = (Stored("evaluate", {}, without, "a"), Stored("evaluate", {}, tables, "b"))
     evidence = claim.evidence(runs=runs)
@@ -1171,6 +1178,6 @@ def test_a_run_with_one_method_at_two_factors_decides_nothing_about_keys():
     documents = pd.DataFrame(rows).assign(nll_nats_per_byte=1.0)
     about = pd.DataFrame({"model_type": ["llama"], "layers": [30]})
     tables = {"text_by_document": documents, "model": about}
-    claim = find("kvquant-before-rope")
+    claim = find_claim("kvquant-before-rope")
     evidence = claim.evidence(runs=(Stored("evaluate", {}, tables, "a"),))
     assert evidence.is_missing

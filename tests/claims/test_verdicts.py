@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ropelab.claims import answer, committed, verdicts
 from ropelab.claims.experiment import ClaimsConfig
-from ropelab.claims.ledger import CLAIMS, SOURCES, find
+from ropelab.claims.ledger import CLAIMS, SOURCES, find_claim
 from ropelab.claims.record import Findings, Kind, Verdict
 from ropelab.runs import builtin
 from ropelab.runs.cell import Context, Stored, Values, name_of
@@ -82,7 +82,7 @@ def test_every_check_of_a_source_finds_what_decides_it(source, computed):
         assert findings.findings
         # Nothing is undecided that has an answer to each of its parts.
         is_open = any(finding.agrees is None for finding in findings.findings)
-        kind = find(cell.key["claim"]).kind
+        kind = find_claim(cell.key["claim"]).kind
         assert is_open or findings.verdict(kind) != Verdict.UNDECIDED
 
 
@@ -112,9 +112,9 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
         Verdict.NOT_REPRODUCED,
     }
     for id_, found in committed.read_committed().items():
-        if not find(id_).reads:
+        if not find_claim(id_).reads:
             continue
-        assert claims.loc[id_, "verdict"] == found.verdict(find(id_).kind)
+        assert claims.loc[id_, "verdict"] == found.verdict(find_claim(id_).kind)
         assert claims.loc[id_, "measured"] == found.measured
     said = verdicts.answer(tables)
     assert mentions(said, "No run", f"{elsewhere.sum()} of them")
@@ -162,7 +162,7 @@ def test_without_torch_a_check_that_needs_it_is_not_even_imported(monkeypatch):
 
 
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
-    claim = find("base-bound-table")
+    claim = find_claim("base-bound-table")
     bound = pd.DataFrame(
         {
             "context_tokens": [1024],

@@ -89,7 +89,7 @@ def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) 
     for position in rows["first_failing_position_tokens"].dropna().unique():
         ax.axvline(position, color=look.color, linestyle=shapes.DASHED, linewidth=1.2)
         words = f"bound,\nbase {base:g}"
-        style = {"xycoords": shapes.ABOVE, "va": "top", "color": look.color}
+        style = {"xycoords": shapes.DATA_AND_HEIGHT, "va": "top", "color": look.color}
         upper_end = (position, 1)
         shapes.write_note(ax, words, upper_end, offset=(3, -2), **style)
 

@@ -313,7 +313,7 @@ def _draw_copy_heatmap(
     # A line separates the two contexts, which are named above it.
     edge = int((contexts <= trained).sum()) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
-    above = {"xycoords": shapes.ABOVE, "color": shapes.FAINT}
+    above = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
     left = (edge - 0.1, 1)
     shapes.write_note(ax, f"in {trained} tokens", left, (0, 4), ha="right", **above)
     right = (edge + 0.1, 1)
@@ -406,7 +406,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     beside = {
         "xycoords": ("axes fraction", "data"),
         "ha": "left",
-        "color": shapes.FAINT,
+        "color": shapes.NOTE_COLOR,
     }
     for words, offset in (("designs", 4), ("methods", -11)):
         shapes.write_note(ax, words, (1.01, edge), (0, offset), **beside)

@@ -177,13 +177,13 @@ def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
     )
     ax.axvspan(largest_free, first, color=GAP, linewidth=0, zorder=0)
     middle = math.sqrt(largest_free * first)
-    words = {"xycoords": shapes.ABOVE, "va": "top", "ha": "center"}
+    words = {"xycoords": shapes.DATA_AND_HEIGHT, "va": "top", "ha": "center"}
     shapes.write_note(
         ax,
         "nothing tried\nin between",
         (middle, 1),
         (0, -4),
-        color=shapes.FAINT,
+        color=shapes.NOTE_COLOR,
         **words,
     )
 

@@ -1,7 +1,8 @@
-"""The shapes that figures are made of: axes of tokens and bases, lines, dots, heat maps,
+"""The parts that figures are made of: axes of tokens and bases, lines, dots, heat maps,
 legends, and names beside points and lines that do not cover each other.
 
-A look is the colour, marker and line of a name, the same in every figure.
+A panel is one pair of axes of a figure (matplotlib's `Axes`). A look is the colour,
+marker and line style of a method or format, the same in every figure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,28 +21,29 @@ from matplotlib.transforms import Bbox
 
 from ropelab.show.looks import GREY, Look
 
-# The lower and upper ends of intervals.
+# The lower ends of the intervals of some values, and the upper ends; None if there are
+# no intervals.
 Band = tuple[Any, Any] | None
 # The least distance between two labelled ticks, in octaves.
 LEAST_APART = 0.35
-# The colour of notes.
-FAINT = "#555555"
+# The colour of notes: a dark grey.
+NOTE_COLOR = "#555555"
 # The dashes of marked values: from the start, 4 points drawn and 3 left out.
 DASHED = (0, (4, 3))
-# Coordinates for a note whose x is a value of the data, and whose y is a share of the
-# panel's height: 1 is the upper edge.
-ABOVE = ("data", "axes fraction")
-# Texts with this mark (`gid` of matplotlib) are names of points.
-NAME = "name"
-# Texts with this mark are names at the right ends of lines.
+# matplotlib's coordinates of a place whose x is a value of the data, and whose y is a
+# share of the panel's height: 1 is the upper edge.
+DATA_AND_HEIGHT = ("data", "axes fraction")
+# Two kinds of texts are found again by a mark, matplotlib's `gid`: the names of points, and
+# the names at the right ends of lines.
+NAME_OF_POINT = "name"
 LINE_END = "line end"
-# A name further up or down from its point than this gets a line to it. Distances of names
-# are in points of print, as the two below.
+# The name of a point stands beside it. Distances between them are in points of print, 72
+# to the inch. A name that is further up or down than this gets a thin line to its point.
 NEAR = 12
-# A name may be so far to the left or right of its point.
+# The distance of a name to the left or right of its point.
 BESIDE = 8
-# A name may be so far up from its point. Those of the first group are tried on both
-# sides, then those of the next.
+# The distances of a name up from its point, in three groups. Of each group the distances
+# are tried to the right of the point, then to the left of it, and then the next group is.
 HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
 
 
@@ -57,10 +59,10 @@ def _list_places() -> list[tuple[tuple[int, int], str]]:
 
 
 PLACES = _list_places()
-# A name with at most so many letters is as small as a point. It may also be right above,
-# below or beside its point (TIGHT).
-SHORTEST = 2
-TIGHT = [
+# A name with at most this many letters is as small as a point. For such a name the places
+# close above, below and beside the point are tried first.
+SHORT_NAME = 2
+CLOSE_PLACES = [
     ((0, 6), "center"),
     ((0, -12), "center"),
     ((6, -3), "left"),
@@ -148,7 +150,7 @@ def draw_dots(
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a figure from the top down."""
+    """Make an axis of named rows, numbered 0, 1, 2 ... from the top down."""
     ax.set_yticks(range(len(names)), names)
     # The lower limit is the larger one, so that row 0 is at the top.
     ax.set_ylim(len(names) - 0.5, -0.5)
@@ -163,9 +165,16 @@ def draw_heat_map(
     dark_until: float = 0.5,
     size: float = 9,
 ) -> None:
-    """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays white.
+    """Draw a table as a panel of shaded rectangles with a text in each.
 
-    Texts are black on shades above ``dark_until``, and white on darker ones.
+    Args:
+        ax: the panel.
+        shades: the shade of each rectangle, from 0 (dark) to 1 (light). A rectangle
+            without a shade (nan) stays white.
+        texts: the texts, as many rows and columns as `shades`.
+        colors: matplotlib's name of the range of colours.
+        dark_until: texts are black on lighter shades than this, and white on others.
+        size: the size of the texts in points.
     """
     ax.set_facecolor("white")
     values = shades.to_numpy(dtype=float)
@@ -191,19 +200,20 @@ def format_shares(
 ) -> pd.DataFrame:
     """Write the numbers of a table as texts, and `missing` for nan."""
 
-    def write(value: float) -> str:
+    def write_share(value: float) -> str:
         if np.isnan(value):
             return missing
         return format(value, digits)
 
-    return table.map(write)
+    return table.map(write_share)
 
 
 def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
-    """Average over seeds at every x: columns x, value, low, high.
+    """Average a value over the seeds at every x.
 
-    Low and high are the range of the seeds if there are several. For a single seed they
-    are the interval over documents, the columns `ci_low` and `ci_high`.
+    The result has the columns `x`, `value`, low and high. Low and high are the range of
+    the seeds if there are several. For a single seed they are its interval over
+    documents, which is in the columns `ci_low` and `ci_high`.
     """
     by_x = rows.groupby(x)
     if rows["seed"].nunique() > 1:
@@ -332,7 +342,11 @@ def mark_value(
     line: dict[str, Any] = {"color": GREY, "linestyle": DASHED, "linewidth": 1}
     if which == "x":
         ax.axvline(value, **line)
-        beside: dict[str, Any] = {"xycoords": ABOVE, "va": "top", "color": FAINT}
+        beside: dict[str, Any] = {
+            "xycoords": DATA_AND_HEIGHT,
+            "va": "top",
+            "color": NOTE_COLOR,
+        }
         offset = (3, -3)
         if _is_near_right_edge(ax, value):
             # The text would leave the panel on the right.
@@ -348,7 +362,7 @@ def mark_value(
     else:
         place = (0.99, value)
         offset = (-2, up)
-    beside = {"xycoords": ("axes fraction", "data"), "ha": end, "color": FAINT}
+    beside = {"xycoords": ("axes fraction", "data"), "ha": end, "color": NOTE_COLOR}
     write_note(ax, text, place, offset, **beside)
 
 
@@ -480,9 +494,9 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     style: dict[str, Any] = {
         "textcoords": "offset points",
         "fontsize": 9,
-        "gid": NAME,
+        "gid": NAME_OF_POINT,
     }
-    leader = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.6, "shrinkB": 5}
+    leader = {"arrowstyle": "-", "color": NOTE_COLOR, "linewidth": 0.6, "shrinkB": 5}
     for x, y, label in points:
         ax.annotate(label, (x, y), (0, 0), arrowprops=leader, **style)
     place_names(ax)
@@ -495,7 +509,7 @@ def place_names(ax: Axes) -> None:
     """
     names = []
     for text in ax.texts:
-        if isinstance(text, Annotation) and text.get_gid() == NAME:
+        if isinstance(text, Annotation) and text.get_gid() == NAME_OF_POINT:
             names.append(text)
     if not names:
         return
@@ -525,8 +539,8 @@ def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
     ``taken`` has the boxes of what it must not cover.
     """
     places = PLACES
-    if len(name.get_text()) <= SHORTEST:
-        places = [*TIGHT, *PLACES]
+    if len(name.get_text()) <= SHORT_NAME:
+        places = [*CLOSE_PLACES, *PLACES]
     for offset, side in places:
         name.set(position=offset, ha=side)
         # The extent of the text alone, without the line to its point.

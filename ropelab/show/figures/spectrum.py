@@ -201,8 +201,8 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
         shapes.draw_dots(ax, steps, places, look, label)
 
     above: dict[str, Any] = {
-        "xycoords": shapes.ABOVE,
-        "color": shapes.FAINT,
+        "xycoords": shapes.DATA_AND_HEIGHT,
+        "color": shapes.NOTE_COLOR,
         "va": "bottom",
     }
     random = margins[margins["vectors"] == "random"]
