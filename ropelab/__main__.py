@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ropelab.runs import interrupts
-from ropelab.runs.errors import defect, ignore_warnings
+from ropelab.runs.errors import ignore_warnings, report_defect
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     try:
         from ropelab.cli import app as cli
     except (ImportError, MemoryError, OSError) as error:
-        sys.exit(defect(error))
+        sys.exit(report_defect(error))
     cli.main()
 
 

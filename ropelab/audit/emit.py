@@ -39,7 +39,7 @@ from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec, check_length
 from ropelab.readers.trace import MAXIMUM
 from ropelab.runs.arguments import check_texts, read_path
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.rows import Result, Rows
 from ropelab.runs.sentences import shorten_numbers
 from ropelab.runs.spelling import split_list
@@ -226,7 +226,7 @@ def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
 
 def write_text(target: str, wanted: Wanted) -> Emission:
     """Return the text that makes a target compute the wanted rotation."""
-    chosen = TARGETS[known("target", target, TARGETS)]
+    chosen = TARGETS[check_known("target", target, TARGETS)]
     written = wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
         # No block names NTK-aware scaling, but that of Hunyuan, which its files have

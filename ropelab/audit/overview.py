@@ -1,6 +1,8 @@
 """The tables of an audit: keys, runtimes side by side, pairs, context, precision.
 
-Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
+A runtime, such as vLLM, reads a configuration in its own way. One runtime is the
+reference, which the others are compared with. Tables are lists of rows here, so that a
+command that prints JSON imports nothing heavy.
 """
 
 import math
@@ -35,33 +37,34 @@ from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.runtime import MODEL_FORMAT
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
 from ropelab.readers.trace import ABSENT, language_part, value_in
-from ropelab.runs.errors import known
+from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows, group_pairs
 
-# Larger positions are not searched, since float32 has lost all angles by then.
+# Rounding errors are not searched at larger positions, since float32 has lost all angles
+# by then.
 LONGEST = 2**26
-# How the code of other rotations than that of attention was looked at.
+# The proof of what a runtime computes, for other rotations than that of attention.
 READ_ONLY = "read from source, not run"
 
 
 def list_keys(case: AuditCase) -> Rows:
     """Return a row per key about rotation: its value, meaning and status by runtime."""
-    # The path of a key, with the name of a runtime and what it does with the key.
+    # What each runtime does with each key, grouped by the path of the key.
     uses = []
     for reading in case.readings:
         for use in reading.keys:
             uses.append((use.path, (reading.runtime.name, use)))
 
     rows = []
-    for path, by_runtime in group_pairs(uses).items():
-        status = {name: use.status for name, use in by_runtime}
+    for path, uses_of_key in group_pairs(uses).items():
+        status = {name: use.status for name, use in uses_of_key}
         if path.split(".")[-1] in FLAG_KEYS:
             # These keys name layers and no angles, so that the readers of angles do not
             # know them.
             for reading in case.readings:
                 if reading.layer_rule in ("flags", "flags_needed", "numbers"):
                     status[reading.runtime.name] = "used"
-        _, first_use = by_runtime[0]
+        _, first_use = uses_of_key[0]
         row = {
             "key": path,
             "value": describe_value(case.document.config, path),
@@ -75,8 +78,11 @@ def list_keys(case: AuditCase) -> Rows:
 
 def describe_value(config: Mapping[str, Any], path: str) -> str:
     """Return the value at a path in a few words."""
-    # The names of keys of a GGUF file contain dots, which are no path.
-    value = config[path] if path in config else value_in(config, path)
+    # A path has dots between its keys. A key of a GGUF file contains dots itself.
+    if path in config:
+        value = config[path]
+    else:
+        value = value_in(config, path)
     if value is ABSENT:
         return "from a flag"
     if isinstance(value, list | dict):
@@ -85,12 +91,14 @@ def describe_value(config: Mapping[str, Any], path: str) -> str:
 
 
 def describe_key(path: str) -> str:
-    """Return what a key does, or which one may be meant."""
-    known_meaning = explain_key(path)
-    if known_meaning:
-        return known_meaning
+    """Return what a key does, or which key may be meant if it is not known."""
+    meaning = explain_key(path)
+    if meaning:
+        return meaning
     close = find_nearest_key(path)
-    return f"not known; did you mean {close}?" if close else "not known"
+    if close:
+        return f"not known; did you mean {close}?"
+    return "not known"
 
 
 def list_runtimes(case: AuditCase) -> Rows:
@@ -124,8 +132,11 @@ def list_runtimes(case: AuditCase) -> Rows:
             row = {**about, "rotation": name, "layers": "all", "proof": READ_ONLY}
             row |= {"outcome": rotation.outcome, "problem": rotation.problem}
             if rotation.spec is not None:
-                right = case.read_rotation(case.reference, name).spec or rotation.spec
-                row |= describe_spec(rotation.spec, right, case.length)
+                # The reference may not have this rotation, which is then compared with
+                # itself.
+                of_reference = case.read_rotation(case.reference, name).spec
+                other = of_reference or rotation.spec
+                row |= describe_spec(rotation.spec, other, case.length)
             rows.append(row)
     return rows
 
@@ -142,7 +153,8 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
         "pairs_kept": counts.count("kept"),
         "pairs_blended": counts.count("ramp"),
         "pairs_divided": counts.count("interpolated"),
-        # Of a table of divisors, and of a share that rests, some are neither.
+        # A table of divisors may move some pairs in another way, and a scaling may stop
+        # some.
         "pairs_otherwise": counts.count("moved") + counts.count("dropped"),
         **{name: getattr(spec, name) for name in GAINS},
         "largest_ratio": ratio,
@@ -160,18 +172,22 @@ def list_pairs(case: AuditCase) -> Rows:
         for layer, spec, other in case.list_layers(reading):
             frequencies = spec.inv_freq(case.length).tolist()
             references = other.inv_freq(case.length).tolist()[: len(frequencies)]
-            # The reference may have fewer pairs: their frequency is then None.
-            for pair, (value, right) in enumerate(zip_longest(frequencies, references)):
-                wavelength = 2 * math.pi / value if value > SLOWEST else None
+            # If the reference has fewer pairs, the frequency of the others is None there.
+            by_pair = zip_longest(frequencies, references)
+            for pair, (frequency, of_reference) in enumerate(by_pair):
+                # A pair that hardly rotates has no wavelength, and no ratio to it.
+                wavelength = None
+                if frequency > SLOWEST:
+                    wavelength = 2 * math.pi / frequency
                 ratio = None
-                if right is not None and right > SLOWEST:
-                    ratio = value / right
+                if of_reference is not None and of_reference > SLOWEST:
+                    ratio = frequency / of_reference
 
                 row = {
                     "runtime": reading.runtime.name,
                     "layers": layer,
                     "pair": pair,
-                    "inv_freq": value,
+                    "inv_freq": frequency,
                     "wavelength_tokens": wavelength,
                     "ratio": ratio,
                 }
@@ -182,9 +198,11 @@ def list_pairs(case: AuditCase) -> Rows:
 def list_axes(case: AuditCase) -> Rows:
     """Return a row per layer type and pair, with the axis of positions that moves it.
 
-    The layer types are those of the reference, and an encoder of images. The angle of a
-    pair is ``inv_freq`` times ``rate`` times the distance of the position from ``origin``.
-    Where positions are centred, the last two are formulas in the number n of patches.
+    A position may have several axes, such as time, height and width in a video. The layer
+    types are those of the reference, and an encoder of images. The angle of a pair is
+    ``inv_freq`` times ``rate`` times the distance of the position from ``origin``. Where
+    positions are counted from the middle of an image, ``rate`` and ``origin`` are formulas
+    in the number n of patches along the axis.
     """
     specs = dict(case.reference.layers)
     vision = read_vision(case.document.config)
@@ -247,18 +265,20 @@ def list_contexts(case: AuditCase) -> Rows:
 
 
 def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
-    """Return the number format of a name, or that of the file, or bfloat16.
+    """Return the number format that is named, else that of the file, else bfloat16.
 
-    ``given``: the name; empty: the file tells it.
+    ``given``: the name; empty if none was given.
     """
     if given:
-        return FORMATS[known("--dtype", given, FORMATS)]
+        return FORMATS[check_known("--dtype", given, FORMATS)]
 
     _, text = language_part(config)
     for part in (text, config):
         for key in ("dtype", "torch_dtype"):
             value = part.get(key)
-            name = value.removeprefix("torch.") if isinstance(value, str) else ""
+            if not isinstance(value, str):
+                continue
+            name = value.removeprefix("torch.")
             if name in FORMATS:
                 return FORMATS[name]
     return FORMATS["bfloat16"]
@@ -268,10 +288,12 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions.
 
     A cast chain says which number format each step of the computation is rounded to.
-    `beyond_from_tokens` is the first position with an error above the tolerance.
+    Several runtimes may have the same one. `beyond_from_tokens` is the first position with
+    an error above the tolerance.
     """
     last = min(case.length, LONGEST)
     specs = dict(case.specs)
+    # The name of the cast chain of each runtime.
     presets = {each.runtime.name: each.runtime.chain for each in case.readings}
     if "sglang" in specs and isinstance(specs["sglang"].scaling, LongRope):
         # SGLang keeps the tables of longrope in the number format of the model.
@@ -288,8 +310,9 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
             plan = replace(plan, table=dtype)
         chain = Chain(plan, spectrum)
 
-        # The search looks at every position, those with the largest bounds on their error
-        # first. The comparison is False for NaN, which is no small error.
+        # The search is exact, though it leaves out positions whose errors are bounded by
+        # less than the worst. The error is nan if an angle overflows: nan compares as
+        # False, so that it is not precise.
         whole = find_worst(chain, 0, last)
         beyond = None
         is_precise = whole.error_rad <= TOLERANCE

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ropelab.runs import builtin
 from ropelab.runs.config import Config, Natural, read_toml, take_label
-from ropelab.runs.errors import is_installed, known
+from ropelab.runs.errors import check_known, is_installed
 from ropelab.runs.files import table_beside
 from ropelab.runs.folders import digest
 
@@ -56,7 +56,7 @@ class ClaimsConfig(Config):
             if self.id:
                 find_claim(self.id)
             else:
-                known("source", self.source, SOURCES)
+                check_known("source", self.source, SOURCES)
         return self
 
     def inputs(self) -> dict[str, str]:

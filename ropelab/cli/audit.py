@@ -17,7 +17,7 @@ import ropelab
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import Length, read_tokens
 from ropelab.cli.outcome import FOUND, print_document, print_line
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import count_of
 
@@ -96,7 +96,7 @@ def audit(
     if files.count("-") > 1:
         raise InputError("standard input (-) can be read once only; give - once")
     form = choose_form(format_, json)
-    failing_levels = LEVELS[known("--fail-on", fail_on, LEVELS)]
+    failing_levels = LEVELS[check_known("--fail-on", fail_on, LEVELS)]
 
     report = make_report(
         files,
@@ -134,7 +134,7 @@ def refuse_out(files: Sequence[str], out: str) -> NoReturn:
 def choose_form(format_: str, json: bool) -> str:
     """Return the form that --format or --json asks for: text, json or sarif."""
     if not json:
-        return known("--format", format_, ("text", "json", "sarif"))
+        return check_known("--format", format_, ("text", "json", "sarif"))
     if format_ not in ("text", "json"):
         raise InputError("give --format or --json, not both")
     return "json"

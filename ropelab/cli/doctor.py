@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import FOUND, print_document, print_line
-from ropelab.runs.errors import known
+from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def doctor(
     from ropelab.conformance.laws.doctor import doctor as examine_model
     from ropelab.show.terminal import Delayed, progress_here
 
-    known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
-    known("--device", device, ("cpu", "cuda"))
+    check_known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
+    check_known("--device", device, ("cpu", "cuda"))
     waiting = Delayed(progress_here())
     # The user's code may print.
     with waiting(f"examining {model}"), redirect_stdout(sys.stderr):

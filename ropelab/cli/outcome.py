@@ -25,9 +25,9 @@ from ropelab.runs.errors import (
     RopelabError,
     cut_middle,
     cut_text,
-    defect,
+    find_unseen,
     printable,
-    unseen_in,
+    report_defect,
 )
 
 # The environment variable by which a shell asks how a word may be completed.
@@ -82,7 +82,7 @@ def status_of(command: Callable[[], Any]) -> int:
             # No command of ropelab raises SystemExit, but a library may.
             text = "other code ended the command without an answer (SystemExit)"
             return _fail(text, RopelabError.exit_status)
-        return defect(error)
+        return report_defect(error)
     finally:
         exits.end_command()
 
@@ -161,7 +161,7 @@ def _machine_failure(error: OSError) -> int:
         error = error.__cause__
 
     if error.errno is None:
-        return defect(error)
+        return report_defect(error)
     where = f" ({error.filename})" if error.filename else ""
     return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
 
@@ -264,7 +264,7 @@ def print_document(document: Mapping[str, Any]) -> None:
 
     # json.dumps escapes control characters below the blank only. JSON writes a letter as
     # \u and four digits, or as two such numbers: the 16-bit units of UTF-16.
-    for letter in unseen_in(text):
+    for letter in find_unseen(text):
         code = letter.encode("utf-16-be", "surrogatepass")
         high_bytes = code[::2]
         low_bytes = code[1::2]

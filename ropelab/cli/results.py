@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.errors import InputError, known, printable, say
+from ropelab.runs.errors import InputError, check_known, printable, say
 
 # The columns of the list of models, and their titles there.
 SHORT = {
@@ -114,7 +114,7 @@ def export(
     from ropelab.show.drawn import write_for_user
     from ropelab.show.page.shown import find_runs
 
-    known("export format", kind, export.ENDINGS)
+    check_known("export format", kind, export.ENDINGS)
     shown, *others = find_runs([run], judge_run)
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
@@ -222,7 +222,7 @@ def explain_configs(paths: Sequence[Path]) -> None:
         if file.is_dir():
             raise InputError(f"{path} is a folder; --explain takes the files in it")
         experiment, values = read_toml(file)
-        known("experiment", experiment, read_records())
+        check_known("experiment", experiment, read_records())
 
         if number > 0:
             print_line("")
@@ -270,7 +270,7 @@ def methods(
 
     table = catalogue()
     if name:
-        chosen = known("method", canonical(name), table["method"].tolist())
+        chosen = check_known("method", canonical(name), table["method"].tolist())
         table = table[table["method"] == chosen]
     if json:
         print_document({"tables": {"methods": to_records(table)}})
@@ -305,7 +305,7 @@ def models(
     table = known_models()
     if name:
         given = name.lower()
-        chosen = known("model", OTHER_NAMES.get(given, given), MODELS)
+        chosen = check_known("model", OTHER_NAMES.get(given, given), MODELS)
         table = table[table["name"] == chosen]
     if json:
         print_document({"tables": {"models": to_records(table)}})

@@ -24,7 +24,7 @@ from ropelab.runs import builtin
 from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
-from ropelab.runs.errors import InputError, known, say
+from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.folders import check_own
 from ropelab.runs.interrupts import interrupt
 from ropelab.runs.sentences import count_of
@@ -257,7 +257,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
     styles.
     """
     names = drawn.read_formats(options.format)
-    kind = known("figure style", options.style, drawn.STYLES)
+    kind = check_known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
         # Every run has the usual figures already.
@@ -335,7 +335,7 @@ def _engine(options: Options) -> Iterator[Engine]:
 
     It is a Ray cluster, worker processes, or with `--workers 1` this process.
     """
-    name = known("engine", options.engine, ("local", "ray"))
+    name = check_known("engine", options.engine, ("local", "ray"))
     if name == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Ray and loky, which starts workers, are slow to import.

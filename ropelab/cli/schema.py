@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, create_model
 from typing_extensions import TypedDict
 
 from ropelab.experiments import NAMES, load
-from ropelab.runs.errors import known
+from ropelab.runs.errors import check_known
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -116,7 +116,7 @@ SHAPES: dict[str, Any] = {
 
 def schema_of(command: str) -> dict[str, Any]:
     """Return the schema of a command's --json; InputError if it has none."""
-    known("command with --json", command, (*SHAPES, *NAMES))
+    check_known("command with --json", command, (*SHAPES, *NAMES))
     schema = TypeAdapter(SHAPES.get(command, RUN)).json_schema()
     if command not in SHAPES:
         config = load(command).config.model_json_schema(mode="serialization")

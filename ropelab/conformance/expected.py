@@ -28,7 +28,7 @@ from ropelab.readers.extra_rotations import list_rotations, read_rotation
 from ropelab.readers.spec import RopeSpec, check_length, short
 from ropelab.readers.trace import language_part, rope_block
 from ropelab.runs.arguments import check_texts
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 
 # Notes of an `Expected`.
 AXES_NOT_JUDGED = "axes of positions were not judged"
@@ -270,5 +270,5 @@ def choose_layer(layers: Mapping[str, Expected], name: str = "") -> Expected:
     """Return the rotation of a layer type; empty: that which sees the whole context."""
     check_texts(layer_type=name)
     if name:
-        return layers[known("layer type", name, layers)]
+        return layers[check_known("layer type", name, layers)]
     return layers[find_main(layers)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ropelab.math.axes import Positions
 from ropelab.readers.axes import PromptRule
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.rows import Rows
 
 Kind = Literal["text", "image", "clip"]
@@ -132,7 +132,7 @@ def parse_prompt(text: str, rule: PromptRule) -> list[Segment]:
     segments = []
     for part in text.split(","):
         kind, _, size = part.strip().partition(" ")
-        known("part of a prompt", kind, ("text", "image", "clip"))
+        check_known("part of a prompt", kind, ("text", "image", "clip"))
         sizes = [read_size(number, part) for number in size.split("x")]
         count_of_sizes = {"text": 1, "image": 2, "clip": 3}[kind]
         if len(sizes) != count_of_sizes:

@@ -20,7 +20,7 @@ from ropelab.readers.document import load
 from ropelab.readers.families import FACTS_OF_WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
-from ropelab.runs.errors import InputError, known, require
+from ropelab.runs.errors import InputError, check_known, require
 
 # Endings of the names of rotary classes; the last is that of DINOv3.
 ROTARY_CLASSES = ("RotaryEmbedding", "RopePositionEmbedding")
@@ -44,7 +44,7 @@ def ask_module(
     """
     import torch
 
-    name = known("--dtype", dtype, ("float32", "bfloat16", "float16"))
+    name = check_known("--dtype", dtype, ("float32", "bfloat16", "float16"))
     # Code of a model passes hidden states, of which the class takes the number format.
     values = torch.zeros(1, dtype=getattr(torch, name))
     arguments: list[Any] = [values, shape_positions(positions)]

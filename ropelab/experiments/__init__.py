@@ -35,7 +35,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.spelling import plain
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def load(name: str) -> Experiment:
 
     InputError: no experiment has that name; the error suggests the nearest names.
     """
-    known("experiment", name, NAMES)
+    check_known("experiment", name, NAMES)
     if name == "claims":
         module_name = "ropelab.claims.experiment"
     else:

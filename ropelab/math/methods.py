@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, known, unknown_name
+from ropelab.runs.errors import InputError, check_known, unknown_name
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find, is_own
 from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
@@ -158,7 +158,7 @@ def build_method(
         name, _, text = (part.strip() for part in argument.partition("="))
         if not names:
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
-        if known(f"{method.name} parameter", name, names) in values:
+        if check_known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
 
         label = f"{method.name}: {name}"

@@ -17,9 +17,11 @@ from importlib.util import find_spec
 
 from ropelab.runs.spelling import FORMAT_NAMES
 
-# Unicode's categories of characters that steer a terminal or cannot be seen.
+# Unicode's categories of characters that steer a terminal or cannot be seen: controls,
+# format characters such as marks of direction, surrogates, and separators of lines and
+# paragraphs.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-# Names that engines and people use, each with the name that it has here.
+# Names that other programs and people use, each with the name that it has here.
 ALSO_CALLED = {
     **FORMAT_NAMES,
     "gpu": "cuda",
@@ -70,13 +72,17 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
     """
     names = sorted(set(allowed))
+    problem = f"unknown {kind} '{cut_text(name)}';"
     near = _find_nearest(name, names)
-    guess = f"; did you mean '{near}'?" if near else ";"
-    rest = f"allowed: {', '.join(names)}"
+    if near:
+        problem += f" did you mean '{near}'?"
+
     if kind == "model":
         # There are too many models to list them in one line.
-        rest = "type: ropelab models"
-    return InputError(f"unknown {kind} '{cut_text(name)}'{guess} {rest}")
+        advice = "type: ropelab models"
+    else:
+        advice = f"allowed: {', '.join(names)}"
+    return InputError(f"{problem} {advice}")
 
 
 def cut_text(text: str) -> str:
@@ -97,30 +103,38 @@ def _find_nearest(name: str, names: Sequence[str]) -> str:
     """Return the name in `names` that the user may have meant; empty if none is
     near.
     """
-    meant = ALSO_CALLED.get(name.lower(), "")
-    if meant in names:
-        return meant
+    own_name = ALSO_CALLED.get(name.lower(), "")
+    if own_name in names:
+        return own_name
     if not name:
         return ""
 
-    # People leave out hyphens: llama3.1 means llama-3.1-8b.
-    short = _letters_of(name)
-    longer = [each for each in names if _letters_of(each).startswith(short)]
+    # People leave out hyphens and ends: llama3.1 means llama-3.1-8b.
+    typed_letters = _letters_of(name)
+    longer = [each for each in names if _letters_of(each).startswith(typed_letters)]
     if longer:
         return longer[0]
     similar = get_close_matches(name.lower(), names, n=1, cutoff=SIMILAR)
     if similar:
         return similar[0]
-    by_letters = {_letters_of(each): each for each in reversed(names)}
-    close = get_close_matches(short, by_letters, n=1, cutoff=SIMILAR)
-    return by_letters[close[0]] if close else ""
+
+    # Names may be similar once hyphens are left out. Of names with the same letters the
+    # first one counts, which a dict built in reverse order keeps.
+    name_of_letters = {_letters_of(each): each for each in reversed(names)}
+    close = get_close_matches(typed_letters, name_of_letters, n=1, cutoff=SIMILAR)
+    if close:
+        return name_of_letters[close[0]]
+    return ""
 
 
 def _letters_of(name: str) -> str:
+    """Return the letters and digits of a name in lower case, or the name if it has
+    none.
+    """
     return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
-def known(kind: str, name: str, allowed: Iterable[str]) -> str:
+def check_known(kind: str, name: str, allowed: Iterable[str]) -> str:
     """Return a name that is allowed; raise InputError with the nearest one for any
     other.
     """
@@ -179,14 +193,14 @@ def naming(origin: str) -> Iterator[None]:
         raise type(error)(f"{origin}: {error}") from None
 
 
-def defect(error: BaseException) -> int:
+def report_defect(error: BaseException) -> int:
     """Report a defect in one line on stderr, save its traceback, and return the exit
     status.
     """
-    # The first text is that of the system ("Cannot" or "cannot"), the second that of a
-    # library which could not be loaded, the third that of CUDA.
-    no_room = ("annot allocate memory", "failed to map segment", "out of memory")
-    if isinstance(error, MemoryError) or any(part in str(error) for part in no_room):
+    # An error for want of memory has one of these texts: that of the system ("Cannot" or
+    # "cannot"), that of a library which could not be loaded, or that of CUDA.
+    no_memory = ("annot allocate memory", "failed to map segment", "out of memory")
+    if isinstance(error, MemoryError) or any(part in str(error) for part in no_memory):
         text = "memory ran out; nothing half-written was left behind"
     else:
         kind = type(error).__name__
@@ -217,12 +231,12 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    for letter in unseen_in(text):
+    for letter in find_unseen(text):
         text = text.replace(letter, letter.encode("unicode_escape").decode())
     return text
 
 
-def unseen_in(text: str) -> set[str]:
+def find_unseen(text: str) -> set[str]:
     """Return the characters of a text that steer a terminal or cannot be seen, except
     line ends.
     """
@@ -234,7 +248,7 @@ def ignore_warnings() -> None:
     """Keep the warnings of libraries away from stderr, unless Python was asked for them
     (`python -W`, PYTHONWARNINGS).
 
-    They speak of NumPy's and matplotlib's calls, not of what the user typed.
+    These warnings are about the calls of ropelab, not about what the user typed.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.folders import check_own, record_files, replace_file, try_to_write
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_formats(text: str) -> tuple[str, ...]:
     for part in text.split(","):
         name = part.strip().lower()
         if name:
-            formats.append(known("figure format", name, FORMATS))
+            formats.append(check_known("figure format", name, FORMATS))
     if not formats:
         raise InputError(
             f"no figure format given; the formats are {', '.join(FORMATS)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import leads_by_column
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
@@ -131,7 +131,7 @@ def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     for name in names:
         if name in empty:
             raise InputError(f"the table {name} of this run has no rows")
-    return {name: tables[known("table", name, tables)] for name in names}
+    return {name: tables[check_known("table", name, tables)] for name in names}
 
 
 def list_empty(run: Shown) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 import ropelab
 from ropelab.claims.ledger import judge_run
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import leads_by_column
 from ropelab.runs.metrics import metrics_of
 from ropelab.runs.store import to_records
@@ -110,7 +110,7 @@ def test_what_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="copy_accuracy"):
         export.choose_tables(run, ["copy_acuracy"])
     with pytest.raises(InputError, match="latex"):
-        known("export format", "latx", export.ENDINGS)
+        check_known("export format", "latx", export.ENDINGS)
     with pytest.raises(InputError, match="not text"):
         export.encode_text(run.tables, "parquet")
 

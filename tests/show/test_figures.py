@@ -20,7 +20,7 @@ from matplotlib.text import Annotation, Text
 
 import ropelab
 from ropelab import experiments
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.extrapolate_retrieval import draw_depth_by_length
@@ -453,7 +453,7 @@ def test_unknown_formats_are_refused(text):
 
 def test_an_unknown_style_names_the_nearest():
     with pytest.raises(InputError, match="paper"):
-        known("figure style", "papers", drawn.STYLES)
+        check_known("figure style", "papers", drawn.STYLES)
 
 
 def test_names_at_the_ends_of_lines_stand_apart_inside_the_figure():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropelab.runs.errors import unseen_in
+from ropelab.runs.errors import find_unseen
 from tests.stress.bench import Told, told
 
 HIDDEN = (".new", ".old", ".lock")
@@ -107,7 +107,7 @@ def find_unplain(told: Told) -> Iterator[str]:
     if told.status not in (0, 3):
         yield from one_line(told)
     for text in (told.out, told.err):
-        unseen = unseen_in(text)
+        unseen = find_unseen(text)
         if unseen:
             yield f"steers the terminal: {sorted(unseen)}"
 

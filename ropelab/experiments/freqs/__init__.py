@@ -89,12 +89,16 @@ class FreqsConfig(Config):
     @classmethod
     def _fill(cls, values: Any) -> Any:
         """Take the fields that are not given from the facts about `model`."""
-        # The facts about a model, by the name of the field.
-        facts = {name: name for name in ("factor", "sections", "extended_len")}
-        # A given factor says the length.
+        # The fact about a model that each field is filled with.
+        fact_of_field = {
+            "factor": "factor",
+            "sections": "sections",
+            "extended_len": "extended_len",
+        }
+        # If a factor is given, the tested length follows from it.
         if "factor" not in values:
-            facts["test_len"] = "promised_len"
-        return fill(values, facts)
+            fact_of_field["test_len"] = "promised_len"
+        return fill(values, fact_of_field)
 
     @property
     def scope(self) -> str:
@@ -110,9 +114,9 @@ class FreqsConfig(Config):
             raise ValueError(
                 f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"
             )
-        pairs = (self.rotary_dim or self.head_dim) // 2
-        if self.sections and sum(self.sections) != pairs:
+        rotated_pairs = (self.rotary_dim or self.head_dim) // 2
+        if self.sections and sum(self.sections) != rotated_pairs:
             raise ValueError(
-                f"sections must add up to {pairs} pairs, got {sum(self.sections)}"
+                f"sections must add up to {rotated_pairs} pairs, got {sum(self.sections)}"
             )
         return self

@@ -30,7 +30,7 @@ from ropelab.runs.config import (
     OfModel,
     Positive,
 )
-from ropelab.runs.errors import known
+from ropelab.runs.errors import check_known
 from ropelab.runs.sentences import write_number
 
 CANNOT_SHOW = (
@@ -199,9 +199,9 @@ class PrecisionConfig(Config):
 
         self._check_axes()
         for name in self.schemes:
-            known("scheme", name, SCHEMES)
+            check_known("scheme", name, SCHEMES)
         for name in self.components:
-            known("component", name, COMPONENTS)
+            check_known("component", name, COMPONENTS)
 
         only_single = set(self.schemes) == {"single"}
         has_none_of_single = set(OF_ONE_FREQUENCY).isdisjoint(self.components)

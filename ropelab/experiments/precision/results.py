@@ -1,9 +1,10 @@
 """The cells and the tables of the precision experiment.
 
-There are two kinds of cells. Those of `encodings` round the stored encodings of
-positions, such as cosines, to each format. Those of `stages`, `sines` and `against`
-round the stages of an implementation (position, inv_freq, angle, table, rotation and
-score) by a cast plan, which says the format of every stage.
+The work is cut into cells, each of which computes some tables or a part of one. There are
+two kinds. Those of `encodings` round the stored encodings of positions, such as cosines,
+to each number format. Those of `stages`, `sines` and `against` round the stages of an
+implementation (position, inv_freq, angle, table, rotation and score) by a cast plan, which
+says the format of every stage.
 """
 
 import pandas as pd
@@ -78,6 +79,7 @@ def check(config: PrecisionConfig) -> None:
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:
+    """Return all cells that a config asks for."""
     all_cells: list[Cell] = [*encoding_cells(config), *stage_cells(config)]
     if config.against:
         all_cells.append(against_cell(config))
@@ -85,6 +87,7 @@ def cells(config: PrecisionConfig) -> list[Cell]:
 
 
 def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Return the tables by name, made of the values of all cells."""
     # Several cells have a part of the same table.
     parts: dict[str, list[pd.DataFrame]] = {}
     for cell in cells(config):
@@ -96,6 +99,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     measured = {}
     for name, parts_of_table in parts.items():
         measured[name] = pd.concat(parts_of_table, ignore_index=True)
+    # Some tables are made of others.
     measured |= cast_tables(config, measured)
     if "resolution" in measured:
         measured["neighbours"] = choose_encodings(measured["resolution"])
@@ -104,7 +108,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     if config.sections:
         in_order["axes"] = compute_axes(config)
     if config.explain is not None:
-        # Arithmetic on a dozen numbers is quicker than a cell.
+        # These few numbers are computed at once, which is quicker than with a cell.
         plans = implementations(config)
         in_order["explain"] = explain_table(config, config.explain, plans)
     return in_order

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 from ropelab.runs.spelling import read_format, split_named
@@ -151,10 +151,10 @@ def parse_cast(text: str) -> CastPlan:
         given.add(name)
 
         if name in RULES:
-            values[name] = known(f"value of {name}", value, RULES[name])
+            values[name] = check_known(f"value of {name}", value, RULES[name])
             continue
 
-        name = known("stage", name, ("all", *STAGES, *RULES))
+        name = check_known("stage", name, ("all", *STAGES, *RULES))
         fmt = format_named(value)
         if name == "all":
             values |= dict.fromkeys(STAGES, fmt)
@@ -191,7 +191,7 @@ def preset_named(name: str) -> CastPreset:
 
     plan = find("casts", name)
     if not isinstance(plan, CastPlan):
-        return PRESETS[known("preset", name, PRESETS)]
+        return PRESETS[check_known("preset", name, PRESETS)]
     # Results are named by the label alone, so that it has to give the same plan again.
     if parse_cast(plan.label) != plan:
         raise InputError(

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ropelab.runs.arrays import Float, Int
-from ropelab.runs.errors import known
+from ropelab.runs.errors import check_known
 from ropelab.runs.files import table_beside
 from ropelab.runs.spelling import read_format
 
@@ -100,7 +100,7 @@ FORMATS = _read_formats()
 
 
 def format_named(name: str) -> FloatFormat:
-    name = known("format", str(read_format(name)), FORMATS)
+    name = check_known("format", str(read_format(name)), FORMATS)
     return FORMATS[name]
 
 

@@ -33,7 +33,7 @@ from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast, preset_na
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.spelling import read_format, split_list
 from ropelab.runs.stats import average_samples
 
@@ -240,7 +240,7 @@ def parse_keys(text: str) -> KeyFormat:
     ('int4(channel, before)', 'int8')
     """
     number, opening, rest = text.partition("(")
-    number = known("format of keys", number.strip(), SHARED)
+    number = check_known("format of keys", number.strip(), SHARED)
     inside, closing, behind = rest.partition(")")
     if bool(opening) != bool(closing) or behind.strip():
         raise InputError(f"{text}: its brackets do not match")
@@ -254,7 +254,7 @@ def parse_keys(text: str) -> KeyFormat:
         if shift:
             shifts.append(shift)
         else:
-            known(f"word in {text}", word, allowed)
+            check_known(f"word in {text}", word, allowed)
 
     if len(shared) > 1:
         raise InputError(

@@ -22,7 +22,7 @@ from ropelab.math.scaling.plan import (
 )
 from ropelab.math.scaling.stretching import Unscaled
 from ropelab.runs.arrays import Float
-from ropelab.runs.errors import InputError, known
+from ropelab.runs.errors import InputError, check_known
 
 # The names of the thirds of the pairs, the fastest first. Their ends are rounded: 16
 # pairs are divided into 5, 6 and 5.
@@ -258,7 +258,7 @@ class Without(Scaling):
     inner: Scaling = _PLAIN
 
     def __post_init__(self) -> None:
-        known("band", self.band, BANDS)
+        check_known("band", self.band, BANDS)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, known, unknown_name
+from ropelab.runs.errors import InputError, check_known, unknown_name
 from ropelab.runs.files import table_beside
 from ropelab.runs.own import find
 
@@ -201,4 +201,4 @@ def _check_options(name: str, options: Mapping[str, Any], allowed: list[str]) ->
     if options and not allowed:
         raise InputError(f"{name} takes no parameters, so not {', '.join(options)}")
     for option in options:
-        known(f"parameter of {name}", option, allowed)
+        check_known(f"parameter of {name}", option, allowed)
