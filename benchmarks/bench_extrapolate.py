@@ -39,7 +39,7 @@ from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
 from ropelab.models.lm.source import Batch, Mixture, training_batch
 from ropelab.models.lm.training import Recipe, train
 from ropelab.runs.cell import Advance
-from ropelab.runs.machine import about_dtype, computing_in, resolve_dtype
+from ropelab.runs.machine import computing_in, explain_dtype, resolve_dtype
 
 PATIENCE = 6
 RATES = (1e-3, 3e-3)
@@ -89,7 +89,7 @@ def main() -> None:
         for mixture in (Mixture(), Mixture(periodic_steps=0))
     )
     lesson = Lesson(source, mixed, given.steps)
-    print(about_dtype(DTYPE, "cpu"))
+    print(explain_dtype(DTYPE, "cpu"))
     print(training(lesson, given.length), flush=True)
     print(evaluation(given.length, given.test_length), flush=True)
     print(attention(given.test_length), flush=True)

@@ -25,7 +25,7 @@ from ropelab.models.lm.training import (
     make_optimizers,
     operations_per_token,
 )
-from ropelab.runs.machine import DtypeName, about_dtype, computing_in, resolve_dtype
+from ropelab.runs.machine import DtypeName, computing_in, explain_dtype, resolve_dtype
 
 SIZE = ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64)
 """That of the preset `small`."""
@@ -43,7 +43,9 @@ def main() -> None:
     )
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    print(torch.backends.cpu.get_cpu_capability(), "|", about_dtype(resolved(), "cpu"))
+    print(
+        torch.backends.cpu.get_cpu_capability(), "|", explain_dtype(resolved(), "cpu")
+    )
     formats: tuple[DtypeName, ...] = ("float32", "bfloat16")
     for dtype in formats:
         peak = product_rate(dtype, rounds)

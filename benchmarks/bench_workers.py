@@ -37,7 +37,7 @@ from ropelab.runs.config import build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.engine.on_ray import OnRay
-from ropelab.runs.machine import about_dtype, cores
+from ropelab.runs.machine import count_cores, explain_dtype
 
 WINDOWS = (64, 1024)
 SECONDS = 5.0
@@ -91,11 +91,13 @@ class Meeting:
 def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--most", type=int, default=cores(), help="workers at most")
+    parser.add_argument(
+        "--most", type=int, default=count_cores(), help="workers at most"
+    )
     most = parser.parse_args().most
     print(
-        about_dtype(plan_config(64, 1).dtype, "cpu"),
-        f"and {cores()} cores; torch:",
+        explain_dtype(plan_config(64, 1).dtype, "cpu"),
+        f"and {count_cores()} cores; torch:",
         capability(),
     )
     for window in WINDOWS:

@@ -33,9 +33,9 @@ from ropelab.runs.cell import (
     Resources,
     Stored,
     Values,
+    list_with_starts,
     name_of,
     silent,
-    with_starts,
 )
 from ropelab.runs.config import Config, Label, build, respell
 from ropelab.runs.engine import Engine, Here
@@ -44,7 +44,7 @@ from ropelab.runs.errors import InputError, RopelabError, naming, needing_packag
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, quietly
-from ropelab.runs.machine import about_dtype, available_memory
+from ropelab.runs.machine import explain_dtype, find_free_memory
 from ropelab.runs.own import find_sources
 from ropelab.runs.sentences import with_scope
 from ropelab.runs.tables import Tables, as_stored
@@ -297,7 +297,7 @@ class Lab:
     def find_work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
-            cells = with_starts(plan.experiment.cells(plan.config))
+            cells = list_with_starts(plan.experiment.cells(plan.config))
         left = dict(cells)
         for name, cell in cells.items():
             if context.cells.is_finished(cell):
@@ -332,7 +332,7 @@ class Lab:
             free_bytes = inf
             # Cells of the usual size are tried even if little memory is free.
             if estimate.bytes > Resources().memory_bytes:
-                free_bytes = available_memory()
+                free_bytes = find_free_memory()
             refuse_beyond(estimate, workers, free_bytes)
 
     def make_context(self) -> Context:
@@ -456,7 +456,7 @@ class Lab:
         if self.notice:
             # Some number formats are slow on this machine, which a notice says.
             for dtype, device in sorted(_list_number_formats(works)):
-                self.notice(about_dtype(dtype, device))
+                self.notice(explain_dtype(dtype, device))
         if works and self.results is not None:
             store.check_writable(self.results)
 

@@ -43,7 +43,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
     """The same sentences on every machine, however busy."""
     monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
     for user in ("ropelab.lab", "ropelab.runs.engine.schedule"):
-        monkeypatch.setattr(f"{user}.available_memory", lambda: 8 * GB)
+        monkeypatch.setattr(f"{user}.find_free_memory", lambda: 8 * GB)
     monkeypatch.setattr(machine, "has_instructions", lambda name: True)
 
 
@@ -135,7 +135,7 @@ def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
 
 def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypatch):
     released = Resources(operations=1e13, dtype="float32", alone=True)
-    monkeypatch.setattr(cell, "cores", lambda: 4)
+    monkeypatch.setattr(cell, "count_cores", lambda: 4)
     work = released.estimate() + released.estimate() + Resources(seconds=8.0).estimate()
     one = Resources(operations=1e13, dtype="float32").estimate().seconds_on(1) / 4
     assert work.seconds_on(1) == work.seconds_on(4) == 2 * one + 8
@@ -175,12 +175,12 @@ def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
 
 
 def test_emulated_bfloat16_takes_longest(monkeypatch):
-    quick, plain = machine.rate("bfloat16"), machine.rate("float32")
+    quick, plain = machine.find_rate("bfloat16"), machine.find_rate("float32")
     monkeypatch.setattr(machine, "has_instructions", lambda name: name == "avx512_bf16")
-    assert machine.rate("bfloat16") == quick > plain
+    assert machine.find_rate("bfloat16") == quick > plain
     assert not machine.multiplies_bfloat16("cpu")  # nothing is trained in it
     monkeypatch.setattr(machine, "has_instructions", lambda name: False)
-    assert machine.rate("bfloat16") < plain
+    assert machine.find_rate("bfloat16") < plain
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 801])

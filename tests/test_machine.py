@@ -77,7 +77,7 @@ def test_a_format_asked_for_is_taken(processor, asked):
 )
 def test_the_line_says_which_and_why(processor, dtype, units, sentence):
     processor(units, units)
-    assert machine.about_dtype(dtype, "cpu") == sentence
+    assert machine.explain_dtype(dtype, "cpu") == sentence
 
 
 @pytest.mark.parametrize(

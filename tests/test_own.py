@@ -28,7 +28,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import from_source, own
-from ropelab.runs.cell import Cells, Computation, Context, name_of, with_starts
+from ropelab.runs.cell import Cells, Computation, Context, list_with_starts, name_of
 from ropelab.runs.config import build
 from ropelab.runs.engine import on_ray
 from ropelab.runs.engine.local import Workers
@@ -219,7 +219,7 @@ def test_a_trained_encoding_is_trained_anew_when_its_file_changes(
 
     def models() -> dict[str, str]:
         plan = Lab().prepare("encodings", values)
-        cells = with_starts(plan.experiment.cells(plan.config)).values()
+        cells = list_with_starts(plan.experiment.cells(plan.config)).values()
         return {
             cell.called: name_of(cell) for cell in cells if isinstance(cell, Training)
         }

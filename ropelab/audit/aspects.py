@@ -19,11 +19,11 @@ from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import SHAPE, RopeSpec, short
 from ropelab.readers.trace import language_part, rope_paths
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
-READ = table_beside(__file__)
+READ = read_table_beside(__file__)
 
 
 @dataclass(frozen=True)

@@ -44,19 +44,24 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find runtimes that multiply a length which the file states as the longer one."""
+    """Find runtimes that multiply a length by the factor, though it may be the length
+    after scaling already.
+    """
     _, text = language_part(case.document.config)
-    stated = [text.get(key) for key in VLLM_LENGTHS]
+    stated_lengths = [text.get(key) for key in VLLM_LENGTHS]
+
+    # The names of the runtimes, by the length that each claims and the one it multiplied.
     pairs = []
     for name, spec in case.specs:
-        # `multiplied` is the length before the multiplication, if there was one.
         claimed = spec.claimed_len
-        if not claimed or not spec.multiplied:
+        before = spec.multiplied
+        if not claimed or not before:
             continue
-        if claimed > spec.multiplied and claimed not in stated:
-            pairs.append(((claimed, spec.multiplied), name))
-    for (claimed, length), names in group_pairs(pairs).items():
-        yield make_finding("E07", names=names, claimed=claimed, length=length)
+        # If the file states the product, too, the multiplication is right.
+        if claimed > before and claimed not in stated_lengths:
+            pairs.append(((claimed, before), name))
+    for (claimed, before), names in group_pairs(pairs).items():
+        yield make_finding("E07", names=names, claimed=claimed, length=before)
 
 
 def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
@@ -64,7 +69,8 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
     default_block = find_family(case.reference.model_type).rope_block
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
-        # Transformers' class itself puts such a key into the block.
+        # A key that the class of transformers itself puts into the block is no mistake of
+        # the file.
         if parents and key in default_block:
             continue
         is_read = use.status in ("used", "translated")
@@ -79,8 +85,9 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
 def find_meant_key(path: str) -> str:
     """Return the known key that an unknown one may be meant for; empty: none.
 
-    A longer name that contains a known one is a key by itself, and no misspelling:
-    rope_interleave_factor. But rope_theta_2 looks as if it were a base.
+    A longer name that contains a known one is a key by itself, such as
+    rope_interleave_factor, and no misspelling. With a number at its end, such as
+    rope_theta_2, it may be meant for the known one.
     """
     *_, key = path.split(".")
     nearest = find_nearest_key(path)

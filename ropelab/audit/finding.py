@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.readers.registry import explain_missing_class
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.sentences import printable
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
-CODES = table_beside(__file__, "codes")
+CODES = read_table_beside(__file__, "codes")
 # The forms of a verb in a sentence: after one name, and after several.
 VERB = re.compile(r"\[(\w*)\|(\w*)\]")
 

@@ -8,11 +8,11 @@ from ropelab.audit.causes import find_length_to_claim
 from ropelab.audit.finding import AuditFinding, blame_runtimes, make_finding
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Yarn
 from ropelab.readers.spec import RopeSpec
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 
 # Servers that refuse a longer context, with the environment variable that allows it.
-STOPS_BEYOND: dict[str, str] = table_beside(__file__, "aspects")["stops_beyond"]
+STOPS_BEYOND: dict[str, str] = read_table_beside(__file__, "aspects")["stops_beyond"]
 
 
 def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:

@@ -7,11 +7,11 @@ from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers.families import TRAINED_LENGTHS, find_family
 from ropelab.readers.family import Family
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # Model types whose training went on with YaRN, although their class does not show it.
 _TRAINED_WITH_YARN = frozenset(
-    table_beside(__file__, "aspects")["trained_scaled"].split()
+    read_table_beside(__file__, "aspects")["trained_scaled"].split()
 )
 
 

@@ -19,7 +19,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL
 from ropelab.readers.trainers import LLAMAFACTORY
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # Returns the keys, or the flags, for a wanted rotation.
 Writer = Callable[[Wanted], Fragment]
@@ -333,4 +333,6 @@ def make_target(name: str, row: dict[str, Any]) -> Target:
     return Target(write_keys=write_keys, write_flags=write_flags, **about)
 
 
-TARGETS = {name: make_target(name, row) for name, row in table_beside(__file__).items()}
+TARGETS = {
+    name: make_target(name, row) for name, row in read_table_beside(__file__).items()
+}

@@ -9,11 +9,11 @@ import pandas as pd
 from ropelab.claims.committed import CLOSED, COMMITTED, is_closed
 from ropelab.claims.ledger import find_claim
 from ropelab.claims.record import OUTCOMES, Kind
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.tables import Tables
 
 # The words for counts of verdicts.
-WORDS = table_beside(__file__, "verdicts")
+WORDS = read_table_beside(__file__, "verdicts")
 
 
 def answer(tables: Tables) -> str:

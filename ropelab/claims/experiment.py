@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ropelab.runs import builtin
 from ropelab.runs.config import Config, Natural, read_toml, take_label
 from ropelab.runs.errors import check_known, is_installed
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.folders import digest
 
 CANNOT_SHOW = (
@@ -64,7 +64,7 @@ class ClaimsConfig(Config):
         whether torch is installed.
         """
         names = [path.stem for path in Path(__file__).parent.glob("*.toml")]
-        ledger = digest({name: table_beside(__file__, name) for name in names})
+        ledger = digest({name: read_table_beside(__file__, name) for name in names})
         inputs = {"ledger": ledger}
         # Without torch the findings on some claims are those of the committed results.
         if not is_installed("torch"):

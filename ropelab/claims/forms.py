@@ -19,7 +19,7 @@ from ropelab.claims import arrays
 from ropelab.claims.attention import compute_scores
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.models.encoding.registry import Shape, make_encoding
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
 # The example of a script, rope_basics.py: the query (1, 0) and the key (0.8, 0.6) as
@@ -43,7 +43,7 @@ SHAPE = (8, 12, 10, 32)
 SHIFT = 5
 # The vectors of a worked example, and the rotated ones that it prints: [positions,
 # features].
-EXAMPLE = table_beside(__file__)["example"]
+EXAMPLE = read_table_beside(__file__)["example"]
 VECTORS = np.array(EXAMPLE["vectors"])
 PRINTED = np.array(EXAMPLE["printed"])
 

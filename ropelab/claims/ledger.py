@@ -16,7 +16,7 @@ import pandas as pd
 from ropelab.claims.record import Claim, Findings, Passage
 from ropelab.runs.cell import Stored
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # The families of claims in the order of the ledger: first claims of the notes, then of
 # papers, and last those that trained models decide. A family is a TOML file, and the
@@ -128,7 +128,7 @@ def _make_claim(family: str, record: dict[str, Any]) -> Claim:
 
 def _read_sources() -> dict[str, Source]:
     sources = {}
-    for key, record in table_beside(__file__, "sources").items():
+    for key, record in read_table_beside(__file__, "sources").items():
         sections = tuple(record.pop("sections", ()))
         sources[key] = Source(sections=sections, **record)
     return sources
@@ -137,14 +137,14 @@ def _read_sources() -> dict[str, Source]:
 def _read_claims() -> tuple[Claim, ...]:
     claims = []
     for family in FAMILIES:
-        for record in table_beside(__file__, family)["claim"]:
+        for record in read_table_beside(__file__, family)["claim"]:
             claims.append(_make_claim(family, record))
     return tuple(claims)
 
 
 def _read_questions() -> tuple[Question, ...]:
     questions = []
-    for record in table_beside(__file__, "questions")["question"]:
+    for record in read_table_beside(__file__, "questions")["question"]:
         answer = record.pop("answer")
         questions.append(Question(asked=Passage(**record), answer=answer))
     return tuple(questions)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.spelling import (
     FORMAT_NAMES,
     command_line,
@@ -36,7 +36,7 @@ NEEDLESS = ("--quick", "--verbose", "-v")
 CUTOFF = 0.75
 # `commands` has the command that another word means, `flags` the flags that a typed one
 # may mean, and `words` more spellings of the typed ones.
-TABLES = table_beside(__file__)
+TABLES = read_table_beside(__file__)
 
 
 def explain_mistake(words: Sequence[str], error: Any) -> str:

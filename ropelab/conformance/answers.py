@@ -15,7 +15,7 @@ import numpy as np
 from ropelab.conformance.parameters import UNNAMED_PARAMETERS, list_parameters
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
-from ropelab.runs.machine import available_memory
+from ropelab.runs.machine import find_free_memory
 
 
 def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -75,7 +75,7 @@ def _check_memory(value: Any) -> None:
     if not isinstance(shape, tuple):
         return
     needed = 8 * math.prod(shape)
-    free = available_memory()
+    free = find_free_memory()
     if needed > free:
         raise InputError(
             f"an answer of {' x '.join(map(str, shape))} numbers needs {size(needed)},"

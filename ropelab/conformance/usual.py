@@ -3,9 +3,9 @@
 A wrong base, for example, is mostly one of those that published models have.
 """
 
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
-USUAL = table_beside(__file__)
+USUAL = read_table_beside(__file__)
 # Formats that an intermediate number may be rounded to.
 HALF_FORMATS = USUAL["formats"]
 # Factors of scaling methods.

@@ -38,9 +38,9 @@ class GeometryFields(NamedTuple):
 class Geometry(GeometryFields):
     """The rotary geometry of a trained model; InputError for impossible numbers."""
 
-    # It is passed to methods that users wrote, and tables describe the model by it, so
-    # that nobody may change it. A tuple cannot be changed. A frozen dataclass can be, by
-    # `object.__setattr__`.
+    # A geometry is passed to methods that users wrote, and tables describe the model by
+    # it. Nobody may therefore change it: it is a tuple, which cannot be changed. A frozen
+    # dataclass can be, by `object.__setattr__`.
     __slots__ = ()
 
     def __new__(cls, rotary_dim: int, base: float, trained_len: int) -> Self:

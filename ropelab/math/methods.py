@@ -12,14 +12,14 @@ from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known, unknown_name
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find, is_own
 from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
-_TABLES = table_beside(__file__)
+_TABLES = read_table_beside(__file__)
 FREQUENCIES: tuple[str, ...] = tuple(_TABLES["frequencies"])
 ON_MODELS = _TABLES["on_models"]
 ALIASES = _TABLES["aliases"]

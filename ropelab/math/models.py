@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ropelab.runs.errors import unknown_name
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ class KnownModel:
 
 def _read_models() -> dict[str, KnownModel]:
     models = {}
-    for name, row in table_beside(__file__).items():
+    for name, row in read_table_beside(__file__).items():
         for field in ("sections", "also"):
             row[field] = tuple(row.get(field, ()))
         models[name] = KnownModel(name=name, **row)

@@ -20,9 +20,9 @@ from ropelab.readers.spec import (
 )
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
-FACTS = table_beside(__file__)
+FACTS = read_table_beside(__file__)
 # The layer type of the encoder of images beside those of the language model.
 VISION = "vision"
 TIME_HEIGHT_WIDTH = axis_names(3)

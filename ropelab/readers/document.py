@@ -24,7 +24,7 @@ from ropelab.readers.mistral_params import META_KEYS, is_params, translate_param
 from ropelab.readers.spec import short
 from ropelab.readers.trace import MAXIMUM, language_part, rope_block, rope_paths
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import MOST_BYTES, check_regular, parse, repeated_keys
+from ropelab.runs.files import MOST_BYTES, check_regular, find_repeated_keys, parse
 
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
@@ -134,7 +134,7 @@ def parse_document(name: str, raw: bytes, images: bool = False) -> Document:
     config = parse(name, raw, finite=False)
     detected = json.detect_encoding(raw)
     encoding = ENCODING_NAMES.get(detected, detected.upper())
-    repeated = tuple(repeated_keys(raw))
+    repeated = tuple(find_repeated_keys(raw))
 
     is_unrotated = str(config.get("model_type")) in UNROTATED_TYPES
     if is_params(config) and not is_unrotated:

@@ -11,12 +11,12 @@ from typing import Any
 
 from ropelab.readers.family import Family
 from ropelab.readers.keys import BLOCKS
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 
 def read_table(name: str) -> dict[str, Any]:
     """Return the content of a TOML file of this folder, by its name without ending."""
-    return table_beside(__file__, name)
+    return read_table_beside(__file__, name)
 
 
 # Facts by model type, where the class in transformers cannot be asked for them.

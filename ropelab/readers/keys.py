@@ -7,11 +7,11 @@ import re
 from difflib import get_close_matches
 from functools import lru_cache
 
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # Groups of keys: "block" (inside rope_scaling or rope_parameters), "top" (beside it) and
 # "gguf". Each gives what a key does, by the name of the key.
-KEYS: dict[str, dict[str, str]] = table_beside(__file__, "keys")
+KEYS: dict[str, dict[str, str]] = read_table_beside(__file__, "keys")
 # The dicts of a file that are about rotation.
 BLOCKS = ("rope_scaling", "rope_parameters")
 # A name means a block from this similarity to it (difflib's ratio, from 0 to 1):

@@ -28,10 +28,10 @@ from ropelab.runs.folders import (
     replace_file,
     replace_folder,
 )
-from ropelab.runs.machine import RATES, cores, rate, use_torch_defaults
+from ropelab.runs.machine import RATES, count_cores, find_rate, use_torch_defaults
 from ropelab.runs.own import find_sources
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
-from ropelab.runs.temporary import folder_of
+from ropelab.runs.temporary import make_folder_for
 
 
 class Advance(Protocol):
@@ -50,8 +50,8 @@ class Advance(Protocol):
 
 
 class Progress(Protocol):
-    """Opens a progress line: `with progress("training, seed 0", total=600) as advance:
-    ...`.
+    """Opens a progress line for a block:
+    `with progress("training, seed 0", total=600) as advance:`.
     """
 
     def __call__(
@@ -78,7 +78,7 @@ class Named(Protocol):
 
     @property
     def key(self) -> Mapping[str, Any]:
-        """Everything that the tables of the cell depend on, json-able."""
+        """Everything that the tables of the cell depend on, as JSON can hold it."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ class Resources:
 
         seconds = self.seconds
         if self.operations:
-            seconds += self.operations / rate(self.dtype or "float32")
+            seconds += self.operations / find_rate(self.dtype or "float32")
         if self.alone:
             # The cell uses all cores, whatever the number of workers.
-            return Estimate(alone=seconds / cores(), bytes=self.memory_bytes)
+            return Estimate(alone=seconds / count_cores(), bytes=self.memory_bytes)
 
         return Estimate(
             seconds=seconds,
@@ -187,6 +187,7 @@ class Cell(Named, Protocol):
 class Description(CellName):
     """The content of a cell.json."""
 
+    # The run that computed the cell anew; empty for other runs. See `Cells`.
     again: str
     tables: Entries
 
@@ -221,7 +222,7 @@ class Cells:
                 of that run have the same name. Empty: finished cells are reused.
             waiting: called with a folder while another process holds its lock.
         """
-        self.root = root or Path(folder_of(self).name)
+        self.root = root or Path(make_folder_for(self).name)
         self.again = again
         self._waiting = waiting
 
@@ -234,19 +235,19 @@ class Cells:
         folder = self._folder(name)
         with lock_folder(folder, self._waiting):
             try:
-                if (stored := self._read(folder)) is not None:
+                if (stored := self._read_tables(folder)) is not None:
                     return stored
             except DamagedError as error:
                 say(f"{error}: computed again")
 
             made = make()
             with replace_folder(folder) as fresh:
-                return CELL.write(fresh, made, self._about(name))
+                return CELL.write(fresh, made, self._describe(name))
 
     def is_finished(self, name: Named) -> bool:
         """Return True if the tables of a cell are there, undamaged, and may be used."""
         with suppress(DamagedError):
-            return self._read(self._folder(name)) is not None
+            return self._read_tables(self._folder(name)) is not None
         return False
 
     @contextmanager
@@ -265,7 +266,7 @@ class Cells:
                     remove(folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
                 with replace_file(folder / CELL.file) as fresh:
-                    CELL.describe(fresh, {**self._about(name), "tables": {}})
+                    CELL.describe(fresh, {**self._describe(name), "tables": {}})
 
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
@@ -295,7 +296,7 @@ class Cells:
         code = fingerprint({"version": name.version, **name.key})
         return self.root / name.kind / code
 
-    def _about(self, name: Named) -> dict[str, Any]:
+    def _describe(self, name: Named) -> dict[str, Any]:
         return {
             "kind": name.kind,
             "version": name.version,
@@ -303,7 +304,7 @@ class Cells:
             "again": self.again,
         }
 
-    def _description(self, folder: Path) -> dict[str, Any] | None:
+    def _read_description(self, folder: Path) -> dict[str, Any] | None:
         """Return the description of a cell that may be used, else None.
 
         DamagedError: the folder has no description, or that of another cell.
@@ -326,11 +327,11 @@ class Cells:
 
     def _may_be_used(self, folder: Path) -> bool:
         with suppress(DamagedError):
-            return self._description(folder) is not None
+            return self._read_description(folder) is not None
         return False
 
-    def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
-        about = self._description(folder)
+    def _read_tables(self, folder: Path) -> dict[str, pd.DataFrame] | None:
+        about = self._read_description(folder)
         return None if about is None else CELL.tables(folder, about)
 
 
@@ -388,7 +389,7 @@ def name_of(cell: Cell) -> str:
     return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
 
 
-def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
+def list_with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Return cells by name, and all cells that they start from, each once and before
     the cells that need it.
     """
@@ -408,8 +409,8 @@ def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """A cell of arithmetic: a function at the top of a module, and its json-able
-    inputs.
+    """A cell of arithmetic: a function at the top of a module, and its inputs, as JSON can
+    hold them.
 
     If the cell has `starts`, the function takes a list of their tables as `starts`,
     too. These are read back from CSV, where a column of whole numbers with gaps is one

@@ -34,7 +34,7 @@ from ropelab.runs.files import (
     explain_content,
     is_deep,
     read_regular,
-    table_beside,
+    read_table_beside,
 )
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 from ropelab.runs.own import spell_value
@@ -130,7 +130,7 @@ Dtype = Annotated[
     DtypeName, BeforeValidator(read_format), AfterValidator(_resolved_dtype)
 ]
 # Patterns of pydantic's messages, each with the plain words that replace it.
-WORDS: dict[str, dict[str, str]] = table_beside(__file__)
+WORDS: dict[str, dict[str, str]] = read_table_beside(__file__)
 
 
 def respell(

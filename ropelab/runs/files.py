@@ -34,7 +34,7 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
     return path.read_bytes()
 
 
-def table_beside(module: str, name: str = "") -> dict[str, Any]:
+def read_table_beside(module: str, name: str = "") -> dict[str, Any]:
     """Read the TOML file beside a module.
 
     Args:
@@ -47,7 +47,7 @@ def table_beside(module: str, name: str = "") -> dict[str, Any]:
 
 
 def check_regular(path: Path, follow_links: bool = True) -> None:
-    """Raise OSError unless there is a regular file, or a link to one."""
+    """Raise OSError unless the path is a regular file, or a link to one."""
     try:
         kind = path.stat(follow_symlinks=follow_links).st_mode
     except ValueError as error:
@@ -76,11 +76,11 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     """Return the JSON object that bytes hold.
 
     Args:
-        name: of the file, for errors.
+        name: the name of the file, for errors.
         raw: the content of the file.
         finite: False allows Infinity and -Infinity, which JSON itself does not have.
 
-    InputError: the bytes are not a JSON object, or one that is too large or too deep.
+    InputError: the bytes are no JSON object, or the object is too large or too deep.
     """
 
     def read_constant(text: str) -> float:
@@ -124,8 +124,8 @@ def is_deep(value: dict[str, Any]) -> bool:
 
 
 def explain_content(raw: bytes) -> str:
-    """Say what a file holds in the place of its own text; return an empty text if it is
-    none of the known cases.
+    """Say what a file holds in place of its own text, such as a pointer of Git LFS; return
+    an empty text if that is not known.
     """
     start = raw[:1000].lstrip()
     if start.startswith(b"version https://git-lfs"):
@@ -137,14 +137,15 @@ def explain_content(raw: bytes) -> str:
     return ""
 
 
-def repeated_keys(raw: bytes) -> list[str]:
+def find_repeated_keys(raw: bytes) -> list[str]:
     """Return the keys that an object of a JSON text has more than once, in the order of
     the text. json.loads would silently use the last value of each.
     """
     # A dict is used as a set that keeps the order.
     repeated: dict[str, None] = {}
 
-    def note(pairs: list[tuple[str, Any]]) -> None:
+    # json calls this for each object.
+    def note_repeated(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
         if len(names) == len(set(names)):
             return
@@ -152,7 +153,7 @@ def repeated_keys(raw: bytes) -> list[str]:
             if names.count(name) > 1:
                 repeated.setdefault(name)
 
-    json.loads(raw, object_pairs_hook=note)
+    json.loads(raw, object_pairs_hook=note_repeated)
     return list(repeated)
 
 

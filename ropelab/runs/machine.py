@@ -44,8 +44,8 @@ def use_torch_defaults() -> Iterator[None]:
 
     dtype = torch.get_default_dtype()
     precision = "highest"
-    # Other code may have set the precision by torch's newer names. It cannot be read by
-    # this one then, and `highest` is restored.
+    # Other code may have set the precision with a newer function of torch. The older one
+    # here then raises an error, and `highest` is restored at the end.
     with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
@@ -59,7 +59,7 @@ def use_torch_defaults() -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the cores that affinity and the limits of a container leave this
     process.
     """
@@ -75,7 +75,7 @@ def cores() -> int:
         ) from None
 
 
-def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
+def find_free_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bytes that the kernel and the limits of a container (cgroup v2) leave
     free.
     """
@@ -118,12 +118,13 @@ def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
     return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
-def about_dtype(dtype: str, device: str) -> str:
+def explain_dtype(dtype: str, device: str) -> str:
     """Say in one line why a number format is used on a device."""
     if dtype not in RATES:
         # A released model computes in its own format, or in one that was asked for.
-        name = "the format of the model" if dtype == "auto" else dtype
-        return f"computing in {name}"
+        if dtype == "auto":
+            return "computing in the format of the model"
+        return f"computing in {dtype}"
 
     is_quick = multiplies_bfloat16(device)
     processor = "CPU" if device == "cpu" else "GPU"
@@ -161,7 +162,7 @@ def has_instructions(name: str) -> bool:
     return bool(has_them and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def rate(dtype: str) -> float:
+def find_rate(dtype: str) -> float:
     """Return operations per second in products of a number format, on one core."""
     if dtype == "bfloat16" and not has_instructions("avx512_bf16"):
         return EMULATED * RATES["float32"]
@@ -208,7 +209,7 @@ def return_freed_memory() -> None:
     """
     import psutil
 
-    # A block that grows a little with each allocation leaves holes into which no later
-    # block fits.
+    # The C library keeps freed memory for later allocations. If each of these is a little
+    # larger than the one before, it fits into none of the holes, and memory grows.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

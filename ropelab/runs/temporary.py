@@ -48,7 +48,7 @@ class TemporaryFolder(TemporaryDirectory[str]):
         super().cleanup()
 
 
-def folder_of(owner: object) -> TemporaryFolder:
+def make_folder_for(owner: object) -> TemporaryFolder:
     """Make a temporary folder that is removed when `owner` is no longer used."""
     folder = TemporaryFolder()
     weakref.finalize(owner, folder.cleanup)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.labels import name_in
 
 # Okabe and Ito's palette, safe for colour-blind readers.
@@ -33,7 +33,7 @@ PALETTE = tuple(COLORS.values())
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 # The words of figures, and the looks of names that are in a single figure.
-FIGURES = table_beside(__file__, "figures")
+FIGURES = read_table_beside(__file__, "figures")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Look:
 
 def _read_all_looks() -> dict[str, Look]:
     looks: dict[str, Look] = {}
-    for group in table_beside(__file__).values():
+    for group in read_table_beside(__file__).values():
         for name, (color, marker, line) in group.items():
             looks[name] = Look(COLORS[color], marker, line)
     return looks

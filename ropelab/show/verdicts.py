@@ -5,7 +5,7 @@ verdicts.toml gives each verdict, such as `holds` or `wrong`, one of four meanin
 
 import sys
 
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # The sign of each meaning, and another one for terminals that have ASCII alone.
 SIGNS = {"good": "✓", "fair": "!", "bad": "✗", "open": "?"}
@@ -16,7 +16,7 @@ COLOURS = {"good": "green", "fair": "yellow", "bad": "red", "open": "bright_blac
 def _read_meanings() -> dict[str, str]:
     """Return the meaning of each verdict."""
     meanings = {}
-    for meaning, verdicts in table_beside(__file__).items():
+    for meaning, verdicts in read_table_beside(__file__).items():
         for verdict in verdicts:
             meanings[verdict] = meaning
     return meanings

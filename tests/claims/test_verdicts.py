@@ -19,7 +19,7 @@ from ropelab.runs import builtin
 from ropelab.runs.cell import Context, Stored, Values, name_of
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures.style import use_style
 from ropelab.show.page.joins import find_caption
@@ -157,7 +157,7 @@ def test_without_torch_a_check_that_needs_it_is_not_even_imported(monkeypatch):
             raise ModuleNotFoundError("torch")
 
     monkeypatch.setattr(committed, "is_installed", lambda package: False)
-    monkeypatch.setattr(answer, "find", lambda id_: NeedsTorch())
+    monkeypatch.setattr(answer, "find_claim", lambda id_: NeedsTorch())
     assert not answer._draws_vectors("any")
 
 
@@ -470,7 +470,9 @@ def test_a_stored_run_does_not_fit_another_ledger(monkeypatch):
     assert ledger == ClaimsConfig(id="three-forms").inputs()["ledger"]
 
     def with_one_more(file: str, name: str) -> dict[str, Any]:
-        return table_beside(file, name) | ({"claim": []} if name == "scores" else {})
+        return read_table_beside(file, name) | (
+            {"claim": []} if name == "scores" else {}
+        )
 
-    monkeypatch.setattr("ropelab.claims.experiment.table_beside", with_one_more)
+    monkeypatch.setattr("ropelab.claims.experiment.read_table_beside", with_one_more)
     assert ClaimsConfig().inputs()["ledger"] != ledger

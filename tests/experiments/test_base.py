@@ -23,7 +23,7 @@ from ropelab.experiments.base.results import (
     summary,
 )
 from ropelab.experiments.base.results import tables as tables_of
-from ropelab.experiments.base.theories import blind_from
+from ropelab.experiments.base.theories import find_blind_base
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
@@ -421,10 +421,10 @@ def test_longer_contexts_need_more():
 
 def test_a_format_loses_the_cosine_before_the_sine():
     float32 = format_named("float32")
-    cosine = blind_from("cosine", float32, 128, 4096)
+    cosine = find_blind_base("cosine", float32, 128, 4096)
     assert 1e5 < cosine < 1e7
-    assert math.isnan(blind_from("cosine and sine", float32, 128, 4096))
-    assert blind_from("cosine", format_named("bfloat16"), 128, 4096) < cosine
+    assert math.isnan(find_blind_base("cosine and sine", float32, 128, 4096))
+    assert find_blind_base("cosine", format_named("bfloat16"), 128, 4096) < cosine
 
 
 @pytest.mark.parametrize(

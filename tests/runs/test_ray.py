@@ -15,7 +15,7 @@ import pytest
 
 from ropelab.cli.app import main
 from ropelab.lab import Lab
-from ropelab.runs.cell import CellName, Cells, Context, with_starts
+from ropelab.runs.cell import CellName, Cells, Context, list_with_starts
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.on_ray import OnRay
 from ropelab.runs.engine.ray_cluster import check_joinable, check_ray
@@ -97,7 +97,7 @@ def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, e
         "corpus": corpora[0],
     }
     plan = Lab().prepare("encodings", values)
-    every = with_starts(plan.experiment.cells(plan.config)).values()
+    every = list_with_starts(plan.experiment.cells(plan.config)).values()
     cells = [cell for cell in every if not cell.resources.alone]
     here, there = tmp_path / "here", tmp_path / "there"
     for one, root in ((Here(), here), (engine, there)):

@@ -171,8 +171,8 @@ def test_a_lost_cell_is_begun_again_the_last_time_with_nothing_beside_it():
 
 
 def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
-    monkeypatch.setattr("ropelab.runs.engine.schedule.available_memory", lambda: 10)
-    monkeypatch.setattr("ropelab.runs.engine.schedule.cores", lambda: 16)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.find_free_memory", lambda: 10)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.count_cores", lambda: 16)
     assert (
         machine_for(
             None, [Resources(memory_bytes=3), Resources(memory_bytes=9)]
@@ -185,7 +185,7 @@ def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
 
 def test_cells_that_all_need_a_gpu_get_no_process_that_would_wait_for_one(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("ropelab.runs.engine.schedule.cores", lambda: 16)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.count_cores", lambda: 16)
     on_gpu, small = Resources(memory_bytes=1, gpu=True), Resources(memory_bytes=1)
     made = machine_for(None, [on_gpu] * 20)
     assert (made.workers, made.gpus, made.cells_per_gpu) == (2, 2, 1)

@@ -18,7 +18,7 @@ from torch import Tensor
 from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.subject import Stages, Subject, Tokens
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 # The length of the text that models read.
@@ -55,7 +55,7 @@ REFUSALS = (
 DESCRIBED = 90
 SMALLER = "float32 explains less: something is computed in a smaller format"
 WIDER = "compute positions, angles, cosines and sines in float32, outside autocast"
-KNOWN = table_beside(__file__, "explanations")["known"]
+KNOWN = read_table_beside(__file__, "explanations")["known"]
 
 
 class Comparison(NamedTuple):

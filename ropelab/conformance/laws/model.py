@@ -21,14 +21,14 @@ from ropelab.models.released.folder import WEIGHTS, list_files, locate
 from ropelab.models.released.model import count_weights
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.from_source import importing
-from ropelab.runs.machine import available_memory
+from ropelab.runs.machine import find_free_memory
 
 # The most weights of a random model. A configuration with more is made smaller.
 MOST = 10**7
 # The largest sizes of a model that is made smaller, by the names of its configuration.
-SMALLER: dict[str, int] = table_beside(__file__)["smaller"]
+SMALLER: dict[str, int] = read_table_beside(__file__)["smaller"]
 # Ids of tokens that a smaller vocabulary may not have.
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
@@ -91,7 +91,7 @@ def ask_for_subject(target: str) -> Subject:
 def check_memory(folder: Path) -> None:
     """Raise InputError for weights that do not fit into memory in float64."""
     needed = 8 * count_weights(folder)
-    free = available_memory()
+    free = find_free_memory()
     if needed > free:
         raise InputError(
             f"{folder} needs {size(needed)} for its weights in float64, and"

@@ -17,14 +17,15 @@ from ropelab.math.bounds import Similarity, first_negative, rules
 from ropelab.math.bounds.published import men_fit
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.sentences import count_of
 
-# Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
+# The bases at which `find_blind_base` tests the resolution of the slowest pair, in steps
+# of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
-# By key: name, kind, assumptions and source of a theory. Words of a run, such as
-# {format}, are put into the braces.
-THEORIES: dict[str, list[str]] = table_beside(__file__)
+# Four texts for the key of each theory: its name, its kind, its assumptions and its
+# source. A text may have braces, such as {format}, into which words of the run are put.
+THEORIES: dict[str, list[str]] = read_table_beside(__file__)
 
 
 class Advice(NamedTuple):
@@ -55,22 +56,8 @@ def judge_theories(
         name, kind, assumes, source = texts
         base = advice.base
         first_failing = None
-        is_possible = math.isfinite(base) and base > 1
-        if is_possible:
+        if _is_possible(base):
             first_failing = first_negative(similarity, base, context)
-
-        if not is_possible:
-            verdict = "no such base"
-        elif kind == "at most" and not bound.certified:
-            verdict = "no admissible base"
-        elif kind == "at most":
-            verdict = "leaves room" if base >= smallest else "contradicts the bound"
-        elif first_failing is None:
-            verdict = "admissible"
-        elif base < smallest:
-            verdict = "below the bound"
-        else:
-            verdict = "in a gap between windows"
 
         row = {
             "context_tokens": context,
@@ -81,12 +68,43 @@ def judge_theories(
                 math.nan if first_failing is None else float(first_failing)
             ),
             "times_exact": base / smallest,
-            "verdict": verdict,
+            "verdict": _judge_base(base, kind, first_failing, bound),
             "assumes": assumes,
             "source": source,
         }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _is_possible(base: float) -> bool:
+    return math.isfinite(base) and base > 1
+
+
+def _judge_base(base: float, kind: str, first_failing: int | None, bound: Any) -> str:
+    """Return the verdict on an advised base, in words.
+
+    Args:
+        base: the advised base.
+        kind: the kind of the theory; "at most" is an upper limit of the base.
+        first_failing: the first position with a negative sum; None if there is none.
+        bound: the row of the table `bound`.
+    """
+    smallest = bound.smallest_admissible_base
+    if not _is_possible(base):
+        return "no such base"
+
+    if kind == "at most":
+        if not bound.certified:
+            return "no admissible base"
+        if base >= smallest:
+            return "leaves room"
+        return "contradicts the bound"
+
+    if first_failing is None:
+        return "admissible"
+    if base < smallest:
+        return "below the bound"
+    return "in a gap between windows"
 
 
 def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
@@ -115,12 +133,12 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
         number_format = format_named(name)
         yield Advice("ceiling", 1 / number_format.epsilon, {"format": name})
         for component in ("cosine", "cosine and sine"):
-            base = blind_from(component, number_format, rotated, context)
+            base = find_blind_base(component, number_format, rotated, context)
             yield Advice("moves", base, {"format": name, "component": component})
 
 
 def _list_extensions(trained: Geometry, target: int) -> Iterator[Advice]:
-    """Yield what rules advise that extend a trained model to `target` tokens."""
+    """Yield the advice of rules that extend a trained model to `target` tokens."""
     # Inside the trained length there is nothing to extend, and a single pair ignores the
     # base.
     if target <= trained.trained_len or trained.rotary_dim < 4:
@@ -141,7 +159,9 @@ def _list_extensions(trained: Geometry, target: int) -> Iterator[Advice]:
         yield Advice("small", base, {**words, "small": name})
 
 
-def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
+def find_blind_base(
+    component: str, fmt: FloatFormat, rotary_dim: int, length: int
+) -> float:
     """Return the base from which on a format no longer separates the positions length - 1
     and length, by the slowest pair.
 
@@ -171,8 +191,8 @@ def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -
     if component == "cosine and sine":
         is_lost &= theta * cos < spacing(sin, fmt) / 2
 
-    # The base after the last one that separates the positions counts: below it the loss
-    # comes and goes with the phase of the last position.
+    # The answer is the base after the last one that separates the positions. Below it the
+    # loss comes and goes with the phase of the last position.
     separating = np.flatnonzero(~is_lost)
     first_blind = 0
     if len(separating):

@@ -31,7 +31,7 @@ from ropelab.models.tasks.tables import (
 )
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import difference
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.stats import (
     FALSE_DISCOVERIES,
     FEWEST_UNITS,
@@ -67,7 +67,7 @@ OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
 # The columns of the table `predictions`, which retrieval.toml explains, and the short
 # names of some of them.
-_WORDS = table_beside(__file__)
+_WORDS = read_table_beside(__file__)
 COLUMNS: list[str] = _WORDS["columns"]
 SHORT: dict[str, str] = _WORDS["short"]
 

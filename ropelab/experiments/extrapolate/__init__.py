@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks import config
 from ropelab.runs.config import Base, Count, Natural, OfEvaluation, OfModel, Some
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -61,7 +61,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    name: Preset(**row) for name, row in table_beside(__file__, "presets").items()
+    name: Preset(**row) for name, row in read_table_beside(__file__, "presets").items()
 }
 
 

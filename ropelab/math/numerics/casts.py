@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.errors import InputError, check_known
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
 from ropelab.runs.spelling import read_format, split_named
 
@@ -175,7 +175,7 @@ class CastPreset:
 
 def _read_presets() -> dict[str, CastPreset]:
     presets = {}
-    for row in table_beside(__file__)["preset"]:
+    for row in read_table_beside(__file__)["preset"]:
         name = row["name"]
         plan = parse_cast(row["cast"])
         presets[name] = CastPreset(name, plan, row["models"], row["source"])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ropelab.runs.arrays import Float, Int
 from ropelab.runs.errors import check_known
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.spelling import read_format
 
 Values = Float[np.ndarray, "..."]
@@ -85,7 +85,7 @@ class FloatFormat:
 
 def _read_formats() -> dict[str, FloatFormat]:
     formats = {}
-    for name, row in table_beside(__file__).items():
+    for name, row in read_table_beside(__file__).items():
         formats[name] = FloatFormat(name=name, **row)
 
     # The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the

@@ -20,7 +20,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import spacing
 from ropelab.math.numerics.resolution import Census, take_census
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 
 def agrees(printed: str, ours: float) -> bool:
@@ -37,7 +37,7 @@ def agrees(printed: str, ours: float) -> bool:
     return difference <= unit / 2 * Decimal("1.001")
 
 
-_FILE = table_beside(__file__)
+_FILE = read_table_beside(__file__)
 INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 
 

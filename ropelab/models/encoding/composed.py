@@ -55,14 +55,14 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.spelling import read_number, read_plain_number
 
 # The factor 0.1 of `log_scaled`; attn_scale in the configuration of Llama 4.
 TEMPERATURE = 0.1
 # For each form of the notation an example for error messages, and the least and the
 # greatest number of its arguments.
-FORMS = table_beside(__file__)
+FORMS = read_table_beside(__file__)
 
 
 class Windowed(Around):

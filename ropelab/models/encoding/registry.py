@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known, unknown_name
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class EncodingRecord:
 
 ENCODINGS = {
     name: EncodingRecord(**row)
-    for name, row in table_beside(__file__, "encodings").items()
+    for name, row in read_table_beside(__file__, "encodings").items()
 }
 # `ropelab encodings` compares the standard ones by default, and the further ones only
 # where they are named.

@@ -41,7 +41,7 @@ from ropelab.models.released.positions import (
 from ropelab.runs.cell import Resources
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.estimate import size
-from ropelab.runs.machine import available_memory, return_freed_memory
+from ropelab.runs.machine import find_free_memory, return_freed_memory
 
 # The bytes of a number in each format.
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -362,7 +362,7 @@ class ReleasedModel:
         if self.head.weight.device.type == "cuda":
             free_bytes, _ = torch.cuda.mem_get_info()
             return int(free_bytes)
-        return available_memory()
+        return find_free_memory()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ropelab.runs.config import (
     Some,
 )
 from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ DtypeField = Annotated[
     ),
 ]
 # The words of tasks and options in answers and help.
-TEXTS = table_beside(__file__)
+TEXTS = read_table_beside(__file__)
 # The words for what a model does that solves a task, by the name of the task. Its keys are
 # the tasks that come with ropelab.
 DOES = TEXTS["does"]

@@ -38,7 +38,7 @@ from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 
 # The names of keys where there are several.
 NAMES = (
@@ -66,7 +66,7 @@ LEAST_TEXT = 0.5
 SEARCH_ROWS = 2
 # For `passkey` and `multiquery`: how keys are introduced, stated and asked for. Names and
 # values are filled in.
-WORDINGS: dict[str, dict[str, str]] = table_beside(__file__)
+WORDINGS: dict[str, dict[str, str]] = read_table_beside(__file__)
 # The names of all tasks of this file.
 NEEDLES = (*WORDINGS, *LISTS)
 

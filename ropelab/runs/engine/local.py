@@ -30,9 +30,9 @@ from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
 from ropelab.runs.errors import RopelabError, ignore_warnings
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.machine import one_gpu
-from ropelab.runs.temporary import folder_of
+from ropelab.runs.temporary import make_folder_for
 
 # The time that workers have after an interrupt to end a training step and keep it.
 # After it they are killed.
@@ -41,7 +41,7 @@ GRACE_SECONDS = 1.5
 CAN_INTERRUPT = os.name == "posix"
 # A worker looks this often whether the process that started it is still there.
 SECONDS_BETWEEN_LOOKS = 1.0
-ENVIRONMENT = table_beside(__file__, "environment")["local"]
+ENVIRONMENT = read_table_beside(__file__, "environment")["local"]
 
 # The two variables are set in workers, by `begin_work`. The first puts a message into
 # the queue to the parent. The second has the sources of code from outside, as the
@@ -65,7 +65,7 @@ class Workers(Engine):
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
         # The process id of the worker that computes a cell, by the cell's number.
         self._process_of: dict[int, int] = {}
-        self._folder = folder_of(self)
+        self._folder = make_folder_for(self)
         self._start()
         return self._machine.workers
 

@@ -26,7 +26,7 @@ from ropelab.runs.cell import (
     Input,
     Named,
     Resources,
-    with_starts,
+    list_with_starts,
 )
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
@@ -117,15 +117,15 @@ class OnRay(Engine):
     def place(self, resources: Resources, running: Running) -> int | None:
         """See `Engine.place`. Ray chooses the GPU, so that its number here is 0."""
         self._store.check()
-        # Cells are begun until one of them finds no room. A cluster that grows on demand
-        # does so when it sees a cell wait.
+        # One more cell is begun than there are cores. It waits, and a cluster that grows
+        # on demand does so when it sees a cell wait.
         most = _count_in_cluster("CPU") + 1
         if self._count is not None:
             most = min(most, self._count)
         if len(running) >= most:
             return None
 
-        # Of the cells on GPUs one more than there are GPUs is begun, for the same reason.
+        # For the same reason one more cell on a GPU is begun than there are GPUs.
         on_gpu = [each for each, _ in running if each.gpu]
         if resources.gpu and len(on_gpu) > _count_in_cluster("GPU"):
             return None
@@ -136,7 +136,10 @@ class OnRay(Engine):
         from ray import cloudpickle
 
         resources = cell.resources
-        names: list[Named] = [*with_starts(cell.starts).values(), *resources.folders]
+        names: list[Named] = [
+            *list_with_starts(cell.starts).values(),
+            *resources.folders,
+        ]
         archives = []
         for name in names:
             archive = self._cells.pack(name)
@@ -146,8 +149,12 @@ class OnRay(Engine):
         contents: list[Input | Archive] = [*resources.inputs, *archives]
         objects = [self._put_content(content) for content in contents]
 
+        # Without code of the user the workers need no other path than their own.
         fingerprints = own.known_sources()
-        code: Code = (VERSION, fingerprints, sys.path if fingerprints else [])
+        path_of_user: list[str] = []
+        if fingerprints:
+            path_of_user = sys.path
+        code: Code = (VERSION, fingerprints, path_of_user)
         # Ray would unpickle the cell before the worker has imported the user's own code,
         # so the worker unpickles these bytes itself.
         pickled = cloudpickle.dumps(cell)
@@ -194,13 +201,13 @@ class OnRay(Engine):
 
         self._store.check()
         try:
-            done, _ = ray.wait(list(self._running), timeout=seconds)
+            ended, _ = ray.wait(list(self._running), timeout=seconds)
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
                 self._board.take(message)
         except Exception as error:
             raise MachineError(f"{LOST}: {first_line(error)}") from None
 
-        for reference in done:
+        for reference in ended:
             number, cell = self._running.pop(reference)
             try:
                 for archive in ray.get(reference):

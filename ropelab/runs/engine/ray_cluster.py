@@ -15,11 +15,11 @@ from typing import Any
 
 from ropelab.runs.engine.ray_store import ControlStore, end_processes
 from ropelab.runs.errors import InputError, MachineError, is_installed
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.temporary import PREFIX, TemporaryFolder
 
 # Variables of the environment that Ray reads. Those that the user has set stay.
-ENVIRONMENT = table_beside(__file__, "environment")["ray"]
+ENVIRONMENT = read_table_beside(__file__, "environment")["ray"]
 # The most characters of the path of Ray's folder. Names of sockets have at most 107, and
 # Ray uses most of them below this folder.
 LONGEST_FOLDER = 32

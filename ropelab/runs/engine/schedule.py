@@ -12,7 +12,7 @@ from math import inf
 
 from ropelab.runs.cell import Cell, Resources, name_of
 from ropelab.runs.errors import MachineError
-from ropelab.runs.machine import available_memory, cores
+from ropelab.runs.machine import count_cores, find_free_memory
 
 # The resources of the cells that are being computed, each with the number of its GPU (0
 # without one).
@@ -58,7 +58,7 @@ def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
     # The need for memory on a GPU is not known. A GPU therefore computes one cell at a
     # time, unless more workers are asked for than there are GPUs.
     gpus = 1
-    most = cores()
+    most = count_cores()
     if any(each.gpu for each in resources):
         import torch
 
@@ -68,7 +68,7 @@ def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
 
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
-    memory = available_memory()
+    memory = find_free_memory()
     # The smallest cell decides how many may fit. `place` checks the memory of each.
     fitting = memory // min((each.memory_bytes for each in resources), default=1)
     return Machine(max(1, min(most, fitting)), memory, gpus)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
-from ropelab.runs.files import table_beside
+from ropelab.runs.files import read_table_beside
 from ropelab.runs.leading import Lead, is_compared, leads_by_column
 from ropelab.runs.sentences import write_number
 from ropelab.show.page.shown import Shown
@@ -196,7 +196,7 @@ def _find_last(table: pd.DataFrame, start: str) -> str | None:
     return None
 
 
-ROWS = table_beside(__file__)
+ROWS = read_table_beside(__file__)
 
 
 def _read_hints() -> dict[str, list[View]]:

@@ -323,7 +323,7 @@ def test_what_is_no_model_is_refused(model, said):
 
 def test_a_model_that_does_not_fit_in_float64_is_refused(tmp_path, monkeypatch):
     # Of the machine and of its container.
-    monkeypatch.setattr("ropelab.conformance.laws.model.available_memory", lambda: 1000)
+    monkeypatch.setattr("ropelab.conformance.laws.model.find_free_memory", lambda: 1000)
     with pytest.raises(InputError, match="for its weights in float64"):
         ropelab.doctor(str(saved(tmp_path, "llama")))
 

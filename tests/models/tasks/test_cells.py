@@ -28,7 +28,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
-from ropelab.runs.cell import Advance, Context, Values, silent, with_starts
+from ropelab.runs.cell import Advance, Context, Values, list_with_starts, silent
 from ropelab.runs.config import Config, build
 from ropelab.runs.errors import MachineError
 from tests.models.released.tiny import reader_of_bytes
@@ -339,7 +339,7 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(
 
     context = Context(progress=progress)
     config = lab.configured(corpus=corpora[0], **changes)
-    for cell in with_starts(lab.evaluations(config)).values():
+    for cell in list_with_starts(lab.evaluations(config)).values():
         if isinstance(cell, Training):
             context.compute(cell)
     # The model as it was trained; it without rotations, three fine-tuned, and the
