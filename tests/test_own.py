@@ -289,7 +289,7 @@ def test_a_cast_plan_has_formats_that_its_name_says(mymodule, monkeypatch) -> No
     mine = FloatFormat(name="bfloat16", precision=3, exponent_bits=8)
     monkeypatch.setattr(casts, "find", lambda kind, name: casts.CastPlan(table=mine))
     with pytest.raises(InputError, match="those of ropelab"):
-        casts.preset_named("mymodule:MY_PLAN")
+        casts.find_preset("mymodule:MY_PLAN")
 
 
 def test_from_python_an_object_is_what_would_be_typed(mymodule, monkeypatch) -> None:

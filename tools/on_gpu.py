@@ -134,7 +134,7 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
     import torch
 
     from ropelab.math.frequencies import inverse_frequencies
-    from ropelab.math.numerics.casts import preset_named
+    from ropelab.math.numerics.casts import find_preset
     from ropelab.math.numerics.chain import Chain, Spectrum
 
     count, base, head_dim = (4096 if tiny else 131_072), 1e6, 128
@@ -171,7 +171,7 @@ def casts(device: str, tiny: bool) -> Iterator[str]:
         computed["tf32_matmul"]["tl.dot"] = lambda: product(long[0].T, long[1])
     torch.set_float32_matmul_precision("high")  # TF32 where the device has it
     for name, forms in computed.items():
-        predicted = Chain(preset_named(name).plan, spectrum).angles(positions)
+        predicted = Chain(find_preset(name).plan, spectrum).angles(positions)
         exact = spectrum.inv_freq[:, None] * positions
         expected = np.abs(predicted - exact).max()
         yield f"{name}: worst error {expected:.3g} rad predicted"

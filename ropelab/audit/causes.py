@@ -39,7 +39,9 @@ def find_length_to_claim(case: AuditCase) -> int | None:
 
 
 def advise_length(case: AuditCase, length: int) -> str:
-    """Return the advice to claim a length, and which runtimes would be misled by it."""
+    """Return the advice to write a length into the file, and the runtimes that would then
+    compute something else than before.
+    """
     advice = f'"{MAXIMUM}": {length}'
     misled = list_misled(case, length)
     if misled:
@@ -53,6 +55,7 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     """
     prefix, _ = language_part(case.document.config)
     config = deepcopy(dict(case.document.config))
+    # The part of the file that has the keys of the language model.
     part = config
     for name in prefix.split(".")[:-1]:
         part = part[name]

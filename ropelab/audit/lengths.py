@@ -1,4 +1,8 @@
-"""Rules of an audit about lengths: which differ, and which reach too far."""
+"""Rules of an audit about lengths: which differ, and which reach too far.
+
+A runtime claims a length: the most tokens that the file lets it allow. Its trained length
+is the one before scaling.
+"""
 
 import math
 from collections.abc import Iterator

@@ -29,7 +29,7 @@ from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.record import Findings, claim
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
 from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
-from ropelab.math.numerics.casts import PRESETS, preset_named
+from ropelab.math.numerics.casts import PRESETS, find_preset
 from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
@@ -280,7 +280,7 @@ def float64_needed(
     """
 
     def find_largest_error(base: float, end: int) -> float:
-        chain = chain_of(preset_named(preset).plan, base, ROTATED)
+        chain = chain_of(find_preset(preset).plan, base, ROTATED)
         return max_abs(chain.angle_errors(span(end - TOKENS, end)))
 
     error = find_largest_error(base, NATIVE)

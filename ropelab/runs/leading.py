@@ -1,7 +1,9 @@
-"""The rows that lead a question, as comparisons decide it, not the better mean alone.
+"""The rows that lead a question: the best mean, and all that are not shown to be worse.
 
-Answers, titles of figures, bold print in tables, pages and exports all ask this file.
-None of them thus names a winner where another says that there is none.
+A question is about one measurement, such as the text loss at 8192 tokens, and a row is
+what is measured, such as a method. Which rows differ is decided by comparisons, not by
+the means alone. Answers, titles of figures, bold print in tables, pages and exports all
+ask this file, so that none of them names a winner where another says that there is none.
 """
 
 import math
@@ -34,7 +36,7 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Lead:
-    """The row with the best mean, and what comparisons say of it and the other rows."""
+    """The row with the best mean, and how the other rows compare with it."""
 
     # The row with the best mean, and that mean.
     first: str
@@ -53,8 +55,8 @@ class Lead:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rows that lead together; empty unless the first is compared with all
-        others, and better than one of them.
+        """The rows that lead together: the first and those tied with it. Empty if the
+        first is not compared with all others, or better than none of them.
         """
         if not self.is_shown or self.uncompared:
             return ()
@@ -88,33 +90,33 @@ def find_lead(
     if lower_is_better and value >= UNIFORM:
         return None
 
-    # The comparisons of the first row that answer the question.
-    pairs = with_methods(comparisons)
+    # The comparisons that have the first row, and are about the question.
+    pairs = name_both_sides(comparisons)
     has_first = (pairs[["method_a", "method_b"]] == first).any(axis=1)
     pairs_of_first = pairs[has_first]
     for column, wanted in about.items():
         pairs_of_first = pairs_of_first[pairs_of_first[column] == wanted]
 
     others = set(map(str, values.index)) - {first}
-    compared = _names_in(pairs_of_first) & others
+    compared = _list_names(pairs_of_first) & others
     rivals = rivals_of(first, pairs_of_first, {})
     tied = tuple(name for name in rivals if name in others)
     won = pairs_of_first[pairs_of_first["verdict"] == first]
-    beaten = _names_in(won) & others
+    beaten = _list_names(won) & others
     uncompared = others - compared
     return Lead(first, value, tied, len(beaten), len(uncompared))
 
 
-def _names_in(pairs: pd.DataFrame) -> set[str]:
+def _list_names(pairs: pd.DataFrame) -> set[str]:
     """Return the names of all rows that are compared in some pairs."""
     return set(pairs["method_a"]) | set(pairs["method_b"])
 
 
-def with_methods(comparisons: pd.DataFrame) -> pd.DataFrame:
+def name_both_sides(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Return comparisons with the names of the two rows in `method_a` and `method_b`.
 
-    Where encodings are compared, for example, these columns were `encoding_a` and
-    `encoding_b`.
+    These columns have other names before, such as `encoding_a` and `encoding_b` where
+    encodings are compared.
     """
     if comparisons.empty:
         return pd.DataFrame(columns=["method_a", "method_b", "verdict"])
@@ -128,9 +130,7 @@ def with_methods(comparisons: pd.DataFrame) -> pd.DataFrame:
     return comparisons
 
 
-def leads_by_column(
-    summary: pd.DataFrame, comparisons: pd.DataFrame
-) -> dict[str, Lead]:
+def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Lead]:
     """Return the lead of each column of a summary for which comparisons show one.
 
     The first column has the names of the rows. The others are named after their

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.runs.errors import InputError, check_known
-from ropelab.runs.leading import leads_by_column
+from ropelab.runs.leading import find_leads
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.page.shown import Shown
@@ -144,7 +144,7 @@ def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFr
     summary = pd.DataFrame(records)
     verdict, _ = verdict_and_rest(run.manifest["answer"])
     comparisons = run.tables.get("comparisons", pd.DataFrame())
-    leads = leads_by_column(summary, comparisons)
+    leads = find_leads(summary, comparisons)
     summary.attrs["caption"] = verdict
     summary.attrs["leaders"] = {column: lead.names for column, lead in leads.items()}
     return summary

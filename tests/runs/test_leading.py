@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from ropelab.runs.leading import UNIFORM, find_lead, leads_by_column
+from ropelab.runs.leading import UNIFORM, find_lead, find_leads
 from ropelab.show.export import as_latex
 
 NAMES = ("a", "b", "c")
@@ -62,7 +62,7 @@ def test_bold_is_what_leads_at_one_place():
         {"method": NAMES, "nll @64": [1.0, 1.1, 2.0], "nll @128": [1.0, 1.1, 2.0]}
     )
     pairs = compared(ab="~", ac="a", bc="b")
-    leads = leads_by_column(summary, pairs)
+    leads = find_leads(summary, pairs)
     assert {name: found.names for name, found in leads.items()} == {
         "nll @64": ("a", "b")
     }
@@ -78,4 +78,4 @@ def test_bold_is_what_leads_at_one_place():
 
 def test_rows_without_comparisons_have_no_leader():
     summary = pd.DataFrame({"method": NAMES, "nll @64": [1.0, 1.1, 2.0]})
-    assert leads_by_column(summary, pd.DataFrame()) == {}
+    assert find_leads(summary, pd.DataFrame()) == {}

@@ -12,7 +12,7 @@ import pytest
 import ropelab
 from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError, check_known
-from ropelab.runs.leading import leads_by_column
+from ropelab.runs.leading import find_leads
 from ropelab.runs.metrics import metrics_of
 from ropelab.runs.store import to_records
 from ropelab.show import export
@@ -63,7 +63,7 @@ def test_latex_has_a_caption_bold_leaders_and_intervals(run):
     assert run.manifest["answer"].split(". ")[0][:40].replace("_", "\\_") in text
     rows = [row.split(" & ") for row in text.splitlines() if row.endswith("\\\\")]
     summary = pd.DataFrame(run.manifest["summary"])
-    leads = leads_by_column(summary, run.tables["comparisons"])
+    leads = find_leads(summary, run.tables["comparisons"])
     assert leads
     for number, name in enumerate(summary.columns[1:], 1):
         bold = [row[0] for row in rows if "textbf" in row[number]]

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 import ropelab
 from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError
-from ropelab.runs.leading import leads_by_column
+from ropelab.runs.leading import find_leads
 from ropelab.runs.store import RUN
 from ropelab.show.drawn import draw_figures, find_draw
 from ropelab.show.page import shown, views
@@ -183,9 +183,7 @@ def test_the_number_of_a_card_is_the_best_of_its_table():
     assert number.value == f"{shares.max():.0%}"
     assert f"6144 tokens back with {shares.idxmax()}" in number.said
     # All that are not significantly different from the best are bold.
-    leads = leads_by_column(
-        pd.DataFrame(run.manifest["summary"]), run.tables["comparisons"]
-    )
+    leads = find_leads(pd.DataFrame(run.manifest["summary"]), run.tables["comparisons"])
     for place, column in ((1, "copy @6144"), (2, "nll @8192")):
         bold = [row[0][0] for row in number.rows if row[place][1]]
         assert set(bold) == set(leads[column].names)

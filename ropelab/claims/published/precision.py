@@ -16,7 +16,7 @@ from ropelab.math.numerics.angle_errors import (
     find_worst,
     find_worst_by_octave,
 )
-from ropelab.math.numerics.casts import preset_named
+from ropelab.math.numerics.casts import find_preset
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.incidents import incidents
 from ropelab.math.numerics.scores import draw, scores, shift_errors
@@ -34,7 +34,7 @@ SHIFTS = (4099, 65537)
 
 def make_chain(preset: str) -> Chain:
     """Return an implementation that rounds its stages as a preset says."""
-    return chain_of(preset_named(preset).plan, BASE, HEAD)
+    return chain_of(find_preset(preset).plan, BASE, HEAD)
 
 
 def find_worst_angle(preset: str, length: int) -> Worst:

@@ -64,15 +64,15 @@ def scale_head(config: FreqsConfig) -> ScaledHead:
         # The factor of such a method is the context length over the trained length. That
         # of a dynamic method is not.
         factor = getattr(scaling, "factor", config.factor)
-    wanted = config.test_len or factor * config.train_len
+    length = config.test_len or factor * config.train_len
     # A factor may be inf or nan, which is not within any limit.
-    is_exact = wanted <= LARGEST
+    is_exact = length <= LARGEST
     if not is_exact:
         raise InputError(
-            f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact"
+            f"{length:.4g} tokens are more than 2^53, where float64 is still exact"
         )
 
-    test_len = round(wanted)
+    test_len = round(length)
     parts = [(geometry, scaling.plan(geometry, test_len)) for geometry in geometries]
     return ScaledHead(scaling, test_len, parts)
 
@@ -116,7 +116,7 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     for geometry, plan in parts:
         tables.append(_list_pairs(geometry, plan, test_len, config.extended_len))
     pairs = pd.concat(tables, ignore_index=True)
-    # The pairs of all axes are numbered through.
+    # The pairs of all axes are numbered one after the other.
     pairs["pair"] = pairs.index
     if config.sections:
         names = axis_names(len(config.sections))
@@ -161,7 +161,7 @@ def _list_pairs(
     def find_unseen(largest_trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
         """Say for each pair whether it meets angles that training did not show."""
         completes_rotation = largest_trained >= 2 * math.pi
-        # The last bits of a phase are rounding.
+        # A phase that is larger by its rounding alone is not larger.
         stays_inside = test_phase <= largest_trained * (1 + 1e-12)
         # The first condition that is true decides.
         return np.select(
@@ -198,6 +198,7 @@ def _list_pairs(
 
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Return the tables `pairs` and `scaling`, which the only cell has computed."""
     (cell,) = cells(config)
     return dict(values[cell])
 

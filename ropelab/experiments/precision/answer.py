@@ -34,7 +34,10 @@ FLOAT32_BITS = FORMATS["float32"].precision
 
 
 def answer(tables: Tables) -> str:
+    """Return the answer in sentences."""
     casts = tables["casts"]
+    # The rows of the implementations that --preset and --cast name; none: neither is
+    # given.
     implementations = list_implementations(casts)
 
     if len(implementations):
@@ -96,8 +99,8 @@ def _judge_implementations(
         names = join_names(unnoticed["name"].tolist())
         yield f"in {names} {_describe_unnoticed(unnoticed)}"
 
-    # These rotate by wrong angles, but equally wrong ones at every place. That matters to
-    # whoever compares two implementations.
+    # Some of the others rotate by wrong angles, though no score changes with the place.
+    # That matters to whoever compares two implementations.
     other_angles = [
         f"{row['name']} (from {row[WRONG_FROM]:.0f})"
         for row in unnoticed.dropna(subset=WRONG_FROM).to_dict("records")
@@ -110,22 +113,23 @@ def _judge_implementations(
 
 def _state_equal_positions(implementations: pd.DataFrame) -> Iterator[str]:
     """Say in which implementations two neighbouring positions become one number."""
-    rounds_position = []
+    implementations_and_starts = []
     rounds_angle = False
     labels = zip(implementations["name"], implementations["plan"], strict=True)
     for name, label in labels:
         plan = parse_cast(label)
         if plan.position.precision < FLOAT32_BITS:
-            # A number of so many bits cannot be odd above two to that power.
+            # A format of n bits has no odd numbers above 2^n.
             first = 2**plan.position.precision
-            rounds_position.append(f"{name} (from {first})")
+            implementations_and_starts.append(f"{name} (from {first})")
         elif plan.angle.precision < FLOAT32_BITS:
             rounds_angle = True
 
-    # A rounded position is the same for every pair, at any base. Where rounded angles make
-    # neighbours equal in every pair is not known, so nothing is said if there are any.
+    # A rounded position is the same for every pair, at any base. If angles are rounded, it
+    # is not known here from where on neighbours are equal in every pair, and nothing is
+    # said.
     if not rounds_angle:
-        where = join_names(rounds_position) or "none"
+        where = join_names(implementations_and_starts) or "none"
         yield f"neighbouring positions are one in every pair, at any base, in {where}"
 
 
@@ -144,9 +148,10 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     if not names:
         yield f"{lead} at every stage"
     elif len(unnoticed):
+        # In long contexts rounded inverse frequencies cost a loss, which was measured for
+        # bfloat16 alone.
         is_long = (unnoticed["stage"] == "inv_freq") & (unnoticed["length"] > MEASURED)
         also = ""
-        # The loss in long contexts was measured for bfloat16 alone.
         if is_long.any() and fmt == "bfloat16":
             also = ", or inv_freq in long contexts"
         yield f"{lead} unless {join_names(names, 'or')} is rounded to it{also}"
@@ -190,8 +195,8 @@ def _state_float32_angles(casts: pd.DataFrame) -> str:
 
 def _split_by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the plans that a model would notice, the worst first, and the others."""
-    # The spread of a plan that overflows is nan, which is no number up to UNNOTICED: such
-    # a plan is noticed, and is the worst.
+    # The spread of a plan that overflows is nan, and the comparison False. Such a plan is
+    # noticed, and is the worst.
     is_unnoticed = plans[SPREAD] <= UNNOTICED
     noticed = plans[~is_unnoticed].sort_values(
         SPREAD, ascending=False, na_position="first"
@@ -219,6 +224,7 @@ def _describe_unnoticed(plans: pd.DataFrame) -> str:
 
 
 def _list_spreads(plans: pd.DataFrame, name_column: str) -> str:
+    """Write the name of each plan with its spread, or with the word overflow."""
     texts = []
     for row in plans.to_dict("records"):
         spread = "overflow"

@@ -13,8 +13,8 @@ from ropelab.math.numerics.casts import (
     PRESETS,
     STAGES,
     CastPlan,
+    find_preset,
     parse_cast,
-    preset_named,
 )
 
 # The formats to which single stages are rounded if nobody asked for any.
@@ -60,7 +60,7 @@ def list_entries(config: PrecisionConfig) -> list[Entry]:
         # A cast is named as it is written, such as angle=float16.
         kind = "cast" if "=" in name else "preset"
         entries.append(Entry(kind, name, plan))
-        for stage, _ in plan.inexact():
+        for stage, _ in plan.list_inexact():
             entries.append(Entry("repair", name, plan.repair(stage), stage))
     return entries
 
@@ -86,10 +86,10 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
     # A wrong name is an error even beside `all`, which names every preset.
     for name in config.preset:
         if name != "all":
-            preset_named(name)
+            find_preset(name)
 
     names = PRESETS if "all" in config.preset else config.preset
-    plans = {name: preset_named(name).plan for name in names}
+    plans = {name: find_preset(name).plan for name in names}
     if config.cast:
         plan = parse_cast(config.cast)
         plans[plan.title] = plan

@@ -66,7 +66,7 @@ def stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     # of equal phases once.
     groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
     for entry in list_entries(config):
-        rounded_stages = tuple(name for name, _ in entry.plan.phase.inexact())
+        rounded_stages = tuple(name for name, _ in entry.plan.phase.list_inexact())
         group = groups.setdefault(rounded_stages, {})
         # A repair may be the plan of another entry, too: each plan is measured once.
         group[entry.plan.label] = entry.plan
@@ -216,7 +216,7 @@ def _measure_plans_of_phase(
     for spreads_of_plan in spreads:
         chain = spreads_of_plan.chain
         rounded_scores = scores.scores(chain, vectors, queries, keys)
-        spread = spreads_of_plan.overall()
+        spread = spreads_of_plan.measure_overall()
         yield {
             "plan": chain.plan.label,
             **angles,
@@ -234,7 +234,7 @@ def _measure_plans_of_phase(
 def _measure_distances(spreads: Spreads) -> Iterator[dict[str, Any]]:
     """Yield a row of `spread` for each of some distances."""
     for distance in _choose_distances(spreads.length):
-        interval = spreads.at_distance(distance)
+        interval = spreads.measure_at_distance(distance)
         yield {
             "plan": spreads.chain.plan.label,
             "distance_tokens": distance,

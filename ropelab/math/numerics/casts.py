@@ -62,7 +62,7 @@ class CastPlan:
         'table=bfloat16'
         """
         parts = []
-        for name, value in self.inexact():
+        for name, value in self.list_inexact():
             if isinstance(value, FloatFormat):
                 value = value.name
             parts.append(f"{name}={value}")
@@ -82,7 +82,7 @@ class CastPlan:
             return self.label
         (common_format,) = formats
         parts = [f"all={common_format.name}"]
-        for name, value in self.inexact():
+        for name, value in self.list_inexact():
             if name in RULES:
                 parts.append(f"{name}={value}")
         return ",".join(parts)
@@ -102,7 +102,7 @@ class CastPlan:
         """True if cos and sin at every position are those of one stored frequency."""
         return self.position == self.angle == self.table == EXACT
 
-    def inexact(self) -> list[tuple[str, FloatFormat | str]]:
+    def list_inexact(self) -> list[tuple[str, FloatFormat | str]]:
         """Return the stages and rules that are not exact, in the order of the chain."""
         inexact = []
         for field in fields(self):
@@ -112,7 +112,7 @@ class CastPlan:
         return inexact
 
     def repair(self, name: str) -> "CastPlan":
-        """Return the same plan with one stage or rule made exact."""
+        """Return the plan with one stage or rule made exact."""
         exact = getattr(CastPlan(), name)
         return replace(self, **{name: exact})
 
@@ -120,8 +120,8 @@ class CastPlan:
 def parse_cast(text: str) -> CastPlan:
     """Read `inv_freq=bfloat16,table=float16`.
 
-    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. It comes first.
-    The parts that follow replace single stages.
+    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. Either must come
+    first, and the parts that follow replace single stages.
     """
     # `label` writes the exact plan as the name of its format.
     if text == EXACT.name:
@@ -185,14 +185,14 @@ def _read_presets() -> dict[str, CastPreset]:
 PRESETS = _read_presets()
 
 
-def preset_named(name: str) -> CastPreset:
+def find_preset(name: str) -> CastPreset:
     if name in PRESETS:
         return PRESETS[name]
 
     plan = find("casts", name)
     if not isinstance(plan, CastPlan):
         return PRESETS[check_known("preset", name, PRESETS)]
-    # Results are named by the label alone, so that it has to give the same plan again.
+    # Results have the label alone. It must give the same plan again when it is read.
     if parse_cast(plan.label) != plan:
         raise InputError(
             f"{name}: formats of a cast plan are those of ropelab, as they are"

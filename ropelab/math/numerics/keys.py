@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast, preset_named
+from ropelab.math.numerics.casts import PRESETS, CastPlan, find_preset, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
@@ -322,7 +322,7 @@ def parse_rounding(text: str) -> Rounding:
         return Rounding(text, parse_cast(text))
     is_preset = ":" not in text and "=" not in text
     if is_preset:
-        return Rounding(text, preset_named(text).plan)
+        return Rounding(text, find_preset(text).plan)
 
     stages = text.replace(":", "=").replace("+", ",")
     plan = parse_cast(stages)

@@ -20,11 +20,16 @@ Where every z has length 1, the variance of a pair is
     1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2,
 
 with e_i the errors of the pair's angles. Errors that are equal at both positions cancel.
-An exact score therefore has no spread. A frequency that is wrong by the same amount at all
+A score without errors therefore has no spread. A frequency that is wrong by the same amount at all
 positions has no spread either, since the difference of its errors depends on D alone.
 
 The effect of rounding after the table depends on the vectors. This part of the spread is
 therefore a mean over drawn vectors, with an interval.
+
+The slip of a stored z_i(m) is z_i(m) exp(-i m theta_i) - 1, where theta_i is the frequency
+that the stored angles follow: how far z is from the number that it would be without
+rounding, as seen from there. Slips are small numbers, with which sums over all distances
+are computed precisely.
 """
 
 import math
@@ -39,7 +44,7 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.stats import Interval, average_samples
 
 # The longest text in which every distance and every place is counted. In longer texts
-# distances and places are drawn.
+# distances and places are drawn at random.
 WHOLE = 1 << 18
 
 # The number of distances that are drawn for the mean over distances.
@@ -47,15 +52,15 @@ DISTANCES = 256
 # The number of places that are drawn at each of these distances.
 PLACES = 256
 # The number of places that are drawn for the spread at one given distance.
-PLACES_AT = 4096
+PLACES_AT_ONE_DISTANCE = 4096
 
-# The number of groups in which rounding after the table is measured. Each group draws one
-# distance.
+# The number of groups in which rounding after the table is measured. Each group has one
+# distance, drawn at random.
 GROUPS = 32
-# The number of pairs of vectors that are drawn in each group.
-DRAWS = 8
-# The number of places at which each of these pairs is scored.
-DRAWN_PLACES = 32
+# The number of queries and keys that are drawn in each group.
+VECTORS_PER_GROUP = 8
+# The number of places at which each query and key are scored.
+PLACES_PER_GROUP = 32
 
 # Two tokens are at most this share of the positions apart.
 FARTHEST = 0.75
@@ -85,7 +90,7 @@ class Spreads:
         self.farthest = max(1, int(length * FARTHEST))
         # The same roundings, without those after the table.
         self.stored = Chain(chain.plan.storage, chain.spectrum)
-        # The result of `_every_distance`; None until it is computed.
+        # The result of `_compute_every_distance`; None until it is computed.
         self._variances: Variances | None = None
 
     @property
@@ -99,21 +104,21 @@ class Spreads:
         angles = self.stored.angles(last_position)
         return not np.isfinite(angles).all()
 
-    def overall(self) -> Interval:
+    def measure_overall(self) -> Interval:
         """Return the root mean square of the spreads over distances.
 
         It has an interval where distances are drawn. If all positions are stored as
-        one number, no place changes a score. The result is then the error of the
-        scores instead.
+        one number, no place changes a score, though all scores are wrong. The result is
+        then the root mean square of their errors instead.
         """
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self._is_one_place():
-            return _exactly(self._error_of_one_place())
+            return _exactly(self._compute_error_of_one_place())
 
-        variance = self._stored_variance()
+        variance = self._estimate_stored_variance()
         if self.chain.plan != self.chain.plan.storage:
-            added = self._variance_after_table()
+            added = self._measure_variance_after_table()
             variance = Interval(
                 variance.value + added.value,
                 variance.low + added.low,
@@ -123,7 +128,7 @@ class Spreads:
 
         return _take_roots(variance)
 
-    def at_distance(self, distance: int) -> Interval:
+    def measure_at_distance(self, distance: int) -> Interval:
         """Return the spread at one distance.
 
         The effect of rounding after the table is left out.
@@ -133,19 +138,19 @@ class Spreads:
         if self.chain.plan.consistent:
             return _exactly(0.0)
         if self.length <= WHOLE:
-            variance = self._every_distance()[distance - 1]
+            variance = self._compute_every_distance()[distance - 1]
             return _exactly(math.sqrt(variance))
 
         random = np.random.default_rng((self.seed, distance))
-        places = self._draw_places(random, distance, PLACES_AT)
-        squares = self._squares(places, distance)
+        places = self._draw_places(random, distance, PLACES_AT_ONE_DISTANCE)
+        squares = self._square_deviations(places, distance)
         return _take_roots(average_samples(squares.mean(0)))
 
-    def _stored_variance(self) -> Interval:
+    def _estimate_stored_variance(self) -> Interval:
         if self.chain.plan.consistent:
             return _exactly(0.0)
         if self.length <= WHOLE:
-            return _exactly(float(self._every_distance().mean()))
+            return _exactly(float(self._compute_every_distance().mean()))
 
         # The range of distances is cut into equal parts, and one distance is drawn in each.
         random = np.random.default_rng(self.seed)
@@ -156,7 +161,7 @@ class Spreads:
         variances = []
         for distance in distances.astype(int).tolist():
             places = self._draw_places(random, distance, PLACES)
-            squares = self._squares(places, distance)
+            squares = self._square_deviations(places, distance)
             variances.append(squares.mean())
         return average_samples(np.array(variances))
 
@@ -170,14 +175,17 @@ class Spreads:
         free = self.length - distance
         return self.offset + np.floor(random.random(count) * free)
 
-    def _squares(
+    def _square_deviations(
         self,
         keys: Positions,
         distance: int,
     ) -> Float[np.ndarray, "pairs places"]:
-        """Return squared deviations from the mean, whose own mean is unbiased."""
-        of_queries = self._table(keys + distance)
-        of_keys = self._table(keys)
+        """Return |deviation|^2 of each rotation from the mean of its pair.
+
+        The mean of these squares is an unbiased estimate of the variance.
+        """
+        of_queries = self._read_table(keys + distance)
+        of_keys = self._read_table(keys)
         rotations = of_queries * of_keys.conj()
         # The mean over places, one for each pair.
         deviations = rotations - rotations.mean(1, keepdims=True)
@@ -188,15 +196,15 @@ class Spreads:
         correction = keys.size / (keys.size - 1)
         return correction * squares
 
-    def _table(self, positions: Positions) -> np.ndarray:
+    def _read_table(self, positions: Positions) -> np.ndarray:
         cos, sin = self.stored.table(positions)
         return cos + 1j * sin
 
-    def _every_distance(self) -> Variances:
+    def _compute_every_distance(self) -> Variances:
         """Return the mean over pairs of the variance, for distances 1 to the farthest.
 
-        Write z(m) = exp(i m theta) (1 + s(m)), where s is the slip, and s' for the slip
-        of the key at m - D. Rotating by the constant exp(-i D theta) changes no
+        Write z(m) = exp(i m theta) (1 + s(m)), where s is the slip of the query, and s'
+        for the slip of the key at m - D. Rotating by the constant exp(-i D theta) changes no
         variance, and turns z(m) conj z(m - D) into (1 + s) (1 + conj s') = 1 + u with
 
             u = s + conj s' + s conj s',
@@ -209,15 +217,16 @@ class Spreads:
 
         The sum of each term over the places is a sum over a window, or a correlation
         with itself, which a Fourier transform gives for all distances at once. Slips
-        are small, so that nothing cancels and float32 transforms are precise enough.
+        are small, so that no large numbers cancel, and float32 transforms are precise
+        enough.
         """
         if self._variances is not None:
             return self._variances
 
         positions = span(self.offset, self.offset + self.length)
-        size = _fast_size(self.length + self.farthest)
+        size = _find_fast_size(self.length + self.farthest)
         counts = self.length - np.arange(1, self.farthest + 1)
-        theta = self._reference()
+        theta = self._find_frequencies()
 
         # The sums of |u|^2 over places, and |mean of u|^2, both added up over the pairs.
         sums = np.zeros(self.farthest)
@@ -226,19 +235,19 @@ class Spreads:
         # transformed back once, into the sums of x x'.
         excess_power = np.zeros(size // 2 + 1)
         for pair in np.flatnonzero(theta).tolist():
-            slip = self._slip(pair, theta[pair], positions)
+            slip = self._compute_slip(pair, theta[pair], positions)
             squares = slip.real**2 + slip.imag**2
             if not squares.any():
                 continue
 
-            correlation = _correlation(slip, size, self.farthest)
-            sums += _window_sums(squares, self.farthest) - 2 * correlation.real
+            correlation = _correlate(slip, size, self.farthest)
+            sums += _sum_windows(squares, self.farthest) - 2 * correlation.real
             # Only rounded tables have values z of another length than 1.
             if self.chain.plan.table.precision < 53:
                 excess = 2 * slip.real + squares
-                excess_power += _power(excess, size)
+                excess_power += _compute_power(excess, size)
 
-            mean = (_window_sums(slip, self.farthest) + correlation) / counts
+            mean = (_sum_windows(slip, self.farthest) + correlation) / counts
             squared_means += mean.real**2 + mean.imag**2
 
         if excess_power.any():
@@ -247,7 +256,7 @@ class Spreads:
         self._variances = np.maximum(total / self.chain.spectrum.pairs, 0.0)
         return self._variances
 
-    def _slip(
+    def _compute_slip(
         self,
         pair: int,
         theta: float,
@@ -286,7 +295,7 @@ class Spreads:
             moved += turned + both
         return moved
 
-    def _reference(self) -> Float[np.ndarray, " pairs"]:
+    def _find_frequencies(self) -> Float[np.ndarray, " pairs"]:
         """Return the frequencies that stored angles follow."""
         if not self.stored.recurrent:
             return self.stored.inv_freq
@@ -300,7 +309,7 @@ class Spreads:
         first, last = self.stored.positions(ends)
         return bool(first == last)
 
-    def _error_of_one_place(self) -> float:
+    def _compute_error_of_one_place(self) -> float:
         # The stored rotation is 1 at every distance, the exact one exp(i angle). The
         # squared distance of the two is |1 - exp(i angle)|^2 = 2 - 2 cos(angle).
         distances = np.arange(1, self.farthest + 1)
@@ -309,7 +318,7 @@ class Spreads:
         return math.sqrt(float(squares.mean()))
 
     @np.errstate(invalid="ignore", over="ignore")
-    def _variance_after_table(self) -> Interval:
+    def _measure_variance_after_table(self) -> Interval:
         """Return what rounding the rotation and the score adds to the variance."""
         random = np.random.default_rng(self.seed)
         pairs = self.chain.spectrum.pairs
@@ -317,11 +326,11 @@ class Spreads:
         added = []
         for group in range(GROUPS):
             seed = self.seed * GROUPS + group
-            vectors = draw(DRAWS, pairs, "random", seed)
+            vectors = draw(VECTORS_PER_GROUP, pairs, "random", seed)
             share = (group + random.random()) / GROUPS
             distance = 1 + math.floor(share * self.farthest)
             distance = min(distance, self.length - 1)
-            keys = self._draw_places(random, distance, DRAWN_PLACES)
+            keys = self._draw_places(random, distance, PLACES_PER_GROUP)
             queries = keys + distance
 
             before = scores(self.stored, vectors, queries, keys)
@@ -350,7 +359,7 @@ def _take_roots(variance: Interval) -> Interval:
     )
 
 
-def _fast_size(least: int) -> int:
+def _find_fast_size(least: int) -> int:
     """Return a size, at least `least`, at which Fourier transforms are quick.
 
     It is 5, 6, 7 or 8 times a power of two.
@@ -362,7 +371,7 @@ def _fast_size(least: int) -> int:
     return next(size for size in sizes if size >= least)
 
 
-def _window_sums(values: np.ndarray, farthest: int) -> np.ndarray:
+def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
     """Return for D = 1 .. farthest the sum of v(m) + conj v(m - D) over the places m.
 
     Queries stand at m = D and after, keys D before them. The value of the key is
@@ -377,13 +386,13 @@ def _window_sums(values: np.ndarray, farthest: int) -> np.ndarray:
     return np.asarray(of_queries + of_keys.conj())
 
 
-def _power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:
+def _compute_power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:
     """Return the power spectrum of real values, whose transform is their correlation."""
     transform = fft.rfft(values.astype(np.float32), size)
     return np.asarray(transform.real**2 + transform.imag**2)
 
 
-def _correlation(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
+def _correlate(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
     """Return sum over m of v(m) conj v(m - D), for D = 1 .. farthest."""
     transform = fft.fft(values.astype(np.complex64), size)
     power = transform.real**2 + transform.imag**2

@@ -188,7 +188,7 @@ def _predict_errors(
     angle_error = find_worst(phase, rounding.first, length).error_rad
     chain = Chain(rounding.cast, spectrum)
     spreads = Spreads(chain, rounding.first, length, SEED)
-    return angle_error, spreads.overall().value
+    return angle_error, spreads.measure_overall().value
 
 
 def describe_casts(casts: pd.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.leading import Lead, is_compared, leads_by_column
+from ropelab.runs.leading import Lead, find_leads, is_compared
 from ropelab.runs.sentences import write_number
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
@@ -127,7 +127,7 @@ class Headline:
         leads: Mapping[str, Lead] = {}
         comparisons = run.tables.get("comparisons")
         if comparisons is not None:
-            leads = leads_by_column(table, comparisons)
+            leads = find_leads(table, comparisons)
             # The largest or smallest value is no headline unless comparisons show that
             # its row leads.
             if is_ranked and column not in leads and is_compared(column, comparisons):

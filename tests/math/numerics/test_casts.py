@@ -7,8 +7,8 @@ from ropelab.math.numerics.casts import (
     PRESETS,
     STAGES,
     CastPlan,
+    find_preset,
     parse_cast,
-    preset_named,
 )
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.runs.errors import InputError
@@ -55,15 +55,17 @@ def test_a_title_reads_back_as_its_plan():
 
 
 def test_a_plan_differs_from_exact_in_what_it_names():
-    assert parse_cast("angle=tf32").inexact() == [("angle", FORMATS["tf32"])]
-    assert [name for name, _ in parse_cast("all=float16").inexact()] == list(STAGES)
-    assert CastPlan().inexact() == []
+    assert parse_cast("angle=tf32").list_inexact() == [("angle", FORMATS["tf32"])]
+    assert [name for name, _ in parse_cast("all=float16").list_inexact()] == list(
+        STAGES
+    )
+    assert CastPlan().list_inexact() == []
     assert CastPlan().label == "float64"
 
 
 def test_repairing_every_stage_and_rule_gives_the_exact_plan():
     plan = parse_cast("all=float16,frequencies=float32_pow,angles=recurrence")
-    for name, _ in plan.inexact():
+    for name, _ in plan.list_inexact():
         plan = plan.repair(name)
     assert plan == CastPlan()
 
@@ -91,4 +93,4 @@ def test_bad_casts_get_one_clear_line(text, message):
 
 def test_an_unknown_preset_gets_the_nearest_name():
     with pytest.raises(InputError, match="did you mean 'nanochat'"):
-        preset_named("nanochatt")
+        find_preset("nanochatt")

@@ -40,11 +40,12 @@ def directly(chain: Chain, offset: int, length: int, distance: int) -> float:
 def test_every_distance_has_the_variance_of_the_definition(cast):
     found = spreads(cast, 1e4, 600, offset=1500)
     every = [
-        found.at_distance(distance).value for distance in range(1, found.farthest + 1)
+        found.measure_at_distance(distance).value
+        for distance in range(1, found.farthest + 1)
     ]
     expected = [directly(found.chain, 1500, 600, d) for d in range(1, 451)]
     assert every == pytest.approx(expected, rel=1e-4)
-    overall = found.overall()
+    overall = found.measure_overall()
     assert overall.value == pytest.approx(math.sqrt(np.mean(np.square(expected))), 1e-4)
     assert overall.low == overall.high == overall.value
 
@@ -60,9 +61,12 @@ PUBLISHED = {
 def test_the_spread_by_distance_is_the_known_one(stage):
     found = spreads(f"{stage}=bfloat16", 1e6, 131072)
     distances = (1, 16, 64, 256, 1024, 8192, 49152)
-    values = [found.at_distance(distance).value for distance in distances]
+    values = [found.measure_at_distance(distance).value for distance in distances]
     assert values == pytest.approx(PUBLISHED[stage], abs=0.006)
-    assert round(found.overall().value, 2) == {"angle": 0.60, "position": 0.58}[stage]
+    assert (
+        round(found.measure_overall().value, 2)
+        == {"angle": 0.60, "position": 0.58}[stage]
+    )
 
 
 @pytest.mark.parametrize("cast", ["position=bfloat16", "table=bfloat16"])
@@ -74,7 +78,9 @@ def test_random_vectors_spread_as_much_as_the_formula_says(cast):
     drawn = draw(200, 32, "random", seed=3)
     rows = scores(found.chain, drawn, places + distance, places)
     simulated = math.sqrt(rows.var(axis=1).mean())
-    assert found.at_distance(distance).value == pytest.approx(simulated, rel=0.05)
+    assert found.measure_at_distance(distance).value == pytest.approx(
+        simulated, rel=0.05
+    )
 
 
 # Spreads measured with another draw of vectors, distances and places; heads of 64.
@@ -92,17 +98,17 @@ MEASURED = [
 
 @pytest.mark.parametrize(("base", "length", "cast", "measured"), MEASURED)
 def test_the_spread_is_near_the_measured_one(base, length, cast, measured):
-    value = spreads(cast, base, length).overall().value
+    value = spreads(cast, base, length).measure_overall().value
     assert value == pytest.approx(measured, rel=0.2, abs=1e-12)
 
 
 def test_positions_that_are_all_stored_as_one_lose_what_distances_change():
-    assert spreads("position=bfloat16", 1e5, 256, 65536).overall().value > 0.2
-    assert spreads("inv_freq=bfloat16", 1e5, 256, 65536).overall().value == 0
+    assert spreads("position=bfloat16", 1e5, 256, 65536).measure_overall().value > 0.2
+    assert spreads("inv_freq=bfloat16", 1e5, 256, 65536).measure_overall().value == 0
 
 
 def test_an_overflow_has_no_spread():
-    assert math.isnan(spreads("position=float16", 1e4, 70000).overall().value)
+    assert math.isnan(spreads("position=float16", 1e4, 70000).measure_overall().value)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +116,7 @@ def test_an_overflow_has_no_spread():
 )
 def test_what_is_rounded_after_the_table_has_an_interval(cast):
     found = spreads(cast, 1e4, 2048)
-    value = found.overall()
+    value = found.measure_overall()
     assert value.low < value.value < value.high
     random = np.random.default_rng(1)
     variances = []
@@ -124,10 +130,10 @@ def test_what_is_rounded_after_the_table_has_an_interval(cast):
 
 def test_long_ranges_are_sampled_and_say_so(monkeypatch):
     exact = spreads("angle=bfloat16", 1e6, 8192)
-    value, at = exact.overall().value, exact.at_distance(100).value
+    value, at = exact.measure_overall().value, exact.measure_at_distance(100).value
     monkeypatch.setattr(spread, "WHOLE", 100)
     drawn = spreads("angle=bfloat16", 1e6, 8192)
-    overall, there = drawn.overall(), drawn.at_distance(100)
+    overall, there = drawn.measure_overall(), drawn.measure_at_distance(100)
     assert overall.low < value < overall.high
     assert there.low < at < there.high
     assert overall.high - overall.low < 0.1 * value
