@@ -1,6 +1,6 @@
 """Rules of an audit about lengths: which differ, and which reach too far.
 
-A runtime claims a length: the most tokens that the file lets it allow. Its trained length
+A runtime claims a length: the most tokens that it allows for the file. Its trained length
 is the one before scaling.
 """
 
