@@ -1,4 +1,8 @@
-"""What a second file means as a draft model, for speculative decoding."""
+"""What a second file means as a draft model, for speculative decoding.
+
+A small draft model proposes tokens, and the large target model checks them. The two may
+rotate in different ways.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +12,8 @@ from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.readers.trace import language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-# The names of each size in config.json and in a GGUF file.
+# The number of layers and their width: the names of each in config.json and in a GGUF
+# file.
 SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"))
 
 
@@ -24,21 +29,23 @@ def read_sizes(case: AuditCase) -> list[float]:
 
 
 def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]:
-    """State what a second file means as the draft model of the first, for speculative
-    decoding.
+    """Find how the second file, as a draft model, differs from the target model.
+
+    Nothing is found if the second model is not the smaller one, or if a size is unknown.
     """
     sizes = read_sizes(target)
     draft_sizes = read_sizes(draft)
-    if len(sizes) < len(SIZES) or len(draft_sizes) < len(SIZES) or sizes == draft_sizes:
+    has_unknown_size = len(sizes) < len(SIZES) or len(draft_sizes) < len(SIZES)
+    if has_unknown_size or sizes == draft_sizes:
         return
     if any(own < other for own, other in zip(sizes, draft_sizes, strict=True)):
         return
 
     spec = target.spec
     longest = max(target.asked or 0, spec.length)
-    reached = draft.spec.length
-    if reached < longest:
-        about: dict[str, Any] = {"theirs": reached, "longest": longest}
+    draft_length = draft.spec.length
+    if draft_length < longest:
+        about: dict[str, Any] = {"theirs": draft_length, "longest": longest}
         yield make_finding("W17", name=draft.document.name, **about)
 
     values = {

@@ -1,8 +1,11 @@
 """The rotation that `emit` writes into a model's file: its own scaling, or another.
 
-The file's own scaling is kept, with a larger factor if the wanted context needs it;
-otherwise another method is chosen. What is scaled is one rotation of a file, that of its
-main layers; those of other layers have to stay.
+A user wants a model to read a longer context. The file's own scaling is kept, with a
+larger factor if the context needs it (`keep_scaling`), or another method takes its place
+(`choose_scaling`). A file may have several rotations. Only that of its main layers is
+scaled, and those of other layers stay.
+
+A block is the part of a file that has the keys of the scaling, such as rope_scaling.
 """
 
 import math
@@ -41,12 +44,12 @@ BETAS = {"beta_fast": 32, "beta_slow": 1}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model's file, and the part of it that a text changes."""
+    """A model's file, and the part of it that is about the language model."""
 
     config: Mapping[str, Any]
-    # The keys that lead to the part, such as text_config; empty: it is the whole file.
+    # The keys that lead to that part, such as text_config; empty: it is the whole file.
     nest: Sequence[str] = ()
-    # The part.
+    # The part itself.
     text: Mapping[str, Any] = field(default_factory=dict)
     # The layer type that is scaled.
     main: str = ""
@@ -54,9 +57,9 @@ class ModelFile:
     layers: Fragment = field(default_factory=dict)
     # The rotations of the other layer types.
     other_layers: Mapping[str, RopeSpec] = field(default_factory=dict)
-    # For each layer whether it rotates. None: all do, or it is not known.
+    # True for each layer that rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
-    # The tokens that rotating layers see, where all of them have a window.
+    # The number of tokens that the rotating layers see, if all of them have a window.
     window: int | None = None
     # The rotation of the file as it is.
     released: RopeSpec | None = None
@@ -116,7 +119,7 @@ TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3"}
 
 
 def make_file(model: KnownModel) -> Fragment:
-    """Return the keys of a known model's config.json that concern its rotation."""
+    """Return the keys about rotation that the config.json of a known model has."""
     keys: Fragment = {
         "hidden_size": model.head_dim,
         "num_attention_heads": 1,
@@ -213,13 +216,20 @@ def keep_scaling(
     """
     key, block = source.block
     own, note = raise_factor(spec, block, context)
+    # There is a note if the context is beyond the scaling as it is. Not every scaling has
+    # a factor that can be raised, and then only the length of the file is reached.
     raised = bool(note) and own["rope_type"] in RAISED
-    beyond = context if note and not raised else 0
-    reached = spec.length if beyond else context
+    beyond = 0
+    reached = context
+    if note and not raised:
+        beyond = context
+        reached = spec.length
     # Dynamic scaling starts at the length of the file, and the factor of longrope comes
     # from it, so that this length may not change.
     is_fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
-    longest = spec.length if is_fixed else max(spec.length, reached)
+    longest = spec.length
+    if not is_fixed:
+        longest = max(spec.length, reached)
 
     kept: Fragment = {**own, "rope_theta": spec.base}
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}

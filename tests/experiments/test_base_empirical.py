@@ -13,12 +13,12 @@ import pytest
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.retrieval import (
     Outcome,
-    accuracy,
     answer,
-    first_failing_positions,
+    find_first_failing_positions,
+    find_maximum_distance,
     judge,
-    maximum_distance,
-    predictions,
+    make_accuracy_table,
+    make_predictions,
     summary,
     tables,
 )
@@ -88,7 +88,7 @@ def test_predictions_are_those_of_the_bound() -> None:
         {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512},
     )
     assert config.bases == (10.0, 100.0, 1e4)
-    assert first_failing_positions(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
+    assert find_first_failing_positions(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
 
 def trials(**hits: tuple[int, int]) -> pd.DataFrame:
@@ -116,11 +116,11 @@ def trials(**hits: tuple[int, int]) -> pd.DataFrame:
 def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     config = build(BaseEmpiricalConfig, {"bases": (100.0, 1e4), "tasks": ("copy",)})
     table = trials(b100=(10, 2), b10000=(10, 10))
-    accuracies = accuracy(table, config)
+    accuracies = make_accuracy_table(table, config)
     assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
     turned = np.cos(16 * 100 ** (-np.arange(0, 64, 2) / 64)).sum()
     assert accuracies["cosine_sum"].iloc[0] == pytest.approx(turned)
-    found = predictions(config, {"copy": table}, {"copy": accuracies}, None)
+    found = make_predictions(config, {"copy": table}, {"copy": accuracies}, None)
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
@@ -145,8 +145,8 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
 def test_two_sequences_judge_no_base() -> None:
     config = build(BaseEmpiricalConfig, {"bases": (100.0, 1e4), "tasks": ("copy",)})
     table = trials(b100=(10, 2), b10000=(10, 10)).query("sequence < 2")
-    found = predictions(
-        config, {"copy": table}, {"copy": accuracy(table, config)}, None
+    found = make_predictions(
+        config, {"copy": table}, {"copy": make_accuracy_table(table, config)}, None
     )
     assert found["outcome"].tolist() == [Outcome.UNTESTED, Outcome.REFERENCE]
     assert found["agrees"].tolist() == [None, None]
@@ -158,8 +158,8 @@ def test_every_distance_has_the_same_weight() -> None:
     table = trials(b10=(10, 2), b10000=(10, 10))
     near = table["distance_tokens"] == 16
     table.loc[near, ["trials", "correct"]] *= 100
-    accuracies = accuracy(table, config)
-    row = predictions(config, {"copy": table}, {"copy": accuracies}, None).iloc[0]
+    accuracies = make_accuracy_table(table, config)
+    row = make_predictions(config, {"copy": table}, {"copy": accuracies}, None).iloc[0]
     assert row["accuracy"] == pytest.approx(0.6)
     assert row["accuracy"] - row["reference_accuracy"] == pytest.approx(
         row["accuracy_difference"]
@@ -173,11 +173,11 @@ def test_the_maximum_distance_is_the_farthest_that_works_whatever_fails_nearer()
     table = pd.DataFrame(
         {"distance_tokens": [8, 16, 32, 64], "accuracy": [0.1, 0.9, 0.8, 0.3]}
     )
-    assert maximum_distance(table) == (32, 64)
-    farthest, fails_from = maximum_distance(table.assign(accuracy=0.9))
+    assert find_maximum_distance(table) == (32, 64)
+    farthest, fails_from = find_maximum_distance(table.assign(accuracy=0.9))
     assert farthest == 64
     assert math.isnan(fails_from)
-    assert np.isnan(maximum_distance(table.assign(accuracy=0.1))).all()
+    assert np.isnan(find_maximum_distance(table.assign(accuracy=0.1))).all()
 
 
 def test_a_tiny_run_has_every_table(

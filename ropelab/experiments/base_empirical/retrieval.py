@@ -1,9 +1,9 @@
-"""A model per base and seed; the bound's prediction for each base, compared with what its
-models retrieve; and the answer.
+"""The cells, tables and answer of the experiment `base-empirical`.
 
-The bound predicts that retrieval fails from the first position on at which the sum of
-cosines of the base's frequencies is negative, while text loss stays low. A model is
-tested inside its trained length, at several distances.
+A model is trained per base and seed. What the models of a base retrieve is compared with
+a prediction: the bound predicts that retrieval fails from the first position on at which
+the sum of cosines of the base's frequencies is negative, while text loss stays low. A
+model is tested inside its trained length, at several distances.
 """
 
 import math
@@ -116,20 +116,24 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
     accuracies_by_task = {}
     for task, tables_of_task in measured.items():
         trials[task] = tables_of_task["trials"]
-        accuracies_by_task[task] = accuracy(trials[task], config)
+        accuracies_by_task[task] = make_accuracy_table(trials[task], config)
         tables[f"{task}_accuracy"] = accuracies_by_task[task]
     if buckets is not None:
         tables["text_nll"] = average_losses(buckets, ["base", "seed", *BUCKET])
-    tables["predictions"] = predictions(config, trials, accuracies_by_task, buckets)
+    tables["predictions"] = make_predictions(
+        config, trials, accuracies_by_task, buckets
+    )
     return tables
 
 
-def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
+def make_accuracy_table(
+    trials: pd.DataFrame, config: BaseEmpiricalConfig
+) -> pd.DataFrame:
     """Return accuracy by base, seed, distance and context, with the bound's
     prediction.
     """
     table = average_shares(trials, ["base", "seed", *PLACE])
-    first_failing = table["base"].map(first_failing_positions(config))
+    first_failing = table["base"].map(find_first_failing_positions(config))
     predicts_failure = table["distance_tokens"] >= first_failing
     distances = table["distance_tokens"].to_numpy(dtype=float)
     log_bases = np.log(table["base"].to_numpy())
@@ -141,7 +145,7 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     )
 
 
-def first_failing_positions(config: BaseEmpiricalConfig) -> dict[float, float]:
+def find_first_failing_positions(config: BaseEmpiricalConfig) -> dict[float, float]:
     """Return for each base the first position with a negative sum of cosines; inf if
     there is none inside the trained length.
     """
@@ -153,7 +157,7 @@ def first_failing_positions(config: BaseEmpiricalConfig) -> dict[float, float]:
     return positions
 
 
-def predictions(
+def make_predictions(
     config: BaseEmpiricalConfig,
     trials: dict[str, pd.DataFrame],
     accuracies: dict[str, pd.DataFrame],
@@ -164,10 +168,10 @@ def predictions(
     Args:
         config: the config.
         trials: the trials of each task: a row per base, seed, sequence and distance.
-        accuracies: the result of `accuracy` for each task.
+        accuracies: the result of `make_accuracy_table` for each task.
         buckets: text losses by bucket of positions; None if text was not measured.
     """
-    first_failing = first_failing_positions(config)
+    first_failing = find_first_failing_positions(config)
     reference = max(config.bases)
     late_losses = None
     if buckets is not None:
@@ -203,7 +207,8 @@ def predictions(
                 "accuracy_difference": accuracy_interval.value,
                 "accuracy_ci_low": accuracy_interval.low,
                 "accuracy_ci_high": accuracy_interval.high,
-                # The p-value is replaced by a rate below.
+                # This is a p-value here. It is replaced by the rate below, for which all
+                # p-values are needed.
                 "accuracy_false_discovery_rate": accuracy_change.compute_p_value(),
                 "text_difference_nats_per_byte": text_interval.value,
                 "text_ci_low_nats_per_byte": text_interval.low,
@@ -230,7 +235,7 @@ def _compare_limits(
     slowest = float(inverse_frequencies(head_dim, base)[-1])
     quarter_rotation = math.pi / 2 / slowest
     # The limit is between these two distances: their geometric mean stands for it.
-    works_at, fails_at = maximum_distance(accuracies)
+    works_at, fails_at = find_maximum_distance(accuracies)
     limit = math.sqrt(works_at * fails_at)
 
     return {
@@ -272,7 +277,7 @@ def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
     return difference(means[base], means[reference], trials)
 
 
-def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
+def find_maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
     """Return the farthest distance at which retrieval works, and the next one measured.
 
     Either is nan if there is none. Retrieval works if the mean over seeds is high enough.
@@ -287,7 +292,7 @@ def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
 def judge(measured: pd.DataFrame) -> pd.DataFrame:
     """Add the columns `outcome` and `agrees`.
 
-    `agrees` says if the prediction was right; None if nothing is decided.
+    `agrees` is True if the prediction was right, and None if nothing is decided.
     """
     if measured.empty:
         return measured.assign(outcome="", agrees=None)
@@ -308,14 +313,14 @@ def judge(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_base(row: pd.Series) -> Outcome:
-    """Return the outcome for a row of `predictions`.
+    """Return the outcome for a row of `make_predictions`.
 
     A predicted failure has come true only if retrieval fails at every distance where
     failure is predicted.
     """
     if row["is_reference"]:
         return Outcome.REFERENCE
-    # The accuracy is nan if nothing was measured, which is no number above LEARNED.
+    # The accuracy is nan if nothing was measured, and the comparison then False.
     reference_learned = row["reference_accuracy"] >= LEARNED
     if not reference_learned:
         return Outcome.UNLEARNED
@@ -330,7 +335,9 @@ def judge_base(row: pd.Series) -> Outcome:
         and row["distances_beyond"] > 0
     )
     if not predicts_failure:
-        return Outcome.WORSE_ANYWAY if is_worse else Outcome.HOLDS
+        if is_worse:
+            return Outcome.WORSE_ANYWAY
+        return Outcome.HOLDS
 
     if not is_worse:
         return Outcome.RETRIEVES
@@ -342,8 +349,9 @@ def judge_base(row: pd.Series) -> Outcome:
     # Retrieval fails everywhere. The text loss says whether reading fails, too.
     if math.isnan(row["text_ci_high_nats_per_byte"]):
         return Outcome.FAILS
-    reads_well = row["text_ci_high_nats_per_byte"] < LOW_LOSS
-    return Outcome.SUPERFICIAL if reads_well else Outcome.FAILS_TOGETHER
+    if row["text_ci_high_nats_per_byte"] < LOW_LOSS:
+        return Outcome.SUPERFICIAL
+    return Outcome.FAILS_TOGETHER
 
 
 def answer(tables: Tables) -> str:

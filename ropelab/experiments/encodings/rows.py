@@ -56,8 +56,9 @@ class Row:
 
     @property
     def claim(self) -> str:
-        """What was published about extrapolation; `none` for methods, of which no claims
-        are recorded.
+        """What was published about extrapolation by the encoding.
+
+        It is `none` for a method, as no claims about methods are recorded.
         """
         if self.method is None:
             return self.record.claim

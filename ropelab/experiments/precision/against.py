@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.plans import read_implementations
 from ropelab.experiments.precision.shared import (
     ROTARY,
     SCORED,
@@ -57,12 +57,12 @@ def read_other_plan(config: PrecisionConfig) -> Rounding:
     return parse_rounding(config.against)
 
 
-def against_cell(config: PrecisionConfig) -> PrecisionCell:
+def make_against_cell(config: PrecisionConfig) -> PrecisionCell:
     """Return the cell of the table `against`.
 
     InputError: `against` is no preset, no format and no cast.
     """
-    plans = [[name, plan.label] for name, plan in implementations(config).items()]
+    plans = [[name, plan.label] for name, plan in read_implementations(config).items()]
     other = read_other_plan(config)
     pairs = config.rotated / 2
     return make_cell(
@@ -194,7 +194,7 @@ def compare_scores(
     """Return root mean square errors and differences of the scores of random vectors."""
     offset = config.offset
     queries = scores.sample_positions(offset, config.length, QUERIES)
-    keys = scores.earlier_keys(queries, offset, config.seed)
+    keys = scores.draw_earlier_keys(queries, offset, config.seed)
     pairs = chain.spectrum.pairs
     vectors = scores.draw(config.draws, pairs, "random", config.seed)
 

@@ -2,8 +2,9 @@
 
 A model of images or videos gives a token a position along each axis. Each axis rotates
 some of the pairs of a head. Every position along an axis is looked at, with the pairs
-that the axis rotates. There are fewer frames, rows and columns than tokens of a text, so
-that the formats that lose positions of a text lose fewer of these, but not none.
+that the axis rotates. There are fewer frames, rows and columns than tokens of a text. A
+format that loses positions of a text therefore loses fewer of these, though it may lose
+some.
 """
 
 import math
@@ -44,6 +45,7 @@ class Axis(NamedTuple):
 
 
 def list_axes(config: PrecisionConfig) -> Iterator[Axis]:
+    """Yield the axes of a position, in their order."""
     names = axis_names(len(config.sections))
     lengths = choose_lengths(config)
     # The number of the axis that rotates each pair.

@@ -52,7 +52,7 @@ BYTES_PER_SAMPLE = 64
 share_interval = cache(estimate_proportion)
 
 
-def encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
+def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     """Return a cell per scheme. It has all formats, which round the same cosines."""
     formats = formats_of(config)
     cells = []
@@ -118,7 +118,7 @@ def encoding_tables(
     # Distance 0 is among them: a key that equals its query is where a score changes
     # least.
     distances = np.append(0, powers_below(config.length))
-    margins = scores.score_margins(
+    margins = scores.measure_score_margins(
         spectrum.inv_freq, formats, distances, config.draws, config.seed
     )
     pairs = _list_pairs(config, spectrum, formats)
@@ -299,7 +299,7 @@ def _list_limits(
     in standard deviations of the score; ``weight_change``: the relative weight of the two
     tokens.
     """
-    step = scores.typical_step(spectrum.inv_freq)
+    step = scores.compute_typical_step(spectrum.inv_freq)
     rows = []
     for fmt in formats:
         kept = neighbours.longest_kept_period(fmt, config.offset, config.length)
@@ -392,7 +392,9 @@ def _list_score_steps(
     for alignment in ("random", "aligned"):
         drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
         # Both are [draws, distances].
-        scores_here, scores_next = scores.score_steps(spectrum, drawn, distances)
+        scores_here, scores_next = scores.compute_neighbouring_scores(
+            spectrum, drawn, distances
+        )
 
         for fmt in formats:
             is_equal = round_to(scores_here, fmt) == round_to(scores_next, fmt)

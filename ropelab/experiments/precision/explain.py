@@ -17,7 +17,7 @@ from ropelab.math.numerics.formats import format_named, round_to, spacing
 from ropelab.runs.errors import InputError
 
 
-def explain_table(
+def make_explain_table(
     config: PrecisionConfig, position: int, plans: Mapping[str, CastPlan]
 ) -> pd.DataFrame:
     """Return what becomes of a position: under each cast plan, or, if there are no

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     # 'stage': one stage is rounded alone. 'preset' and 'cast': an implementation that the
     # option of that name names. 'repair': an implementation with one stage made exact.
     kind: str
-    # Of a repair, the name of the implementation.
+    # The name of the row. A repair has the name of its implementation.
     name: str
     plan: CastPlan
     # The stage that is rounded alone, or made exact; None for an implementation.
@@ -51,7 +51,7 @@ def list_entries(config: PrecisionConfig) -> list[Entry]:
     Each implementation is followed by its repairs. Without implementations, every stage
     is rounded alone to every format. InputError: an unknown preset, stage or format.
     """
-    named_plans = implementations(config)
+    named_plans = read_implementations(config)
     if not named_plans:
         return _list_stages(config)
 
@@ -81,7 +81,7 @@ def _list_stages(config: PrecisionConfig) -> list[Entry]:
     return entries
 
 
-def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
+def read_implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
     """Return the cast plans that `preset` and `cast` name, by name."""
     # A wrong name is an error even beside `all`, which names every preset.
     for name in config.preset:

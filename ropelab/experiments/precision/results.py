@@ -10,15 +10,15 @@ says the format of every stage.
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.against import against_cell
+from ropelab.experiments.precision.against import make_against_cell
 from ropelab.experiments.precision.answer import answer, following
 from ropelab.experiments.precision.axes import compute_axes
-from ropelab.experiments.precision.encodings import encoding_cells
-from ropelab.experiments.precision.explain import explain_table
+from ropelab.experiments.precision.encodings import make_encoding_cells
+from ropelab.experiments.precision.explain import make_explain_table
 from ropelab.experiments.precision.neighbours import choose_encodings
-from ropelab.experiments.precision.plans import implementations, list_entries
+from ropelab.experiments.precision.plans import list_entries, read_implementations
 from ropelab.experiments.precision.shared import spectrum_of
-from ropelab.experiments.precision.stages import cast_tables, stage_cells
+from ropelab.experiments.precision.stages import make_cast_tables, make_stage_cells
 from ropelab.experiments.precision.summary import further, summary
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
@@ -71,7 +71,7 @@ def check(config: PrecisionConfig) -> None:
     spectrum_of(config)
     cells(config)
     if config.explain is not None:
-        explain_table(config, config.explain, implementations(config))
+        make_explain_table(config, config.explain, read_implementations(config))
     for text in config.cache:
         # Stored keys are the rotated features alone.
         key_format = parse_keys(text)
@@ -80,9 +80,9 @@ def check(config: PrecisionConfig) -> None:
 
 def cells(config: PrecisionConfig) -> list[Cell]:
     """Return all cells that a config asks for."""
-    all_cells: list[Cell] = [*encoding_cells(config), *stage_cells(config)]
+    all_cells: list[Cell] = [*make_encoding_cells(config), *make_stage_cells(config)]
     if config.against:
-        all_cells.append(against_cell(config))
+        all_cells.append(make_against_cell(config))
     return all_cells
 
 
@@ -100,7 +100,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     for name, parts_of_table in parts.items():
         measured[name] = pd.concat(parts_of_table, ignore_index=True)
     # Some tables are made of others.
-    measured |= cast_tables(config, measured)
+    measured |= make_cast_tables(config, measured)
     if "resolution" in measured:
         measured["neighbours"] = choose_encodings(measured["resolution"])
     in_order = {name: measured[name] for name in ORDER if name in measured}
@@ -109,6 +109,6 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
         in_order["axes"] = compute_axes(config)
     if config.explain is not None:
         # These few numbers are computed at once, which is quicker than with a cell.
-        plans = implementations(config)
-        in_order["explain"] = explain_table(config, config.explain, plans)
+        plans = read_implementations(config)
+        in_order["explain"] = make_explain_table(config, config.explain, plans)
     return in_order

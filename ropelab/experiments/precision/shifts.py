@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.plans import implementations
+from ropelab.experiments.precision.plans import read_implementations
 from ropelab.experiments.precision.shared import (
     ROTARY,
     SCORED,
@@ -31,9 +31,11 @@ from ropelab.runs.tables import Tables
 DISTANCES = (1.0, 8.0, 64.0)
 
 
-def drift_cell(config: PrecisionConfig) -> PrecisionCell:
-    """Return the cell of the table `drift`: implementations, or else typical plans."""
-    plans = implementations(config) or _choose_plans(config)
+def make_drift_cell(config: PrecisionConfig) -> PrecisionCell:
+    """Return the cell of the table `drift`, for the implementations that are named, or
+    else for some typical plans.
+    """
+    plans = read_implementations(config) or _choose_plans(config)
     scores_per_plan = len(DISTANCES) * count_scores(config, config.rotated / 2)
     return make_cell(
         config,
@@ -42,7 +44,7 @@ def drift_cell(config: PrecisionConfig) -> PrecisionCell:
         title="scores of shifted positions",
         function=measure_drift,
         inputs={"plans": [[name, plan.label] for name, plan in plans.items()]},
-        # The time of the first plan is estimated from its scores.
+        # `scores` gives the time of one plan, and `seconds` that of the others.
         seconds=(len(plans) - 1) * scores_per_plan * SECONDS_PER_SCORE,
         scores=scores_per_plan,
     )
@@ -78,7 +80,9 @@ def measure_drift(
         for alignment in ("random", "aligned"):
             drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
             # [shifts, draws, distances]
-            errors = scores.shift_errors(chain, drawn, config.offset, distances, shifts)
+            errors = scores.measure_shift_errors(
+                chain, drawn, config.offset, distances, shifts
+            )
             # Each draw gives one number, since its errors at several distances are not
             # independent of each other.
             rms_by_draw = np.sqrt((errors**2).mean(axis=2))

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.plans import implementations, list_entries
+from ropelab.experiments.precision.plans import list_entries, read_implementations
 from ropelab.experiments.precision.shared import (
     ROTARY,
     SCORED,
@@ -22,9 +22,9 @@ from ropelab.experiments.precision.shared import (
     make_cell,
     spectrum_of,
 )
-from ropelab.experiments.precision.shifts import drift_cell
+from ropelab.experiments.precision.shifts import make_drift_cell
 from ropelab.experiments.precision.sines import make_reductions_cell
-from ropelab.experiments.precision.stored_keys import keys_cell
+from ropelab.experiments.precision.stored_keys import make_keys_cell
 from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
@@ -58,7 +58,7 @@ BYTES_PER_BOUND = 24.0
 BYTES_PER_STRETCH = 130.0
 
 
-def stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
+def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     """Return the cells of all cast plans, of further lengths in float32, of shifted
     positions, of sines of large arguments, and of stored keys.
     """
@@ -74,12 +74,12 @@ def stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
 
     # Further lengths show from where on float32 is wrong. The answer about an
     # implementation does not need them.
-    if not implementations(config):
+    if not read_implementations(config):
         cells += [_long_cell(config, length) for length in config.long_lengths]
-    cells.append(drift_cell(config))
+    cells.append(make_drift_cell(config))
     cells.append(make_reductions_cell(config))
     if config.cache:
-        cells.append(keys_cell(config))
+        cells.append(make_keys_cell(config))
     return cells
 
 
@@ -196,7 +196,7 @@ def _measure_plans_of_phase(
     offset = config.offset
     length = config.length
     queries = scores.sample_positions(offset, length, QUERIES)
-    keys = scores.earlier_keys(queries, offset, config.seed)
+    keys = scores.draw_earlier_keys(queries, offset, config.seed)
     pairs = phase_chain.spectrum.pairs
     vectors = scores.draw(config.draws, pairs, "random", config.seed)
     unrounded = Chain(CastPlan(), phase_chain.spectrum)
@@ -309,7 +309,7 @@ def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> 
     return {"long": pd.DataFrame([row])}
 
 
-def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
+def make_cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     """Return the tables `casts`, `growth` and `spread`: the entries of a run joined with
     what was measured of their plans.
     """

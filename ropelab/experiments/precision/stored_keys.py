@@ -24,7 +24,7 @@ from ropelab.runs.tables import Tables
 OFFSETS = (0.0, 20.0)
 
 
-def keys_cell(config: PrecisionConfig) -> PrecisionCell:
+def make_keys_cell(config: PrecisionConfig) -> PrecisionCell:
     """Return the cell of the table `keys`, for the formats of `cache`."""
     labels = [parse_keys(text).label for text in config.cache]
     # A format that is given in two spellings has one label, and is measured once.

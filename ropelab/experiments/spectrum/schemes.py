@@ -30,7 +30,7 @@ from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.math.frequencies import Geometry, wavelengths
 from ropelab.math.numerics.encoding import returns_after
 from ropelab.math.numerics.formats import format_named
-from ropelab.math.numerics.scores import score_margins
+from ropelab.math.numerics.scores import measure_score_margins
 from ropelab.math.scaling import Scaling, Without
 from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.lm.trained import Training
@@ -199,14 +199,16 @@ def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
 
 
 def make_representable_table(config: SpectrumConfig) -> pd.DataFrame:
-    """Return a row per scheme, vectors and format: see `score_margins`."""
+    """Return a row per scheme, vectors and format: see `measure_score_margins`."""
     # The distances are those of a trained window. The vectors have the width of a head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
     parts = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
-        margins = score_margins(inv_freq, formats, distances, config.draws, SEED)
+        margins = measure_score_margins(
+            inv_freq, formats, distances, config.draws, SEED
+        )
         margins.insert(0, "scheme", label)
         parts.append(margins)
     return pd.concat(parts, ignore_index=True)

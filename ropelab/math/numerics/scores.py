@@ -3,10 +3,13 @@
 A cast plan has the number format to which each stage of the rotation is rounded. A chain
 is a cast plan on the frequencies of a head; it computes stored angles, cos and sin.
 
-Queries and keys are standard normal, rounded to bfloat16, as real activations are;
-`aligned` draws use one vector for both. A score at distance D is sum_i (a_i cos(D
-theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot and b_i the cross product of
-the features in pair i. From distance D to D + 1 a score changes by
+Queries and keys are drawn: their features are standard normal, rounded to bfloat16 as
+real activations are. In `aligned` draws the key is the query. A score at distance D is
+
+    sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d),
+
+with a_i the dot and b_i the cross product of the features in pair i. From distance D to
+D + 1 a score changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
@@ -50,7 +53,7 @@ def sample_positions(offset: int, length: int, samples: int) -> Positions:
     return np.unique(np.round(places)) + offset
 
 
-def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
+def draw_earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
     """Return the position of a key before every query.
 
     The logarithms of the distances are uniform, from 0 to that of the first position.
@@ -64,7 +67,7 @@ def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
 
 
 class Draws(NamedTuple):
-    """Unrotated queries and keys: features x1, x2 of pairs, [draws, pairs, 1]."""
+    """Queries and keys before they are rotated."""
 
     query: Features
     key: Features
@@ -89,9 +92,9 @@ def scores(
     query_positions: Positions,
     key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
-    """Return the scores of every drawn query and key, each at its own positions."""
-    # Products and sums of the rotation are rounded to the plan's `rotation`; the
-    # rotated vectors and the score, divided by sqrt(d), to its `score`.
+    """Return the score of every drawn query and key, at each of n pairs of positions."""
+    # Products and sums of the rotation are rounded to the plan's format `rotation`, and
+    # the rotated vectors and the score, which is divided by sqrt(d), to its `score`.
     q1, q2 = _rotate(chain, draws.query, query_positions)
     k1, k2 = _rotate(chain, draws.key, key_positions)
     product = (q1 * k1 + q2 * k2).sum(1)  # over the pairs: [draws, n]
@@ -123,7 +126,7 @@ def _rotate(
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def shift_errors(
+def measure_shift_errors(
     chain: Chain,
     draws: Draws,
     start: int,
@@ -148,7 +151,7 @@ def shift_errors(
     return by_shift[1:] - unshifted
 
 
-def score_steps(
+def compute_neighbouring_scores(
     spectrum: Spectrum,
     draws: Draws,
     deltas: Positions,
@@ -168,7 +171,7 @@ def rms_error(rounded: Scores, exact: Scores) -> float:
     return float(np.sqrt(np.mean(squares)))
 
 
-def score_margins(
+def measure_score_margins(
     inv_freq: Frequencies,
     formats: Sequence[FloatFormat],
     distances: Distances,
@@ -248,25 +251,25 @@ def _drawn_margin(
 ) -> _Margin:
     alignment: Alignment = "random" if vectors == "random" else "aligned"
     drawn = draw(count, len(inv_freq), alignment, seed)
-    rows, steps = score_and_step(inv_freq, drawn, distances)
+    rows, steps = compute_scores_and_steps(inv_freq, drawn, distances)
 
     if alignment == "random":
         # Scores of random vectors have deviation 1.
-        return _Margin(vectors, typical_step(inv_freq), 1.0, rows, steps)
-    step, scale = aligned_step_and_score(inv_freq, distances)
+        return _Margin(vectors, compute_typical_step(inv_freq), 1.0, rows, steps)
+    step, scale = compute_aligned_step_and_score(inv_freq, distances)
     return _Margin(vectors, step, scale, rows, steps)
 
 
 def _largest_margin(inv_freq: Frequencies) -> _Margin:
     # The two vectors whose score changes most are at right angles between the two
     # distances, so that their score goes from -step/2 to step/2.
-    step = largest_step(inv_freq)
+    step = compute_largest_step(inv_freq)
     steps = np.full((1, 1), step)
     width = math.sqrt(2 * len(inv_freq))
     return _Margin("largest", step, width, -steps / 2, steps)
 
 
-def score_and_step(
+def compute_scores_and_steps(
     inv_freq: Frequencies,
     draws: Draws,
     distances: Distances,
@@ -289,7 +292,7 @@ def score_and_step(
     return score, changes.sum(1) / width
 
 
-def typical_step(inv_freq: Frequencies) -> float:
+def compute_typical_step(inv_freq: Frequencies) -> float:
     """Return the root mean square change of a score over one token, for random vectors.
 
     Exact, and the same from every distance to the next: dot and cross products have
@@ -300,7 +303,7 @@ def typical_step(inv_freq: Frequencies) -> float:
     return math.sqrt(float(squares.mean()))
 
 
-def aligned_step_and_score(
+def compute_aligned_step_and_score(
     inv_freq: Frequencies,
     distances: Distances,
 ) -> tuple[float, float]:
@@ -327,7 +330,7 @@ def aligned_step_and_score(
     return root_mean_square(step_weights), root_mean_square(np.cos(angles))
 
 
-def largest_step(inv_freq: Frequencies) -> float:
+def compute_largest_step(inv_freq: Frequencies) -> float:
     """Return the largest change over one token, for two vectors of length sqrt(d)."""
     chords = np.abs(2 * np.sin(inv_freq / 2))
     width = math.sqrt(2 * len(inv_freq))

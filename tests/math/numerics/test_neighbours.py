@@ -17,7 +17,11 @@ from ropelab.math.numerics.neighbours import (
     shortest_losing_period,
     widest_gap,
 )
-from ropelab.math.numerics.scores import draw, score_and_step, typical_step
+from ropelab.math.numerics.scores import (
+    compute_scores_and_steps,
+    compute_typical_step,
+    draw,
+)
 
 SIXTEEN = ["float16", "bfloat16"]
 LENGTH = 131072
@@ -102,13 +106,15 @@ def test_a_cosine_tells_places_apart_from_some_distance_on():
 def test_the_typical_step_is_the_root_mean_square_of_many_draws(pairs):
     inv_freq = inverse_frequencies(64, 1e6)[:pairs]
     distances = np.array([0.0, 5.0, 300.0])
-    _, step = score_and_step(inv_freq, draw(4000, pairs, "random", 0), distances)
+    _, step = compute_scores_and_steps(
+        inv_freq, draw(4000, pairs, "random", 0), distances
+    )
     found = np.sqrt((step**2).mean(0))
-    assert found == pytest.approx(typical_step(inv_freq), rel=0.08)
+    assert found == pytest.approx(compute_typical_step(inv_freq), rel=0.08)
 
 
 def test_the_typical_step_does_not_depend_on_the_number_of_equal_pairs():
     theta = 2 * math.pi / 1e6
-    one = typical_step(np.array([theta]))
+    one = compute_typical_step(np.array([theta]))
     assert one == pytest.approx(theta, rel=1e-9)
-    assert typical_step(np.full(32, theta)) == pytest.approx(one, rel=1e-12)
+    assert compute_typical_step(np.full(32, theta)) == pytest.approx(one, rel=1e-12)

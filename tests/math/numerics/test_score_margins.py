@@ -18,11 +18,11 @@ from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
     Alignment,
+    compute_largest_step,
+    compute_neighbouring_scores,
+    compute_scores_and_steps,
     draw,
-    largest_step,
-    score_and_step,
-    score_margins,
-    score_steps,
+    measure_score_margins,
 )
 
 DISTANCES = np.array([0.0, 1.0, 7.0, 100.0])
@@ -33,7 +33,7 @@ FOUND = ("float32", "float16", "bfloat16")
 
 def margins(inv_freq: np.ndarray) -> dict[tuple[Any, Any], Any]:
     """The margins by vectors and format."""
-    found = score_margins(
+    found = measure_score_margins(
         inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, 50, seed=0
     )
     return {(signal.vectors, signal.format): signal for signal in found.itertuples()}
@@ -53,7 +53,7 @@ def rotations(inv_freq: np.ndarray, distance: float) -> np.ndarray:
 @pytest.mark.parametrize("inv_freq", [SLOW, ROPE], ids=["one", "rope"])
 def test_steps_are_right_to_all_digits(alignment, inv_freq):
     draws = draw(3, len(inv_freq), alignment, seed=4)
-    _, steps = score_and_step(inv_freq, draws, DISTANCES)
+    _, steps = compute_scores_and_steps(inv_freq, draws, DISTANCES)
     (q1, q2), (k1, k2) = draws.query, draws.key
     with mpmath.workdps(50):
         for n, at in np.ndindex(steps.shape):
@@ -77,7 +77,9 @@ def test_steps_are_right_to_all_digits(alignment, inv_freq):
 def test_steps_are_the_mean_squares_of_many_draws(vectors, inv_freq):
     places = np.zeros(1) if vectors == "aligned at 0" else DISTANCES
     alignment: Alignment = "random" if vectors == "random" else "aligned"
-    score, step = score_and_step(inv_freq, draw(20000, 16, alignment, seed=7), places)
+    score, step = compute_scores_and_steps(
+        inv_freq, draw(20000, 16, alignment, seed=7), places
+    )
     found = margins(inv_freq)[vectors, "float32"]
     assert found.score_step == pytest.approx(math.sqrt((step**2).mean()), rel=0.02)
 
@@ -90,7 +92,7 @@ def test_no_margin_of_the_answer_depends_on_the_draws():
     columns = ["vectors", "format", "score_step", "rounding", "step_to_rounding"]
     formats = [FORMATS[name] for name in FOUND]
     one, other = (
-        score_margins(ROPE, formats, DISTANCES, count, seed)[columns]
+        measure_score_margins(ROPE, formats, DISTANCES, count, seed)[columns]
         for count, seed in ((4, 0), (30, 9))
     )
     assert one.equals(other)
@@ -98,8 +100,8 @@ def test_no_margin_of_the_answer_depends_on_the_draws():
 
 def test_scores_are_those_of_the_rotation():
     draws = draw(5, 16, "random", seed=1)
-    here, there = score_steps(Spectrum(ROPE), draws, DISTANCES)
-    score, step = score_and_step(ROPE, draws, DISTANCES)
+    here, there = compute_neighbouring_scores(Spectrum(ROPE), draws, DISTANCES)
+    score, step = compute_scores_and_steps(ROPE, draws, DISTANCES)
     np.testing.assert_allclose(score, here, rtol=0, atol=1e-12)
     np.testing.assert_allclose(score + step, there, rtol=0, atol=1e-12)
 
@@ -111,11 +113,11 @@ def test_the_largest_step_is_a_singular_value_and_no_draw_exceeds_it(thetas, dis
     width = math.sqrt(2 * len(thetas))
     turned = rotations(inv_freq, distance + 1.0) - rotations(inv_freq, float(distance))
     largest = np.linalg.svd(turned, compute_uv=False)[0] * width
-    assert largest_step(inv_freq) == pytest.approx(largest, rel=1e-9, abs=1e-9)
+    assert compute_largest_step(inv_freq) == pytest.approx(largest, rel=1e-9, abs=1e-9)
     draws = draw(200, len(thetas), "random", seed=0)
-    _, steps = score_and_step(inv_freq, draws, np.array([float(distance)]))
+    _, steps = compute_scores_and_steps(inv_freq, draws, np.array([float(distance)]))
     lengths = [np.sqrt((a**2 + b**2).sum(1)[:, 0]) for a, b in (draws.query, draws.key)]
-    allowed = largest_step(inv_freq) * lengths[0] * lengths[1] / width**2
+    allowed = compute_largest_step(inv_freq) * lengths[0] * lengths[1] / width**2
     assert (np.abs(steps[:, 0]) <= allowed * (1 + 1e-12)).all()
 
 
@@ -149,7 +151,7 @@ def test_softmax_gives_the_neighbour_that_much_more():
 
 
 def test_the_rounding_is_what_storing_a_score_costs_at_most():
-    score, _ = score_and_step(ROPE, draw(50, 16, "random", seed=0), DISTANCES)
+    score, _ = compute_scores_and_steps(ROPE, draw(50, 16, "random", seed=0), DISTANCES)
     stored = torch.from_numpy(score).bfloat16().double().numpy()
     error = np.median(np.abs(stored - score))
     assert 0.2 < error / margins(ROPE)["random", "bfloat16"].rounding < 1

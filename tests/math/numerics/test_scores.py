@@ -11,13 +11,13 @@ from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.scores import (
     Features,
+    compute_neighbouring_scores,
     draw,
-    earlier_keys,
+    draw_earlier_keys,
+    measure_shift_errors,
     rms_error,
     sample_positions,
-    score_steps,
     scores,
-    shift_errors,
 )
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import cos_sin, rotate
@@ -76,7 +76,7 @@ def test_shifts_show_rounded_positions_but_not_a_rounded_frequency():
     deltas = np.array([1.0, 64.0])
     shifts = np.array([16.0, 4096.0])
     errors = {
-        stage: shift_errors(
+        stage: measure_shift_errors(
             Chain(parse_cast(f"{stage}=bfloat16"), spectrum), draws, 0, deltas, shifts
         )
         for stage in ("inv_freq", "position")
@@ -95,7 +95,7 @@ def test_exact_scores_do_not_depend_on_the_shift():
     spectrum = rope()
     draws = draw(8, spectrum.pairs, "aligned", seed=0)
     positions = 2.0 ** np.arange(20)
-    errors = shift_errors(
+    errors = measure_shift_errors(
         Chain(CastPlan(), spectrum), draws, 7, positions[:5], positions
     )
     assert np.abs(errors).max() < 1e-9
@@ -105,7 +105,7 @@ def test_steps_compare_a_distance_with_the_next():
     spectrum = rope()
     draws = draw(2, spectrum.pairs, "random", seed=0)
     deltas = np.array([0.0, 1.0, 2.0])
-    here, there = score_steps(spectrum, draws, deltas)
+    here, there = compute_neighbouring_scores(spectrum, draws, deltas)
     np.testing.assert_array_equal(here[:, 1:], there[:, :-1])
 
 
@@ -117,6 +117,6 @@ def test_samples_are_all_positions_or_evenly_spread_ones():
 
 def test_keys_come_before_their_queries():
     queries = sample_positions(50, 10_000, 100)
-    keys = earlier_keys(queries, 50, seed=0)
+    keys = draw_earlier_keys(queries, 50, seed=0)
     assert ((keys >= 50) & (keys <= queries)).all()
     assert (keys[1:] < queries[1:]).all()
