@@ -146,16 +146,16 @@ def plan_config(window: int, steps: int) -> EncodingsConfig:
     return build(EncodingsConfig, values)
 
 
-def trainings(config: EncodingsConfig, number: int) -> list[Training]:
+def make_trainings(config: EncodingsConfig, number: int) -> list[Training]:
     """So many, each with a seed that was not used before."""
     return [quality.training(config, "rope", next(numbers)) for _ in range(number)]
 
 
 def steps_of(window: int) -> int:
     """How many steps take SECONDS on one core."""
-    compute(Here(), trainings(plan_config(window, TRIED), 1))
+    compute(Here(), make_trainings(plan_config(window, TRIED), 1))
     start = time.perf_counter()
-    compute(Here(), trainings(plan_config(window, TRIED), 1))
+    compute(Here(), make_trainings(plan_config(window, TRIED), 1))
     return max(TRIED, round(TRIED * SECONDS / (time.perf_counter() - start)))
 
 
@@ -173,7 +173,7 @@ def seconds(engine: Engine, workers: int, window: int, steps: int) -> float:
                 ],
             )
         start = time.perf_counter()
-        compute(engine, trainings(config, 2 * workers))
+        compute(engine, make_trainings(config, 2 * workers))
         return time.perf_counter() - start
     finally:
         engine.stop()

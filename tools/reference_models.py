@@ -18,7 +18,7 @@ import torch
 import ropelab
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.pretrained import OF_PRETRAINED
-from ropelab.experiments.extrapolate.rows import trainings
+from ropelab.experiments.extrapolate.rows import make_trainings
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import FOLDER, write_pretrained
 from ropelab.models.lm.training import train
@@ -37,7 +37,7 @@ def main(kept: Path) -> None:
     length = OF_PRETRAINED["train_len"]
     config = ExtrapolateConfig(train_len=length, test_len=length, seeds=SEEDS)
     models = []
-    for training in trainings(config, config.geometry()):
+    for training in make_trainings(config, config.geometry()):
         folder = kept / f"seed-{training.seed}"
         folder.mkdir(parents=True, exist_ok=True)
         model = LanguageModel(training.size, training.encoding(), training.seed)

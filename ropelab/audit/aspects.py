@@ -1,8 +1,11 @@
 """What a model does with positions besides the frequencies of its main layers.
 
 Such an aspect is the rotation of other layers, layers without rotation, factors on
-queries, an encoder of images, or axes of positions. For some of them the code of a few
-runtimes was read, which aspects.toml names.
+queries, an encoder of images, or axes of positions. For some of them only the code of a
+few runtimes was read, which aspects.toml names.
+
+A ladder is a sequence of frequencies, from the fastest to the slowest pair. Axes of
+positions may share one, or have a ladder each.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +26,8 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
-READ = read_table_beside(__file__)
+# For each aspect the keys that show it, and the runtimes whose code was read.
+READ_BY_ASPECT = read_table_beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
         describe = partial(describe_rotation, case=case, name=name)
         yield EXTRA_NAMES[name], describe
 
-    if any(key in text for key in READ["pairing"]["keys"]):
+    if any(key in text for key in READ_BY_ASPECT["pairing"]["keys"]):
         yield "pairs of features", describe_pairing
 
     has_keys = any(key in text for key in FLAG_KEYS)
@@ -92,7 +96,7 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     if has_keys or rule not in ("", "every") or has_unrotated(case):
         yield "layers without rotation", describe_unrotated
 
-    tempered = any(text.get(key) for key in READ["temperature"]["keys"])
+    tempered = any(text.get(key) for key in READ_BY_ASPECT["temperature"]["keys"])
     if model_type == "llama4_text" or tempered:
         name = "factor on queries in layers without rotation"
         yield name, partial(describe_temperature, text=text)
@@ -106,7 +110,7 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
             name = name_vision(case.document.config)
             yield name, partial(describe_vision, spec=spec)
 
-    for key in READ["unread"]:
+    for key in READ_BY_ASPECT["unread"]:
         value = text.get(key) or case.document.config.get(key)
         if value:
             yield key, partial(describe_unread, key=key, value=value)
@@ -134,7 +138,7 @@ def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
 
 
 def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
-    """Say how layers of a type rotate; ``right``: as the reference computes them."""
+    """Say how layers of a type rotate; ``right`` is how the reference rotates them."""
     spec = reading.layers.get(layer)
     if spec is None:
         return ""
@@ -192,7 +196,7 @@ def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
     is_on = True
     floor = 8192
     scale = 0.1
-    if runtime in READ["temperature"]["read_by"]:
+    if runtime in READ_BY_ASPECT["temperature"]["read_by"]:
         is_on = bool(text.get("attn_temperature_tuning", True))
         floor = text.get("floor_scale", floor)
         scale = text.get("attn_scale", scale)
@@ -254,7 +258,7 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
     """Say what a runtime does with a key that most do not read."""
     runtime = reading.runtime.name
-    if runtime in READ["unread"][key]:
+    if runtime in READ_BY_ASPECT["unread"][key]:
         return "without effect"
     # SGLang divides attention into chunks if its server is started with that attention.
     has_chunks = key == "dual_chunk_attention_config" and isinstance(value, Mapping)

@@ -98,6 +98,7 @@ def compare_model(model: PublishedConfig) -> Line:
     """Read a model with every runtime, and compare what each rotates."""
     runtimes = list_columns()
     readings = [registry.read(runtime, model.config) for runtime in runtimes]
+    # What the model's own code does, which is its class in transformers 5.
     (own,) = [each for each in readings if each.runtime.name == registry.REFERENCE]
     aspects: Sequence[Aspect] = ()
     if own.main is not None:
@@ -135,9 +136,10 @@ def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCel
 
     name = reading.runtime.name
     for aspect in aspects:
-        right = aspect.does.get(own.runtime.name)
-        got = aspect.does.get(name)
-        if right and got and right != got:
+        words_of_own = aspect.does.get(own.runtime.name)
+        words_of_runtime = aspect.does.get(name)
+        is_known = words_of_own and words_of_runtime
+        if is_known and words_of_own != words_of_runtime:
             return TableCell("differs", evidence, "W16", aspect.name)
     return TableCell("agrees", evidence)
 

@@ -18,10 +18,10 @@ from ropelab.runs.sentences import shorten_numbers
 
 def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
-    right = case.spec
+    of_reference = case.spec
     # A difference that follows from a cause with a finding of its own is not listed again.
     case = leave_out(case, list_explained(case))
-    # Every runtime has another default for a missing original length.
+    # If the original length is missing, runtimes scale from different defaults.
     elsewhere = list_started_elsewhere(case)
     if elsewhere:
         parts = []
@@ -33,14 +33,14 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         case = leave_out(case, elsewhere)
 
     yield from find_other_numbers(case)
-    if isinstance(right.scaling, DynamicNtk):
-        yield make_finding("W07", trained=right.trained_len)
+    if isinstance(of_reference.scaling, DynamicNtk):
+        yield make_finding("W07", trained=of_reference.trained_len)
 
-    if isinstance(right.scaling, LongRope):
-        # At 64 tokens, which are below every original length, the short table is right.
+    if isinstance(of_reference.scaling, LongRope):
+        # 64 tokens are below every original length, where the short table is to be used.
         other_tables = []
         for name, spec in case.specs:
-            _, first_off = measure_distance(spec, right, 64)
+            _, first_off = measure_distance(spec, of_reference, 64)
             if first_off is not None:
                 other_tables.append(name)
         if other_tables:

@@ -30,7 +30,7 @@ from ropelab.audit.wanted import (
 )
 from ropelab.math import scaling as scalings
 from ropelab.math.models import model_named
-from ropelab.math.scaling.plan import parameter_text
+from ropelab.math.scaling.plan import write_parameter
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.families import TRAINED_LENGTHS
@@ -281,7 +281,7 @@ def write_text(target: str, wanted: Wanted) -> Emission:
         # A flat target sets keys at the top of the file alone.
         lost.append(f"it sets no keys inside {nest[0]}")
 
-    plain = {name: parameter_text(value) for name, value in flags.items()}
+    plain = {name: write_parameter(value) for name, value in flags.items()}
     words = ""
     for name, word in plain.items():
         # The length of llama.cpp, -c, has a place of its own in the text.

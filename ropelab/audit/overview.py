@@ -29,7 +29,7 @@ from ropelab.math.numerics.angle_errors import (
 from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
-from ropelab.math.scaling import LongRope, roles
+from ropelab.math.scaling import LongRope, name_roles
 from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.keys import explain_key, find_nearest_key
@@ -143,7 +143,7 @@ def list_runtimes(case: AuditCase) -> Rows:
 
 def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any]:
     """Return the columns of a rotation, with its distance from another one."""
-    counts = roles(spec.plan(length), spec.geometry)
+    counts = name_roles(spec.plan(length), spec.geometry)
     ratio, position = measure_distance(spec, other, length)
 
     return {

@@ -80,7 +80,7 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
     """Print the verdict, a line per law or trial, and what is known about each
     violation.
     """
-    from ropelab.runs.estimate import size
+    from ropelab.runs.estimate import write_size
     from ropelab.show import terminal
 
     rows = done.rows["trials" if trials else "laws"]
@@ -89,7 +89,7 @@ def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
     show_violations(done.rows["trials"])
     show_unasked(rows)
     took = (
-        f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at"
+        f"{done.cpu_s:.1f} s of processor time, {write_size(done.peak_bytes)} of memory at"
         " most"
     )
     terminal.show_places({"took": took})

@@ -14,7 +14,7 @@ import numpy as np
 
 from ropelab.conformance.parameters import UNNAMED_PARAMETERS, list_parameters
 from ropelab.runs.errors import InputError
-from ropelab.runs.estimate import size
+from ropelab.runs.estimate import write_size
 from ropelab.runs.machine import find_free_memory
 
 
@@ -78,8 +78,8 @@ def _check_memory(value: Any) -> None:
     free = find_free_memory()
     if needed > free:
         raise InputError(
-            f"an answer of {' x '.join(map(str, shape))} numbers needs {size(needed)},"
-            f" and {size(free)} are free"
+            f"an answer of {' x '.join(map(str, shape))} numbers needs {write_size(needed)},"
+            f" and {write_size(free)} are free"
         )
 
 

@@ -79,11 +79,11 @@ class Estimate:
         if self.is_unknown:
             return "time not known before"
         side_by_side = min(workers, self.parts)
-        memory = f", {size(self.bytes)}"
+        memory = f", {write_size(self.bytes)}"
         if side_by_side > 1:
             memory = f" on {side_by_side} workers{memory} each"
         seconds = max(1.0, self.seconds_on(workers))
-        return f"about {duration(seconds)}{memory}"
+        return f"about {write_duration(seconds)}{memory}"
 
 
 @cache
@@ -106,13 +106,13 @@ def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
     """
     if estimate.bytes > free_bytes:
         raise InputError(
-            f"this needs about {size(estimate.bytes)} of memory, and"
-            f" {size(free_bytes)} are free; {FLAG} allows it"
+            f"this needs about {write_size(estimate.bytes)} of memory, and"
+            f" {write_size(free_bytes)} are free; {FLAG} allows it"
         )
     seconds = estimate.seconds_on(workers)
     if seconds > DAY:
         raise InputError(
-            f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it"
+            f"this takes about {write_duration(seconds)}, more than a day; {FLAG} allows it"
         )
 
 
@@ -120,17 +120,17 @@ def refuse_longer(seconds: float, most: float) -> None:
     """Raise InputError where work takes longer than `--max-minutes` allows."""
     if seconds > most:
         raise InputError(
-            f"this takes about {duration(seconds)}, more than the {duration(most)} of "
+            f"this takes about {write_duration(seconds)}, more than the {write_duration(most)} of "
             "--max-minutes; --quick takes less"
         )
 
 
-def duration(seconds: float) -> str:
+def write_duration(seconds: float) -> str:
     """Write a time in its largest unit.
 
-    >>> [duration(s) for s in (40, 80, 720, 5400)]
+    >>> [write_duration(s) for s in (40, 80, 720, 5400)]
     ['40 seconds', '1 minute', '12 minutes', '1.5 hours']
-    >>> [duration(s) for s in (90000, 300000, 4e9, 1e30)]
+    >>> [write_duration(s) for s in (90000, 300000, 4e9, 1e30)]
     ['25 hours', '3.5 days', '127 years', 'a million years or more']
     """
     if seconds > 1e6 * YEAR:
@@ -157,10 +157,10 @@ def duration(seconds: float) -> str:
     return f"{number} {unit}{plural}"
 
 
-def size(amount: float) -> str:
+def write_size(amount: float) -> str:
     """Write an amount of memory in its largest unit.
 
-    >>> size(2.93e9), size(6.4e8), size(1.2e13)
+    >>> write_size(2.93e9), write_size(6.4e8), write_size(1.2e13)
     ('2.9 GB', '640 MB', '12 TB')
     """
     unit = "MB"

@@ -20,7 +20,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ropelab.runs.errors import printable, say
-from ropelab.runs.estimate import duration
+from ropelab.runs.estimate import write_duration
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.show.columns import (
     GAP,
@@ -243,7 +243,7 @@ class PlainLines:
                 left = (now - start) * (total / done - 1)
             parts = [f"{done / total:.0%}" if total else f"{done:g}"]
             if left is not None:
-                parts.append(f"{duration(max(0.0, left))} left")
+                parts.append(f"{write_duration(max(0.0, left))} left")
             if note:
                 parts.append(note)
             say(f"{description}: {', '.join(parts)}")

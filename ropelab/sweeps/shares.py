@@ -9,7 +9,7 @@ from typing import Any
 from ropelab.lab import Lab, Plan, Work, unite
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError
-from ropelab.runs.estimate import size
+from ropelab.runs.estimate import write_size
 from ropelab.runs.folders import fingerprint
 from ropelab.runs.sentences import count_of
 from ropelab.sweeps.cases import Sweep
@@ -107,7 +107,7 @@ def _describe_cells(work: Work) -> Iterator[str]:
             cost = estimate.text()
         else:
             # `text` would round each of these up to a second, and many take one together.
-            cost = f"below 1 second, {size(estimate.bytes)}"
+            cost = f"below 1 second, {write_size(estimate.bytes)}"
         yield f"{title}: {cost}"
 
 

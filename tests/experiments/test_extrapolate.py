@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments import load
 from ropelab.experiments.extrapolate import ExtrapolateConfig, results
-from ropelab.experiments.extrapolate.rows import adapt, trainings
+from ropelab.experiments.extrapolate.rows import adapt, make_trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import FixedMethod
@@ -446,7 +446,7 @@ def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(con
 
 def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     given = config(finetune_steps=3)
-    (base,) = trainings(given, GEOMETRY)
+    (base,) = make_trainings(given, GEOMETRY)
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
     assert isinstance(drope, FixedMethod) and isinstance(plain, FixedMethod)
     recalibrated = adapt(given, base, GEOMETRY, drope, "zero_shot")
@@ -701,7 +701,7 @@ def test_a_recalibrated_model_is_known_by_all_parameters_of_a_method_of_ones_own
 ):
     """The name of its encoding may not tell two of them apart."""
     given = config()
-    (base,) = trainings(given, GEOMETRY)
+    (base,) = make_trainings(given, GEOMETRY)
     keys = []
     monkeypatch.setattr(
         "ropelab.experiments.extrapolate.rows.key_of_sources",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.rows import trainings
+from ropelab.experiments.extrapolate.rows import make_trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, make_step
@@ -21,7 +21,7 @@ def training(corpora: tuple[str, str], preset: str) -> Training:
     """What the lab would train."""
     small = {"train_len": 64, "test_len": 256, "documents": 3, "device": "cpu"}
     config = build(ExtrapolateConfig, {**small, "preset": preset, "corpus": corpora[0]})
-    (described,) = trainings(config, config.geometry())
+    (described,) = make_trainings(config, config.geometry())
     return described
 
 

@@ -20,9 +20,9 @@ from ropelab.math.scaling import (
     RopePlan,
     Scaling,
     Yarn,
-    kept_weights,
+    compute_kept_weights,
+    name_roles,
     ntk_base,
-    roles,
 )
 from ropelab.runs.errors import InputError
 
@@ -119,7 +119,7 @@ def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
     assert Yarn().ramp_range(LLAMA2) == (20, 46)
     for name in ("yarn", "yarn_paper"):
         plan = parse_scaling(name, factor=16).plan(LLAMA2, 65536)
-        assert Counter(roles(plan, LLAMA2)) == {
+        assert Counter(name_roles(plan, LLAMA2)) == {
             "kept": 21,
             "ramp": 25,
             "interpolated": 18,
@@ -309,7 +309,7 @@ def test_p_rope_keeps_the_spacing_and_proportional_divides():
     assert np.array_equal(kept[:16], LLAMA2.inv_freq[:16])
     assert (kept[16:] == 0).all()
     assert np.array_equal(inv_freq("proportional(p=0.25, factor=8)", LLAMA2), kept / 8)
-    assert roles(RopePlan(kept), LLAMA2).count("dropped") == 48
+    assert name_roles(RopePlan(kept), LLAMA2).count("dropped") == 48
 
 
 def test_clipped_tapers_the_last_pairs_to_zero():
@@ -351,7 +351,7 @@ def test_abf_is_the_geometry_of_the_new_base():
 @given(GEOMETRIES, st.sampled_from((*WITH_FACTOR, "dynamic_ntk")), FACTORS)
 def test_weights_and_roles_describe_the_plan(geometry, name, factor):
     plan = parse_scaling(name, factor=factor).plan(geometry, 4 * geometry.trained_len)
-    weight = kept_weights(plan, geometry)
+    weight = compute_kept_weights(plan, geometry)
     rebuilt = (
         weight * geometry.inv_freq + (1 - weight) * geometry.inv_freq / plan.stretch
     )
@@ -359,7 +359,7 @@ def test_weights_and_roles_describe_the_plan(geometry, name, factor):
     expected = [
         "kept" if w == 1 else "interpolated" if w == 0 else "ramp" for w in weight
     ]
-    assert roles(plan, geometry) == expected
+    assert name_roles(plan, geometry) == expected
 
 
 @pytest.mark.parametrize("text", [*WITH_FACTOR, *DYNAMIC, "abf", "proportional(p=1)"])
@@ -370,7 +370,7 @@ def test_the_stretch_is_the_divisor_of_the_slowest_pair(text):
 
 
 def test_weights_of_a_plan_that_stretches_nothing_are_unknown():
-    assert np.isnan(kept_weights(RopePlan(LLAMA2.inv_freq), LLAMA2)).all()
+    assert np.isnan(compute_kept_weights(RopePlan(LLAMA2.inv_freq), LLAMA2)).all()
 
 
 @pytest.mark.parametrize("name", sorted(FREQUENCIES))

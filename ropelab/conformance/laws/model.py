@@ -20,7 +20,7 @@ from ropelab.models.released.facts import head_dim
 from ropelab.models.released.folder import WEIGHTS, list_files, locate
 from ropelab.models.released.model import count_weights
 from ropelab.runs.errors import InputError
-from ropelab.runs.estimate import size
+from ropelab.runs.estimate import write_size
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.from_source import importing
 from ropelab.runs.machine import find_free_memory
@@ -94,8 +94,8 @@ def check_memory(folder: Path) -> None:
     free = find_free_memory()
     if needed > free:
         raise InputError(
-            f"{folder} needs {size(needed)} for its weights in float64, and"
-            f" {size(free)} are free; its config.json alone is given smaller random"
+            f"{folder} needs {write_size(needed)} for its weights in float64, and"
+            f" {write_size(free)} are free; its config.json alone is given smaller random"
             " weights"
         )
 

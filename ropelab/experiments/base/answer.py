@@ -13,7 +13,7 @@ import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import round_up
-from ropelab.math.scaling.plan import parameter_text
+from ropelab.math.scaling.plan import write_parameter
 from ropelab.runs.sentences import write_number
 from ropelab.runs.spelling import command_of
 from ropelab.runs.tables import Tables
@@ -82,7 +82,7 @@ def _describe_given(given: Any) -> str:
     else:
         first = given.first_failing_position_tokens
         verdict = f"fails first at position {first:.0f}"
-    base = parameter_text(given.base).removesuffix(".0")
+    base = write_parameter(given.base).removesuffix(".0")
     return f" Base {base}{method} {verdict}."
 
 

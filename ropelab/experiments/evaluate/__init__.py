@@ -105,9 +105,11 @@ class EvaluateConfig(Config):
         from ropelab.models.released.loading import checkpoint_dtype
 
         trained_len = facts_of(model).train_len
-        # Casts are compared inside the trained length.
-        rounds = bool(values.get("casts") or values.get("cache"))
-        default_context = trained_len if rounds else 2 * trained_len
+        # Roundings are compared inside the trained length, methods beyond it.
+        has_roundings = bool(values.get("casts") or values.get("cache"))
+        default_context = 2 * trained_len
+        if has_roundings:
+            default_context = trained_len
         filled = {"context": default_context, **values}
         # A context below the trained length has no use for methods: their factors would
         # be below 1.
@@ -116,7 +118,7 @@ class EvaluateConfig(Config):
         with suppress(TypeError, ValueError):
             context = read_number(filled["context"])
             is_short = context < trained_len  # type: ignore[operator]
-        if rounds or is_short:
+        if has_roundings or is_short:
             filled.setdefault("methods", ())
 
         if filled.get("dtype", "auto") == "auto":
@@ -209,7 +211,8 @@ class EvaluateConfig(Config):
         """
         if self.context >= self.train_len:
             return self.train_len
-        # Casts are compared at the end of the context, the rest beyond its half.
+        # Roundings are compared at the end of the context. Otherwise the lengths are those
+        # of a model that was trained at half of the context.
         if config.list_roundings(self):
             return self.context
         return self.context // 2

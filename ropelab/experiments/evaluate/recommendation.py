@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.math.scaling.plan import as_typed
+from ropelab.math.scaling.plan import write_as_typed
 from ropelab.models.methods.method import Scaled
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE
@@ -152,7 +152,7 @@ def _write_command(label: str, config: EvaluateConfig) -> str:
     for method in config.parsed_methods():
         if method_label(method.label, method.factor) == label:
             scaling = method.scaling if isinstance(method, Scaled) else method
-            texts.add(as_typed(scaling))
+            texts.add(write_as_typed(scaling))
     # A method that was given twice has one text.
     (method_text,) = texts
     options = {"from": config.model, "context": config.context, "method": method_text}

@@ -19,7 +19,7 @@ import pandas as pd
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.answer import answer, further, summary
 from ropelab.experiments.extrapolate.pretrained import describe_pretrained
-from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, trainings
+from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, make_trainings
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import operations_per_token
 from ropelab.models.methods.method import UNSCALED
@@ -57,7 +57,7 @@ def check(config: ExtrapolateConfig) -> None:
     for models that came with ropelab and none came.
     """
     if config.pretrained:
-        for model in trainings(config, config.geometry()):
+        for model in make_trainings(config, config.geometry()):
             model.check_stored()
 
     for task in config.tasks:
@@ -75,7 +75,7 @@ def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
     """
     geometry = config.geometry()
     divergence_cells = []
-    for model in trainings(config, geometry):
+    for model in make_trainings(config, geometry):
         for pair in pair_roundings_of_methods(config, geometry):
             cell = Evaluation(
                 subject=model,
@@ -96,7 +96,7 @@ def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     methods = config.parsed_methods()
     tasks = [task_beyond_training(config, task, config.depths) for task in config.tasks]
     all_rows: list[MethodRow] = []
-    for base_model in trainings(config, geometry):
+    for base_model in make_trainings(config, geometry):
         all_rows.extend(list_rows(config, base_model, geometry, methods))
 
     evaluations = []
@@ -161,7 +161,7 @@ def _count_cost(config: ExtrapolateConfig) -> pd.DataFrame:
     """Return the table `cost`."""
     geometry = config.geometry()
     # Models of all seeds cost the same.
-    base_model, *_ = trainings(config, geometry)
+    base_model, *_ = make_trainings(config, geometry)
     length = config.test_len
     records = []
     for row in list_rows(config, base_model, geometry, config.parsed_methods()):

@@ -42,7 +42,7 @@ class MethodRow(NamedTuple):
     model: Training
 
 
-def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
+def make_trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
     """Return the training of the base model for every seed."""
     sizes = config.sizes
     size = ModelSize(
@@ -87,7 +87,7 @@ def list_rows(
 ) -> Iterator[MethodRow]:
     """Yield all rows of one base model, the baselines last."""
     yield from _method_rows(config, base, geometry, methods)
-    for method, published in searches(config, methods):
+    for method, published in list_searches(config, methods):
         mode = WithMethod(method, geometry)
         yield MethodRow(published.label, published.factor, labels.SEARCHED, mode, base)
 
@@ -223,7 +223,7 @@ def adapt(
     return model
 
 
-def searches(
+def list_searches(
     config: ExtrapolateConfig, methods: Sequence[Method]
 ) -> Iterator[tuple[Method, Method]]:
     """Yield every method whose parameters are searched on the trained model, and the

@@ -14,7 +14,7 @@ from ropelab.experiments.freqs import FreqsConfig
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
 from ropelab.math.rotary import axis_names, axis_of_pairs
-from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
+from ropelab.math.scaling import RopePlan, Scaling, compute_kept_weights, name_roles
 from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Resources, Values
 from ropelab.runs.config import LARGEST
@@ -182,8 +182,8 @@ def _list_pairs(
             "wavelength_tokens": wavelengths(original),
             "trained_rotations": rotations(original, geometry.trained_len),
             "test_rotations": rotations(original, test_len),
-            "role": roles(plan, geometry),
-            "weight": kept_weights(plan, geometry),
+            "role": name_roles(plan, geometry),
+            "weight": compute_kept_weights(plan, geometry),
             "scaled_inv_freq": scaled,
             "scaled_wavelength_tokens": wavelengths(scaled),
             "divided_by": divided_by,

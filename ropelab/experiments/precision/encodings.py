@@ -249,7 +249,7 @@ def _resolved_from(
     """
     if encoded.component not in ("cos", "sin") or len(encoded.pairs) != 1:
         return None
-    return neighbours.first_resolved_distance(
+    return neighbours.find_resolved_distance(
         _only_frequency(encoded), encoded.component, fmt, offset, length
     )
 
@@ -302,8 +302,8 @@ def _list_limits(
     step = scores.compute_typical_step(spectrum.inv_freq)
     rows = []
     for fmt in formats:
-        kept = neighbours.longest_kept_period(fmt, config.offset, config.length)
-        lost = neighbours.shortest_losing_period(fmt, config.offset, config.length)
+        kept = neighbours.find_longest_kept_period(fmt, config.offset, config.length)
+        lost = neighbours.find_losing_period(fmt, config.offset, config.length)
         pairs_in_format = pairs[pairs["format"] == fmt.name]
         loses = pairs_in_format["equal_neighbours"] > 0
         losing = pairs_in_format.loc[loses, "pair"]

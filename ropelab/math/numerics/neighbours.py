@@ -1,8 +1,10 @@
-"""Neighbouring positions of one frequency, and what its cosine resolves.
+"""Neighbouring positions of one frequency: are their stored cosines and sines equal?
 
 The stored cosine and sine of an angle stay the same between two breakpoints: angles at
-which the cosine or the sine is halfway between two numbers of the format. So a step
-wider than the widest gap between breakpoints always changes one of them.
+which the cosine or the sine is halfway between two numbers of the format. A step of the
+angle that is wider than the widest gap between breakpoints therefore always changes one
+of them. The step from one position to the next is the frequency, in radians per token,
+and the period is 2 pi over it.
 """
 
 import math
@@ -17,28 +19,32 @@ from ropelab.math.numerics.chain import BLOCK, blocks, span
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Float
 
-# The most significant bits of a format whose breakpoints are few enough to list.
-LISTED = 16
-# A period at which neighbours are equal is sought among periods that grow by FACTOR, up
-# to UP_TO times the first one. Each is tried at this number of positions.
-SEARCHED = 1 << 17
-FACTOR = 1 + 2.0**-10
-UP_TO = 4.0
+# The breakpoints of a format with at most this many significant bits are few enough to be
+# listed.
+MOST_LISTED_BITS = 16
+# A period at which neighbours are equal is sought among periods of which each is this
+# factor times the one before,
+PERIOD_GROWTH = 1 + 2.0**-10
+# up to this multiple of the first one.
+MOST_GROWTH = 4.0
+# Each period is tried at this number of positions.
+POSITIONS_PER_PERIOD = 1 << 17
 # The factor on a gap that covers the error of float64 in an angle.
 MARGIN = 1 + 1e-9
 
 
 @cache
-def widest_gap(fmt: FloatFormat) -> float:
-    """Return the angle, in radians, above which every step changes the stored cos or sin.
+def find_widest_gap(fmt: FloatFormat) -> float:
+    """Return a step of the angle, in radians, above which every step changes the stored
+    cos or sin.
 
-    For formats of up to 16 significant bits it is the widest gap between breakpoints, the
-    least such angle. For other formats it is larger: the arc over the diagonal of the
-    largest square whose points are stored alike.
+    For formats of up to 16 significant bits it is the widest gap between breakpoints,
+    and the least such step. For other formats it is a larger one: the arc over the
+    diagonal of the largest square whose points (cos, sin) are stored alike.
     """
     # Numbers from 1/2 to 1 are half an epsilon apart, smaller ones less.
     side = fmt.epsilon / 2
-    if fmt.precision > LISTED:
+    if fmt.precision > MOST_LISTED_BITS:
         half_diagonal = side / math.sqrt(2)
         return 2 * math.asin(half_diagonal) * MARGIN
 
@@ -66,7 +72,7 @@ def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
     return np.concatenate((subnormal, normal.ravel()))
 
 
-def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
+def find_longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
     """Return the period, in tokens, up to which one frequency keeps neighbours apart.
 
     This is proved for every period from 2 tokens up to the returned one, wherever the
@@ -75,18 +81,18 @@ def longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
     """
     if _is_proved(fmt, offset, length):
         return math.inf
-    return 2 * math.pi / widest_gap(fmt)
+    return 2 * math.pi / find_widest_gap(fmt)
 
 
-def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
-    """Return a period just above `longest_kept_period` at which neighbours are equal.
+def find_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
+    """Return a period just above `find_longest_kept_period` at which neighbours are equal.
 
     It is found by counting at some periods and positions, so that there may be a shorter
     one. None if none of those periods has equal neighbours.
     """
-    period = longest_kept_period(fmt, offset, length)
-    last = UP_TO * period
-    count = min(length, SEARCHED)
+    period = find_longest_kept_period(fmt, offset, length)
+    last = MOST_GROWTH * period
+    count = min(length, POSITIONS_PER_PERIOD)
     last_start = offset + length - count
 
     while period < last < math.inf:
@@ -98,7 +104,7 @@ def shortest_losing_period(fmt: FloatFormat, offset: int, length: int) -> float 
         (equal,) = count_equal_neighbours(theta, [fmt], start, count)
         if equal:
             return period
-        period *= FACTOR
+        period *= PERIOD_GROWTH
     return None
 
 
@@ -114,11 +120,11 @@ def count_equal_neighbours(
     """
     step = abs(math.remainder(theta, 2 * math.pi))
     counts = dict.fromkeys(formats, 0)
-    # Formats in which no proof shows that there are none.
+    # Formats in which neighbours may be equal, as no proof excludes it.
     unproved = []
     for fmt in counts:
         is_proved = theta <= math.pi and _is_proved(fmt, offset, length)
-        if step <= widest_gap(fmt) and not is_proved:
+        if step <= find_widest_gap(fmt) and not is_proved:
             unproved.append(fmt)
     if not unproved:
         return [0] * len(formats)
@@ -138,18 +144,19 @@ def count_equal_neighbours(
     return [counts[fmt] for fmt in formats]
 
 
-def first_resolved_distance(
+def find_resolved_distance(
     theta: float,
     component: str,
     fmt: FloatFormat,
     offset: int,
     length: int,
 ) -> int | None:
-    """Return the distance in tokens from which on no two positions store an equal wave.
+    """Return the distance in tokens from which on no two positions have the same stored
+    wave.
 
-    The wave is the cos or the sin of one frequency (``component``). None if the
-    positions span more than the half rotation in which it only rises or only falls:
-    then far positions are equal, too.
+    The wave is the cos or the sin of one frequency (``component``). The result is None if
+    the positions span more than the half rotation in which the wave only rises or only
+    falls: positions far apart may then be equal, too.
     """
     wave: np.ufunc
     if component == "sin":
@@ -167,8 +174,8 @@ def first_resolved_distance(
     if theta == 0 or half_turns(offset) != half_turns(last):
         return None
 
-    # Equal values are in one run of positions. A run may go on from block to block, so
-    # that its begin and its value are passed on.
+    # Equal values stand next to each other, in a run of positions. A run may go on from
+    # block to block, so that its beginning and its value are passed on.
     longest = 0
     begin = offset
     value = math.nan

@@ -8,8 +8,8 @@ from ropelab.math.scaling.plan import (
     SCALINGS,
     RopePlan,
     Scaling,
-    kept_weights,
-    roles,
+    compute_kept_weights,
+    name_roles,
 )
 from ropelab.math.scaling.stretching import (
     DynamicNtk,
@@ -38,7 +38,7 @@ __all__ = [
     "Without",
     "Yarn",
     "YarnPaper",
-    "kept_weights",
+    "compute_kept_weights",
+    "name_roles",
     "ntk_base",
-    "roles",
 ]

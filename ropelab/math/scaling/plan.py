@@ -74,8 +74,8 @@ class Typed:
 
     The parameters are checked when a method is built (InputError). If users give no
     factor, the factors are ``default_factors``, each times the test length over the
-    trained length. Methods that follow the length of the text have no default factors. A class from
-    outside this package is named by its module.
+    trained length. Methods that follow the length of the text have no default factors. A
+    class from outside this package is named by its module.
     """
 
     # The name that users type.
@@ -112,7 +112,7 @@ class Typed:
     @property
     def label(self) -> str:
         """The method as typed, without parameters that have their defaults."""
-        return as_typed(self)
+        return write_as_typed(self)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -138,7 +138,7 @@ class Scaling(Typed):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "plan" in cls.__dict__:
-            cls.plan = _check_plans(cls.plan)  # type: ignore[method-assign]
+            cls.plan = _check_result_of(cls.plan)  # type: ignore[method-assign]
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""
@@ -160,13 +160,15 @@ class Scaling(Typed):
         return None
 
 
-def _check_plans(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
-    """Return a `plan` that raises InputError if its numbers mean nothing, such as nan."""
+def _check_result_of(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
+    """Return a method `plan` that raises InputError if what it computes means nothing,
+    such as nan.
+    """
 
     @wraps(plan)
     def plan_and_check(self: Scaling, geometry: Geometry, length: int) -> RopePlan:
-        # A class that the user wrote is own code. It may change its parameters, or
-        # surroundings such as the state of random numbers.
+        # A class that the user wrote may change its parameters, or surroundings such as the
+        # state of random numbers. Classes of this package do not.
         if not is_own(type(self)):
             return _check_plan(self, geometry, plan(self, geometry, length))
 
@@ -232,8 +234,8 @@ def _read_frequencies(
     if not is_real or array.shape != (pairs,):
         return None
 
-    # A number of a longer format may be beyond every float64. The copy is what the
-    # checks are about, since a plan() of one's own may fill one array again and again.
+    # A number of a longer format may be beyond every float64. The copy is checked and
+    # returned, since the plan() of a user may fill one array again and again.
     with np.errstate(over="ignore"):
         frequencies = np.array(array, dtype=np.float64)
     if not (np.isfinite(frequencies).all() and (frequencies >= 0).all()):
@@ -279,7 +281,7 @@ class Stretching(Scaling):
         raise NotImplementedError
 
 
-def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
+def name_roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     """Name the effect on each pair, in the same way for every method.
 
     kept: the frequency is unchanged.
@@ -306,7 +308,9 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     return [role(ratio) for ratio in ratios.tolist()]
 
 
-def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
+def compute_kept_weights(
+    plan: RopePlan, geometry: Geometry
+) -> Float[np.ndarray, " pairs"]:
     """Return w with theta' = w theta + (1 - w) theta/stretch.
 
     The weights are nan at a stretch of 1, where every w solves the equation.
@@ -323,7 +327,7 @@ def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pair
     return np.where(is_whole, whole, weight)
 
 
-def as_typed(method: Any) -> str:
+def write_as_typed(method: Any) -> str:
     """Write a method, a dataclass with a name, as a user would type it.
 
     Parameters that have their defaults are left out.
@@ -332,17 +336,17 @@ def as_typed(method: Any) -> str:
     for field in fields(method):
         value = getattr(method, field.name)
         if value != field.default:
-            changed.append(f"{field.name}={parameter_text(value)}")
+            changed.append(f"{field.name}={write_parameter(value)}")
 
     if not changed:
         return str(method.name)
     return f"{method.name}({', '.join(changed)})"
 
 
-def parameter_text(value: object) -> str:
+def write_parameter(value: object) -> str:
     """Write the value of a parameter as a user would type it.
 
-    >>> parameter_text(500000.0), parameter_text((1.0, 2.5)), parameter_text(True)
+    >>> write_parameter(500000.0), write_parameter((1.0, 2.5)), write_parameter(True)
     ('500000', '[1, 2.5]', 'true')
     """
     if isinstance(value, float):
@@ -354,7 +358,7 @@ def parameter_text(value: object) -> str:
         return repr(value)
 
     if isinstance(value, tuple):
-        texts = [parameter_text(item) for item in value]
+        texts = [write_parameter(item) for item in value]
         return f"[{', '.join(texts)}]"
 
     if isinstance(value, str):

@@ -137,7 +137,7 @@ def _describe_parameter(
     field: "Field[Any]",
 ) -> str:
     """Return a parameter with its default, or with dots if the default is no constant."""
-    from ropelab.math.scaling.plan import parameter_text
+    from ropelab.math.scaling.plan import write_parameter
 
     is_required = field.default is MISSING or field.default == ()
     # The default follows from the model and the length.
@@ -145,7 +145,7 @@ def _describe_parameter(
     is_factor = field.name == "factor" and method.default_factors
     if is_required or is_resolved or is_factor:
         return f"{field.name}=..."
-    return f"{field.name}={parameter_text(field.default)}"
+    return f"{field.name}={write_parameter(field.default)}"
 
 
 def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:

@@ -26,7 +26,7 @@ from ropelab.math.scaling import (
     PositionInterpolation,
     Scaling,
 )
-from ropelab.math.scaling.plan import FACTOR, Ranges, as_typed, method
+from ropelab.math.scaling.plan import FACTOR, Ranges, method, write_as_typed
 from ropelab.models.methods.method import ActsOn, FixedMethod, Method, Scaled
 
 # The largest divisor that is tried, as a multiple of the factor.
@@ -67,7 +67,7 @@ class LongRopeSearch(Method):
 
     @property
     def label(self) -> str:
-        return as_typed(replace(self, factor=1.0))
+        return write_as_typed(replace(self, factor=1.0))
 
     def search(
         self,

@@ -40,7 +40,7 @@ from ropelab.models.released.positions import (
 )
 from ropelab.runs.cell import Resources
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.estimate import size
+from ropelab.runs.estimate import write_size
 from ropelab.runs.machine import find_free_memory, return_freed_memory
 
 # The bytes of a number in each format.
@@ -443,8 +443,8 @@ class ModelRef:
         needed = self.bytes_of_reading(length, added)
         if limit is not None and needed > limit:
             raise InputError(
-                f"reading {length} tokens needs about {size(needed)}, more than "
-                f"--limit-memory {size(limit)}"
+                f"reading {length} tokens needs about {write_size(needed)}, more than "
+                f"--limit-memory {write_size(limit)}"
             )
 
     @property

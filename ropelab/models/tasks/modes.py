@@ -17,7 +17,7 @@ from torch import Tensor
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.keys import Rounding
 from ropelab.math.rotary import Pairing
-from ropelab.math.scaling.plan import as_typed
+from ropelab.math.scaling.plan import write_as_typed
 from ropelab.models.encoding.base import Encoding, list_parts
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import RoundedRope
@@ -175,9 +175,9 @@ class WithMethod(Mode):
             # The method has no parameters to search.
             return self, {}
         if isinstance(method, Scaled):
-            chosen = as_typed(method.scaling)
+            chosen = write_as_typed(method.scaling)
         else:
-            chosen = as_typed(method)
+            chosen = write_as_typed(method)
         return replace(self, method=method), _describe_choice(chosen, losses)
 
 

@@ -12,10 +12,10 @@ from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.neighbours import (
     count_equal_neighbours,
-    first_resolved_distance,
-    longest_kept_period,
-    shortest_losing_period,
-    widest_gap,
+    find_longest_kept_period,
+    find_losing_period,
+    find_resolved_distance,
+    find_widest_gap,
 )
 from ropelab.math.numerics.scores import (
     compute_scores_and_steps,
@@ -39,14 +39,14 @@ def test_no_arc_of_equal_codes_is_wider_than_the_widest_gap(name):
     codes = round_to(np.stack((np.cos(angles), np.sin(angles))), fmt)
     changes = np.flatnonzero((codes[:, 1:] != codes[:, :-1]).any(0))
     widest = np.diff(angles[changes]).max()
-    assert widest_gap(fmt) == pytest.approx(widest, abs=4e-6)
+    assert find_widest_gap(fmt) == pytest.approx(widest, abs=4e-6)
 
 
 def test_the_slowest_period_of_a_format_is_bracketed():
     brackets = {"float16": (9230, 9249), "bfloat16": (1154, 1156)}
     for name, (low, high) in brackets.items():
-        kept = longest_kept_period(FORMATS[name], 0, LENGTH)
-        losing = shortest_losing_period(FORMATS[name], 0, LENGTH)
+        kept = find_longest_kept_period(FORMATS[name], 0, LENGTH)
+        losing = find_losing_period(FORMATS[name], 0, LENGTH)
         assert losing is not None
         assert low < kept < losing < high
         for period, equal in ((0.999 * kept, False), (losing, True)):
@@ -57,13 +57,13 @@ def test_the_slowest_period_of_a_format_is_bracketed():
 
 def test_float32_keeps_neighbours_at_every_period_of_short_texts():
     float32 = FORMATS["float32"]
-    assert longest_kept_period(float32, 0, LENGTH) == math.inf
-    assert shortest_losing_period(float32, 0, LENGTH) is None
+    assert find_longest_kept_period(float32, 0, LENGTH) == math.inf
+    assert find_losing_period(float32, 0, LENGTH) is None
     for period in (1e6, 1e8, 1e10, 1e14):
         assert count_equal_neighbours(2 * math.pi / period, [float32], 0, 5000) == [0]
-    far = longest_kept_period(float32, 0, 2**24)
+    far = find_longest_kept_period(float32, 0, 2**24)
     assert 7.4e7 < far < 7.5e7
-    losing = shortest_losing_period(float32, 0, 2**24)
+    losing = find_losing_period(float32, 0, 2**24)
     assert losing is not None
     assert far < losing < 1.01 * far
 
@@ -93,13 +93,13 @@ def test_frequencies_near_whole_turns_lose_neighbours_too():
 def test_a_cosine_tells_places_apart_from_some_distance_on():
     theta = 2 * math.pi / 1e6
     float32 = FORMATS["float32"]
-    assert first_resolved_distance(theta, "cos", float32, 0, LENGTH) == 39
+    assert find_resolved_distance(theta, "cos", float32, 0, LENGTH) == 39
     cos = round_to(np.cos(theta * span(0, LENGTH)), float32)
     assert (cos[38:] == cos[:-38]).any()
     assert not (cos[39:] == cos[:-39]).any()
     # It comes back within the positions: no distance is enough.
-    assert first_resolved_distance(2 * math.pi / 1e5, "cos", float32, 0, 99_000) is None
-    assert first_resolved_distance(theta, "sin", float32, 0, LENGTH) == 1
+    assert find_resolved_distance(2 * math.pi / 1e5, "cos", float32, 0, 99_000) is None
+    assert find_resolved_distance(theta, "sin", float32, 0, LENGTH) == 1
 
 
 @pytest.mark.parametrize("pairs", [1, 32])

@@ -15,7 +15,7 @@ from ropelab.experiments.extrapolate.pretrained import (
     OF_PRETRAINED,
     describe_pretrained,
 )
-from ropelab.experiments.extrapolate.rows import trainings
+from ropelab.experiments.extrapolate.rows import make_trainings
 from ropelab.models.lm import pretrained
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import (
@@ -46,7 +46,7 @@ def config(**changes):
 
 def models(**changes):
     made = config(**changes)
-    return trainings(made, made.geometry())
+    return make_trainings(made, made.geometry())
 
 
 def test_five_models_are_those_of_the_default_recipe():

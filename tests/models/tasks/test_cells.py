@@ -20,7 +20,7 @@ from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate import results as evaluate
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate import results as extrapolate
-from ropelab.experiments.extrapolate.rows import trainings
+from ropelab.experiments.extrapolate.rows import make_trainings
 from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
@@ -182,7 +182,7 @@ def described(corpora: tuple[str, str], **changes: Any) -> Training:
     config = build(
         ExtrapolateConfig, {**LABS["extrapolate"].values, "corpus": corpora[0]}
     )
-    return trainings(config.replace(**changes), config.geometry())[0]
+    return make_trainings(config.replace(**changes), config.geometry())[0]
 
 
 def changed_by_one(one: Any) -> list[Any]:
