@@ -75,11 +75,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Show the run in a notebook: question, answer, summary, and names of tables."""
+        from ropelab.show.intervals import join_intervals
         from ropelab.show.terminal import format_value
 
         question = escape(self.config.asks(self.experiment.question))
         answer = escape(self.answer)
-        summary = self.summary().map(format_value).to_html(index=False, border=0)
+        cells = join_intervals(self.summary()).map(format_value)
+        summary = cells.to_html(index=False, border=0)
         sizes = (f"{name} ({len(table)} rows)" for name, table in self.tables.items())
         tables = escape(", ".join(sizes))
         return (

@@ -1,5 +1,6 @@
 """The text of answers: numbers as people type them, and sentences made of parts."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -69,6 +70,41 @@ def sentences_of(parts: Iterable[str]) -> str:
     return " ".join(sentences)
 
 
+def write_with_interval(value: float, low: float, high: float, form: str = "f") -> str:
+    """Write a value and the ends of its interval, in the decimals that it supports.
+
+    Half of the interval gets one digit, or two if it begins with a 1. A share or a loss
+    has two decimals or three, so that the cells of a column are alike. A percentage has
+    none.
+
+    Args:
+        value: the value, inside the interval.
+        low: the lower end.
+        high: the upper end.
+        form: "f" for a number, "%" for a share as a percentage.
+
+    >>> write_with_interval(0.951, 0.929, 0.973), write_with_interval(1.0731, 1.04, 1.11)
+    ('0.95 [0.93, 0.97]', '1.07 [1.04, 1.11]')
+    >>> write_with_interval(0.951, 0.929, 0.973, "%")
+    '95% [93%, 97%]'
+    """
+    half_width = (high - low) / 2
+    decimals = 3
+    if half_width > 0:
+        exponent = math.floor(math.log10(half_width))
+        begins_with_one = half_width < 2 * 10.0**exponent
+        decimals = (1 if begins_with_one else 0) - exponent
+
+    if form == "%":
+        decimals = 0
+    elif 0.01 <= abs(value) < 100:
+        decimals = min(max(decimals, 2), 3)
+    else:
+        decimals = min(max(decimals, 0), 6)
+    ends = f"[{low:.{decimals}{form}}, {high:.{decimals}{form}}]"
+    return f"{value:.{decimals}{form}} {ends}"
+
+
 def join_names(names: Sequence[str], last: str = "and") -> str:
     """Join names as in a sentence.
 
@@ -92,6 +128,20 @@ def verdict_and_rest(answer: str) -> tuple[str, str]:
     start = r"(?=[A-Z\d(“]|[a-z]+\d)"
     first, *rest = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
     return first, "".join(rest)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a text after each of its sentences.
+
+    >>> split_sentences("Base 3.4e6 works (Men et al. 2024). 1.5 is next. It fails.")
+    ['Base 3.4e6 works (Men et al. 2024).', '1.5 is next.', 'It fails.']
+    """
+    sentences = []
+    rest = text
+    while rest:
+        sentence, rest = verdict_and_rest(rest)
+        sentences.append(sentence)
+    return sentences
 
 
 def with_scope(answer: str, scope: str) -> str:

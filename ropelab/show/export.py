@@ -10,8 +10,8 @@ from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import find_leads
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import Tables, as_markdown
+from ropelab.show.intervals import join_intervals
 from ropelab.show.page.shown import Shown
-from ropelab.show.page.views import find_intervals
 from ropelab.show.terminal import format_value
 
 # The name of the short table of a run.
@@ -39,7 +39,7 @@ def as_latex(table: pd.DataFrame, caption: str = "") -> str:
     for column, leading in leaders.items():
         bold_rows[column] = list(table.index[names.isin(leading)])
 
-    table = _join_intervals(table)
+    table = join_intervals(table)
     texts = table.map(format_value).rename(columns=_write_title)
     styler = texts.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
@@ -69,22 +69,6 @@ def escape_latex(text: str) -> str:
     '50 \\\\% of a\\\\_b'
     """
     return re.sub(r"([&%$#_{}])", r"\\\1", text)
-
-
-def _join_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with intervals in the cells of their values.
-
-    The value of an interval is in the column before its bounds.
-    """
-    for value, (low_name, high_name) in find_intervals(list(table.columns)).items():
-        texts = table[value].map(format_value)
-        low = table[low_name].map(format_value)
-        high = table[high_name].map(format_value)
-        with_interval = texts + " [" + low + ", " + high + "]"
-        has_interval = table[low_name].notna()
-        cells = with_interval.where(has_interval, texts)
-        table = table.assign(**{value: cells}).drop(columns=[low_name, high_name])
-    return table
 
 
 def _encode_csv(table: pd.DataFrame) -> bytes:

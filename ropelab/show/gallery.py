@@ -17,6 +17,7 @@ from ropelab.runs.files import read_regular
 from ropelab.runs.sentences import verdict_and_rest
 from ropelab.runs.tables import as_markdown
 from ropelab.show.drawn import write_for_user
+from ropelab.show.intervals import join_intervals
 from ropelab.show.page.document import render
 from ropelab.show.terminal import format_value
 
@@ -70,7 +71,8 @@ def write_code(text: str) -> str:
 
 def write_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return the lines of a table in Markdown."""
-    table = pd.DataFrame(records, dtype=object).rename(columns=escape)
+    table = join_intervals(pd.DataFrame(records, dtype=object))
+    table = table.rename(columns=escape)
     return as_markdown(table, lambda value: escape(format_value(value)))
 
 

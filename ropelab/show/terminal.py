@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import write_duration
-from ropelab.runs.sentences import verdict_and_rest
+from ropelab.runs.sentences import split_sentences, verdict_and_rest
 from ropelab.show.columns import (
     GAP,
     READABLE,
@@ -290,6 +290,11 @@ def show_table(
     `decisive` has beginnings of names of columns. The first of them that some column has
     counts, and the last such column is bold.
     """
+    from ropelab.show.intervals import join_intervals
+
+    # The kinds are bool, integer, unsigned integer, float and complex.
+    numbers = {name for name in table.columns if table[name].dtype.kind in "biufc"}
+    table = join_intervals(table)
     bold = _find_decisive([str(name) for name in table.columns], decisive)
     # A list of texts for each column.
     texts = table.map(format_value).to_numpy(dtype=str).T.tolist()
@@ -298,8 +303,7 @@ def show_table(
         column = Column(
             title=str(name).replace("_", " "),
             cells=cells,
-            # The kinds are bool, integer, unsigned integer, float and complex.
-            is_number=table[name].dtype.kind in "biufc",
+            is_number=name in numbers,
             is_decisive=name == bold,
         )
         columns.append(column)
@@ -353,9 +357,23 @@ def show_answer(
         if len(table):
             out.print()
             show_table(table, out, decisive)
-    if rest:
+            _explain_intervals(table, out)
+    sentences = split_sentences(rest)
+    if sentences:
         out.print()
+    if len(sentences) == 1:
         out.print(rest)
+        return
+    for sentence in sentences:
+        show_paragraph(f"- {sentence}", hanging=2)
+
+
+def _explain_intervals(table: "pd.DataFrame", out: Console) -> None:
+    """Say below a table what the brackets in its cells are, if there are any."""
+    from ropelab.show.intervals import NOTE, find_intervals
+
+    if find_intervals(list(map(str, table.columns))):
+        out.print(NOTE, style="dim")
 
 
 def show_more(title: str, table: "pd.DataFrame") -> None:

@@ -193,14 +193,19 @@ def name_by_share(
 
     >>> name_by_share("copy @6144", 2048, 8192), name_by_share("nll @512", 2048, 8192)
     ('copy @0.75T', 'nll @0.25L')
+    >>> name_by_share("copy @6144 ci_low", 2048, 8192)
+    'copy @0.75T ci_low'
     """
-    result, _, number = name.partition(" @")
+    result, _, place = name.partition(" @")
+    # The ends of an interval have further words after the length.
+    number, blank, words = place.partition(" ")
     if not number.isdecimal() or not train_len or not test_len:
         return name
     length = int(number)
+    share = f"{length / test_len:.{digits}g}T"
     if length <= train_len:
-        return f"{result} @{length / train_len:.{digits}g}L"
-    return f"{result} @{length / test_len:.{digits}g}T"
+        share = f"{length / train_len:.{digits}g}L"
+    return f"{result} @{share}{blank}{words}"
 
 
 def _value_of(run: Run, key: str) -> object:

@@ -350,7 +350,7 @@ def test_the_answer_names_no_winner_that_is_not_shown_to_be_one(
     text = quality.answer({**found, "comparisons": judged.assign(verdict="~")})
     quality_of = found["quality"].query("metric == 'text loss'").set_index("encoding")
     far, near = (quality_of.query(f"times_trained_len == {n}")["value"] for n in (4, 1))
-    losses = [f"{far['rope']:.3f}", f"{near['rope']:.3f}"]
+    losses = [f"{far['rope']:.3f} [", f"{near['rope']:.3f} ["]
     assert mentions(text, "no encoding", "better than RoPE", *losses)
     assert mentions(text, "none learned to copy")
     # Of two that are shown to be better, the one with the lower loss first.
@@ -358,7 +358,7 @@ def test_the_answer_names_no_winner_that_is_not_shown_to_be_one(
     verdicts = judged["encoding_a"].where(judged["encoding_a"].isin(two), "~")
     text = quality.answer({**found, "comparisons": judged.assign(verdict=verdicts)})
     first, second = (
-        f"{ENCODINGS[name].label} at {far[name]:.3f}"
+        f"{ENCODINGS[name].label} at {far[name]:.3f} ["
         for name in far[two].sort_values().index
     )
     assert mentions(text, first, second, "better than RoPE", f"{far['rope']:.3f}")
@@ -366,7 +366,7 @@ def test_the_answer_names_no_winner_that_is_not_shown_to_be_one(
 
 def copied(**shares: tuple[float, float]) -> pd.DataFrame:
     """Qualities of encodings that copy so much at 1x and at 4x, with every seed."""
-    rows = [("copy accuracy", name, times, value, value, "ok")
+    rows = [("copy accuracy", name, times, value, value - 0.1, value + 0.1, value, "ok")
             for name, values in shares.items()
             for times, value in zip((1, 4), values, strict=True)]  # fmt: skip
     columns = [
@@ -374,6 +374,8 @@ def copied(**shares: tuple[float, float]) -> pd.DataFrame:
         "encoding",
         "times_trained_len",
         "value",
+        "ci_low",
+        "ci_high",
         "worst_seed_value",
         "status",
     ]
@@ -402,7 +404,7 @@ def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
             {"nope": "nope", "t5": "t5"},
             (
                 "of 2 that learned to copy with every seed "
-                "T5 bias at 30% is shown to copy more than RoPE at 10%."
+                "T5 bias at 30% [20%, 40%] is shown to copy more than RoPE at 10% [0%, 20%]."
             ),
         ),
         (
@@ -410,7 +412,7 @@ def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
             {"nope": "nope", "t5": "~"},
             (
                 "of 2 that learned to copy with every seed "
-                "none is shown to copy more than RoPE at 10%."
+                "none is shown to copy more than RoPE at 10% [0%, 20%]."
             ),
         ),
         (
@@ -423,7 +425,7 @@ def against_rope(table: pd.DataFrame, **verdicts: str) -> pd.DataFrame:
             {"nope": "nope", "t5": "t5"},
             (
                 "of 2 that learned to copy with every seed the shares copied are T5"
-                " bias at 30% and none (NoPE) at 20%."
+                " bias at 30% [20%, 40%] and none (NoPE) at 20% [10%, 30%]."
             ),
         ),
     ],
@@ -496,7 +498,10 @@ def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
 def test_the_summary_has_a_row_per_encoding(found: dict[str, pd.DataFrame]) -> None:
     table = quality.summary(found)
     assert table["encoding"].tolist() == FEW.split(",")
-    assert table.columns.tolist()[-4:] == ["text 1x", "text 4x", "copy 1x", "copy 4x"]
+    measured = []
+    for name in ("text 1x", "text 4x", "copy 1x", "copy 4x"):
+        measured += [name, f"{name} ci_low", f"{name} ci_high"]
+    assert table.columns.tolist()[-12:] == measured
     assert table.set_index("encoding")["text 4x"].isna().to_dict()["learned"]
 
 

@@ -1,5 +1,6 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
+import re
 import shutil
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -160,9 +161,15 @@ def test_what_context_is_worth_is_told_by_kind(tables):
             whole[NLL].item()
         )
     plain = last[last["method"] == "unscaled"].set_index("context_tokens")[NLL]
-    saved = f"save the unscaled model {plain[16] - plain[64]:.3f}. "
     # Of 16 tokens all 16 are scored: nothing is before them.
-    assert mentions(results.answer(tables), "48 instead of 0", "last 16", saved)
+    said = results.answer(tables)
+    assert mentions(said, "48 instead of 0", "last 16", "unscaled model")
+    losses = re.search(r"model (\S+) \[.*\] instead of (\S+) \[", said)
+    assert losses is not None
+    assert [float(loss) for loss in losses.groups()] == [
+        pytest.approx(plain[64], abs=0.006),
+        pytest.approx(plain[16], abs=0.006),
+    ]
 
 
 def test_documents_are_drawn_against_the_window(tables):
@@ -599,7 +606,14 @@ def test_answer_and_summary_fit_a_real_run(tables):
     assert mentions(said, "comparisons", "significant")
     summary = results.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
-    assert len(summary.columns) <= 7
+    measured = [name for name in summary.columns if " ci_" not in str(name)]
+    assert len(measured) <= 7
+    # Every number has its interval in the next two columns.
+    for name in measured[1:]:
+        low, high = (summary[f"{name} ci_{end}"] for end in ("low", "high"))
+        assert (low <= summary[name]).all()
+        assert (summary[name] <= high).all()
+        assert (low < high).all()
 
 
 # Refusals

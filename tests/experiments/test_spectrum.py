@@ -270,7 +270,9 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
     )
     trained = body.answer({**found, "learned": made}).split("Trained: ")[1]
     trained = trained.split("Arithmetic: ")[0]
-    assert "100% with spaced(n=4, uniform=true)" in trained
+    # From half of the trained length back, or the distance below it that was measured.
+    assert "from 8 tokens back" in trained
+    assert "100% [99%, 101%] with spaced(n=4, uniform=true)" in trained
     assert "unscaled" not in trained
 
 
@@ -279,10 +281,18 @@ def test_the_summary_has_a_row_per_scheme_and_band(
 ) -> None:
     table = body.summary(found)
     assert table["scheme"].tolist() == [*LABELS, *["unscaled"] * 3]
-    assert table.columns.tolist() == [
-        "scheme", "removed", "frequencies", "copy near", "copy far", "copy in 128", "most_recent",
-        "text", "text at 128",
-    ]  # fmt: skip
+    measured = [
+        "copy near",
+        "copy far",
+        "copy in 128",
+        "most_recent",
+        "text",
+        "text at 128",
+    ]
+    columns = ["scheme", "removed", "frequencies"]
+    for name in measured:
+        columns += [name, f"{name} ci_low", f"{name} ci_high"]
+    assert table.columns.tolist() == columns
     assert table.notna().all(axis=None)
 
 

@@ -78,7 +78,7 @@ def test_latex_has_a_caption_bold_leaders_and_intervals(run):
         }
     )
     text = export.as_latex(values)
-    assert "a & 0.5 [0.4, 0.6] \\\\" in text
+    assert "a & 0.50 [0.40, 0.60] \\\\" in text
     assert "b & 0.75 \\\\" in text
 
 
@@ -95,7 +95,7 @@ def test_latex_has_every_interval_of_a_row():
         }
     )
     text = export.as_latex(values)
-    assert "a & 0.5 [0.4, 0.6] & 0.25 [0.125, 0.375] \\\\" in text
+    assert "a & 0.50 [0.40, 0.60] & 0.25 [0.12, 0.38] \\\\" in text
     assert "ci" not in text
 
 

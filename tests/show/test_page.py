@@ -23,6 +23,7 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.leading import find_leads
 from ropelab.runs.store import RUN
 from ropelab.show.drawn import draw_figures, find_draw
+from ropelab.show.intervals import find_intervals
 from ropelab.show.page import shown, views
 from ropelab.show.page.document import encode_data, write_page
 from ropelab.show.page.joins import (
@@ -48,7 +49,6 @@ from ropelab.show.page.views import (
     add_labels,
     choose_view,
     describe_table,
-    find_intervals,
     find_kinds,
 )
 from tests.show.made import NASTY, accuracies, claims, write_run

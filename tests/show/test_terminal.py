@@ -276,8 +276,33 @@ def test_the_verdict_stands_before_the_table_and_the_rest_behind(
     rest = "Beyond, it fails. Then again."
     terminal.show_answer(f"It works (base 1e6). {rest}", WIDE)
     blocks = capsys.readouterr().out.split("\n\n")
-    assert [blocks[0], blocks[-1].strip()] == ["It works (base 1e6).", rest]
+    # Several sentences are a list, one is a paragraph.
+    assert blocks[0] == "It works (base 1e6)."
+    assert blocks[-1].splitlines() == ["- Beyond, it fails.", "- Then again."]
     assert blocks[1].startswith("method")
+    terminal.show_answer("It works. Beyond, it fails.", WIDE)
+    assert capsys.readouterr().out.splitlines()[-1] == "Beyond, it fails."
+
+
+def test_an_interval_stands_in_the_cell_of_its_value_and_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = pd.DataFrame(
+        {
+            "method": ["yarn", "pi"],
+            "copy @64": [0.951, 0.0],
+            "copy @64 ci_low": [0.929, math.nan],
+            "copy @64 ci_high": [0.973, math.nan],
+            "n": [5, 1],
+        }
+    )
+    terminal.show_answer("YaRN copies.", table)
+    said = capsys.readouterr().out
+    assert mentions(said, "copy @64", "yarn", "0.95 [0.93, 0.97]", 5, "pi", 0, 1)
+    assert mentions(said, "[low, high]", "95 %", "differences")
+    assert "ci_low" not in said
+    terminal.show_answer("YaRN copies.", WIDE)
+    assert "95 %" not in capsys.readouterr().out
 
 
 def test_the_times_of_a_bar_stay_whole_at_80_columns(

@@ -503,6 +503,25 @@ def test_a_grid_over_factors_has_a_numeric_axis_and_a_line_per_method(
     assert parts.lines == ("method",)
 
 
+def test_intervals_are_bands_around_the_lines_and_no_results_of_their_own():
+    table = pd.DataFrame(
+        {
+            "factor": [2, 4, 8],
+            "copy @0.5T": [0.9, 0.7, 0.4],
+            "copy @0.5T ci_low": [0.8, 0.6, 0.3],
+            "copy @0.5T ci_high": [1.0, 0.8, 0.5],
+        }
+    )
+    runs = table[["factor"]].assign(case=[1, 2, 3], answer="", folder="")
+    tables = {"sweep": table, "runs": runs}
+    assert choose_parts(tables).results == ("copy @0.5T",)
+    (panel,) = draw(tables)["sweep"].axes
+    (band,) = panel.collections
+    corners = np.asarray(band.get_paths()[0].vertices)
+    assert corners[:, 1].min() == 0.3
+    assert corners[:, 1].max() == 1.0
+
+
 def test_shares_from_none_to_all_are_drawn_on_a_linear_axis():
     rows = []
     for factor, share, loss in ((2, 0.01, 1.0), (4, 0.6, 90.0), (8, 0.98, 3.0)):

@@ -5,6 +5,7 @@ tested. Rows are compared by two metrics: the loss of text and the share of symb
 copied.
 """
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
@@ -17,7 +18,7 @@ from ropelab.experiments.encodings.comparisons import (
     learners,
 )
 from ropelab.runs.comparisons import UNLEARNED, significance
-from ropelab.runs.sentences import join_names, sentences_of
+from ropelab.runs.sentences import join_names, sentences_of, write_with_interval
 from ropelab.runs.tables import Tables
 
 
@@ -30,8 +31,9 @@ class Wording(NamedTuple):
     better: str
     # What is listed, in the plural.
     values: str
-    # The form of a value, and its unit.
+    # "%" if a value is a share, written as a percentage; else "f".
     form: str
+    # The unit, with a space before it.
     unit: str
 
 
@@ -40,14 +42,14 @@ WORDING = {
         verb="read with a loss of",
         better="read text better",
         values="text losses",
-        form="{:.3f}",
+        form="f",
         unit=" nats per byte",
     ),
     COPY: Wording(
         verb="copy",
         better="copy more",
         values="shares copied",
-        form="{:.0%}",
+        form="%",
         unit="",
     ),
 }
@@ -98,7 +100,8 @@ def describe_against_methods(tables: Tables, times: int) -> str:
     for metric, rows in compared.groupby("metric", sort=False):
         metric = str(metric)
         wording = WORDING[metric]
-        means = quality[quality["metric"] == metric].set_index("encoding")["value"]
+        rows_here = quality[quality["metric"] == metric].set_index("encoding")
+        means = rows_here["value"]
         # Designs are in the first column, RoPE under methods in the second.
         design = _sort_best_first(means.filter(rows["encoding_a"].unique()), metric)[0]
         changed = _sort_best_first(means.filter(rows["encoding_b"].unique()), metric)[0]
@@ -106,8 +109,8 @@ def describe_against_methods(tables: Tables, times: int) -> str:
         row = rows.query("encoding_a == @design and encoding_b == @changed").iloc[0]
         if row["status"] == UNLEARNED:
             continue
-        design_value = wording.form.format(means[design])
-        changed_value = wording.form.format(means[changed])
+        design_value = _write_value(rows_here, design, metric)
+        changed_value = _write_value(rows_here, changed, metric)
         findings.append(
             f"{wording.verb} {design_value} with {label_of[design]}, the best design, and"
             f" {changed_value}{wording.unit} with {label_of[changed]}, the best"
@@ -141,7 +144,8 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
     baseline = BASELINE if BASELINE in label_of else label_of.index[0]
     values = tables["quality"].query("metric == @metric and status == 'ok'")
     values = values.set_index("encoding")
-    means = values[values["times_trained_len"] == times]["value"]
+    values_here = values[values["times_trained_len"] == times]
+    means = values_here["value"]
 
     among = ""
     if metric == COPY and len(means):
@@ -158,15 +162,16 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
     if means.empty:
         return ""
     if baseline not in means or len(means) == 1:
-        ranked = _list_best(means, metric, label_of)
+        ranked = _list_best(values_here.loc[means.index], metric, label_of)
         return f"{among}the {wording.values} are {ranked}{wording.unit}"
 
-    value = wording.form.format(means[baseline])
+    value = _write_value(values_here, baseline, metric)
     better = f"{wording.better} than {label_of[baseline]} at {value}{wording.unit}"
     if metric == TEXT and times > 1:
         # A model may always be given a text that is cut to the trained length.
-        at_trained_len = values[values["times_trained_len"] == 1]["value"]
-        better += f", at {at_trained_len[baseline]:.3f} if that is cut to 1x"
+        at_trained_len = values[values["times_trained_len"] == 1]
+        cut = _write_value(at_trained_len, baseline, metric)
+        better += f", at {cut} if that is cut to 1x"
 
     comparisons = tables["comparisons"].query(
         "metric == @metric and times_trained_len == @times"
@@ -177,17 +182,34 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
         nobody = "none" if among else "no encoding"
         return f"{among}{nobody} is shown to {better}"
     verb = "are" if len(winners) > 1 else "is"
-    return f"{among}{_list_best(winners, metric, label_of)} {verb} shown to {better}"
+    best = _list_best(values_here.loc[winners.index], metric, label_of)
+    return f"{among}{best} {verb} shown to {better}"
 
 
-def _list_best(means: pd.Series, metric: str, label_of: pd.Series) -> str:
-    """Name the best NAMED rows with their means, and count the others."""
-    best = _sort_best_first(means, metric)[:NAMED]
+def _write_value(values: pd.DataFrame, encoding: str, metric: str) -> str:
+    """Write the value of an encoding with its interval; one model on one text has none.
+
+    `values` are rows of `quality` with the names of encodings as their index.
+    """
+    form = WORDING[metric].form
+    row = values.loc[[encoding], ["value", "ci_low", "ci_high"]]
+    value, low, high = row.to_numpy(dtype=float)[0]
+    if math.isnan(low):
+        return f"{value:.0%}" if form == "%" else f"{value:.3f}"
+    return write_with_interval(value, low, high, form)
+
+
+def _list_best(values: pd.DataFrame, metric: str, label_of: pd.Series) -> str:
+    """Name the best NAMED of some rows of `quality`, and count the others.
+
+    The rows have the names of encodings as their index.
+    """
+    best = _sort_best_first(values["value"], metric)[:NAMED]
     texts = []
     for name in best:
-        value = WORDING[metric].form.format(means[name])
+        value = _write_value(values, name, metric)
         texts.append(f"{label_of[name]} at {value}")
-    others = len(means) - len(best)
+    others = len(values) - len(best)
     if others:
         texts.append(f"{others} more")
     return join_names(texts)
@@ -195,7 +217,7 @@ def _list_best(means: pd.Series, metric: str, label_of: pd.Series) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return a row per encoding: its cost, losses and copying at 1x and at the longest
-    context.
+    context, with intervals.
     """
     cost = tables["cost"].set_index("encoding")
     quality = tables["quality"]
@@ -206,14 +228,15 @@ def summary(tables: Tables) -> pd.DataFrame:
         if rows.empty:
             continue
 
-        by_times = rows.pivot(
-            index="encoding", columns="times_trained_len", values="value"
-        )
         # The two are one if nothing longer than the trained length was tested.
-        shortest = by_times.columns.min()
-        longest = by_times.columns.max()
+        shortest = rows["times_trained_len"].min()
+        longest = rows["times_trained_len"].max()
         for times in sorted({shortest, longest}):
-            columns[f"{short_name} {times}x"] = by_times[times]
+            name = f"{short_name} {times}x"
+            at_times = rows[rows["times_trained_len"] == times].set_index("encoding")
+            columns[name] = at_times["value"]
+            columns[f"{name} ci_low"] = at_times["ci_low"]
+            columns[f"{name} ci_high"] = at_times["ci_high"]
 
     table = pd.DataFrame(columns).loc[cost.index]
     return table.rename_axis("encoding").reset_index()

@@ -148,9 +148,9 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return a row per evaluation mode: cost at short length, loss at the end, shares
-    found.
+    found, each with its interval.
     """
-    columns: dict[str, pd.Series] = {}
+    columns: list[pd.DataFrame] = []
     if "text_nll" in tables:
         losses = tables["last_window"]
         trained = losses["train_len_tokens"].iloc[0]
@@ -159,21 +159,16 @@ def summary(tables: Tables) -> pd.DataFrame:
             in_context = losses[losses["context_tokens"] == length]
             # Texts may be shorter than the trained length.
             if len(in_context):
-                columns[f"nll @{length}"] = common.average_by_label(
-                    in_context, common.NLL
+                name = f"nll @{length}"
+                columns.append(
+                    common.average_with_intervals(in_context, common.NLL, name)
                 )
 
     for task in common.list_retrieval_tasks(tables):
         shares = in_longest_context(tables[f"{task}_accuracy"])
-        length = shares["context_tokens"].iloc[0]
-        columns[f"{task} @{length}"] = common.average_by_label(shares, "accuracy")
-
-    # `concat` may sort the labels. They get the order in which the columns have them.
-    labels: dict[object, None] = {}
-    for column in columns.values():
-        labels |= dict.fromkeys(column.index)
-    table = pd.concat(columns, axis=1).loc[list(labels)]
-    return table.rename_axis("method").reset_index()
+        name = f"{task} @{shares['context_tokens'].iloc[0]}"
+        columns.append(common.average_with_intervals(shares, "accuracy", name))
+    return common.join_by_label(columns)
 
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:

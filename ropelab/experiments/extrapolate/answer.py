@@ -43,29 +43,32 @@ def answer(tables: Tables) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return the short table: a row per label, with losses of text in two buckets of
-    positions, and accuracies at some distances.
+    positions, and accuracies at some distances, each with its interval.
     """
-    columns: dict[str, pd.Series] = {}
+    columns: list[pd.DataFrame] = []
     if "text_nll" in tables:
-        losses = _pivot_by_label(tables["text_nll"], "bucket_end_tokens", common.NLL)
-        for bucket_end in _choose_columns(losses, 2):
-            columns[f"nll @{bucket_end}"] = losses[bucket_end]
+        losses = tables["text_nll"]
+        for bucket_end in _choose_values(losses["bucket_end_tokens"], 2):
+            in_bucket = losses[losses["bucket_end_tokens"] == bucket_end]
+            name = f"nll @{bucket_end}"
+            columns.append(common.average_with_intervals(in_bucket, common.NLL, name))
 
     tasks = common.list_retrieval_tasks(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in common.TASKS_WITH_KEYS:
-            context = table["context_tokens"].iloc[0]
-            columns[f"{task} @{context}"] = common.average_by_label(table, "accuracy")
+            name = f"{task} @{table['context_tokens'].iloc[0]}"
+            columns.append(common.average_with_intervals(table, "accuracy", name))
             continue
 
-        accuracy = _pivot_by_label(table, "distance_tokens", "accuracy")
         # The more tasks there are, the fewer distances of each are shown.
         most = max(1, 4 - len(tasks))
-        for distance in _choose_columns(accuracy, most):
-            columns[f"{task} @{distance}"] = accuracy[distance]
+        for distance in _choose_values(table["distance_tokens"], most):
+            at_distance = table[table["distance_tokens"] == distance]
+            name = f"{task} @{distance}"
+            columns.append(common.average_with_intervals(at_distance, "accuracy", name))
 
-    return pd.concat(columns, axis=1).rename_axis("method").reset_index()
+    return common.join_by_label(columns)
 
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:
@@ -73,25 +76,13 @@ def further(tables: Tables) -> dict[str, pd.DataFrame]:
     return shorten_divergence(tables)
 
 
-def _pivot_by_label(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    """Return the means over seeds of the column `value`: a row per label, and a column
-    for each value of `column`.
-    """
-    row_labels = labels.row_labels(table)
-    means = table.assign(label=row_labels).pivot_table(
-        index="label", columns=column, values=value
-    )
-    # `pivot_table` sorts the labels. They get their first order again.
-    return means.loc[list(dict.fromkeys(row_labels))]
-
-
-def _choose_columns(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
-    """Return at most `most` columns at even steps, the last column among them."""
-    columns = list(table.columns)
-    step = max(1, len(columns) // most)
-    # Steps are counted from the last column back.
-    from_last = columns[::-1][::step]
-    return from_last[:most][::-1]
+def _choose_values(column: pd.Series, most: int) -> Sequence[Hashable]:
+    """Return at most `most` of the values at even steps, the largest among them."""
+    values = sorted(column.unique())
+    step = max(1, len(values) // most)
+    # Steps are counted from the largest down.
+    from_largest = values[::-1][::step]
+    return from_largest[:most][::-1]
 
 
 def _describe_retrieval(tables: Tables, task: str) -> str:
@@ -120,6 +111,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 
     # Parameters that were searched on this model are named apart from published ones.
     is_searched = longest["arm"] == labels.SEARCHED
+    means = common.average_with_intervals(longest, "accuracy", "accuracy")
     published = common.average_by_label(longest[~is_searched], "accuracy")
     published = published.sort_values(ascending=False, kind="stable")
     place = {
@@ -129,22 +121,23 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     }
     lead = find_lead(published, tables["comparisons"], place, lower_is_better=False)
     assert lead is not None, "a run has a row"
+    first = common.write_mean(means, lead.first)
 
     if len(published) > 1 and not lead.is_shown:
         finding = (
             f"{where} no method is shown to be better than another; {lead.first} has"
-            f" {lead.value:.2f} right"
+            f" {first} right"
         )
     else:
         finding = (
-            f"{where} {lead.first} {does} best: {lead.value:.2f} right"
-            f"{tied_with(lead.tied)}"
+            f"{where} {lead.first} {does} best: {first} right{tied_with(lead.tied)}"
         )
     if "unscaled" in published.index and lead.first != "unscaled":
-        finding += f"; unscaled {published['unscaled']:.2f}"
+        finding += f"; unscaled {common.write_mean(means, 'unscaled')}"
     if is_searched.any():
         searched = common.average_by_label(longest[is_searched], "accuracy")
-        finding += f", {searched.idxmax()} on this model {searched.max():.2f}"
+        best = str(searched.idxmax())
+        finding += f", {best} on this model {common.write_mean(means, best)}"
     return finding
 
 
@@ -167,9 +160,10 @@ def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
 def _describe_text(tables: Tables) -> str:
     """Say which method reads best at the end of the longest text."""
     table = tables["text_nll"]
-    losses_by_end = _pivot_by_label(table, "bucket_end_tokens", common.NLL)
-    text_length = losses_by_end.columns[-1]
-    losses = losses_by_end[text_length]
+    text_length = table["bucket_end_tokens"].max()
+    at_end = table[table["bucket_end_tokens"] == text_length]
+    means = common.average_with_intervals(at_end, common.NLL, common.NLL)
+    losses = means[common.NLL]
 
     # Baselines are not ranked. Rows with searched parameters are ranked only if there are
     # no published methods.
@@ -186,47 +180,50 @@ def _describe_text(tables: Tables) -> str:
     comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & is_at_end]
     finding = f"at the end of text of {text_length} bytes "
     if ranked.empty:
-        finding += f"the sliding window has {losses[labels.WINDOW]:.3f} nats per byte"
+        window_loss = common.write_mean(means, labels.WINDOW)
+        finding += f"the sliding window has {window_loss} nats per byte"
     else:
         ranked_losses = losses[ranked.index]
         best = str(ranked_losses.idxmin())
+        best_loss = common.write_mean(means, best)
         lead = find_lead(ranked_losses, comparisons, {}, lower_is_better=True)
         if lead is None:
             return (
                 f"{finding}nothing is ranked: no method reads better than guessing,"
-                f" which has {UNIFORM:.3f} nats per byte ({best}: {losses[best]:.3f}"
-                " nats per byte)"
+                f" which has {UNIFORM:.3f} nats per byte ({best}:"
+                f" {best_loss} nats per byte)"
             )
         if len(ranked) > 1 and not lead.is_shown:
             finding += (
                 f"no method is shown to be better than another; {best} has"
-                f" {losses[best]:.3f} nats per byte"
+                f" {best_loss} nats per byte"
             )
         else:
             finding += (
-                f"the best method is {best} ({losses[best]:.3f} nats per byte)"
+                f"the best method is {best} ({best_loss} nats per byte)"
                 f"{tied_with(lead.tied)}"
             )
         arm = str(ranked.loc[best, "arm"])
-        finding += _compare_with_window(best, arm, losses, comparisons)
+        finding += _compare_with_window(best, arm, means, comparisons)
 
-    if labels.FAR_CACHE in losses:
+    if labels.FAR_CACHE in losses.index:
         finding += (
             "; counts of the n-grams that the window does not see lower its loss to "
-            f"{losses[labels.FAR_CACHE]:.3f}, those that it sees to "
-            f"{losses[labels.NEAR_CACHE]:.3f}, all to {losses[labels.WINDOW_CACHE]:.3f}"
+            f"{common.write_mean(means, labels.FAR_CACHE)}, those that it sees to "
+            f"{common.write_mean(means, labels.NEAR_CACHE)}, all to "
+            f"{common.write_mean(means, labels.WINDOW_CACHE)}"
         )
     return finding + _describe_context(tables["last_window"])
 
 
 def _compare_with_window(
-    best: str, arm: str, losses: pd.Series, comparisons: pd.DataFrame
+    best: str, arm: str, means: pd.DataFrame, comparisons: pd.DataFrame
 ) -> str:
     """Say how the best method, which is in that arm, compares with the sliding window."""
     # A method is compared with the sliding window of a model that was trained as long.
     window_in_arm = labels.method_label(labels.WINDOW, 1, arm)
     window = labels.WINDOW
-    if window_in_arm in losses:
+    if window_in_arm in means.index:
         window = window_in_arm
     is_best = comparisons["method_a"] == best
     pair = comparisons[is_best & (comparisons["method_b"] == window)]
@@ -246,7 +243,7 @@ def _compare_with_window(
         note = ", less trained"
     return (
         f"; it {relation} the sliding window of the trained length"
-        f" ({losses[window]:.3f}{note})"
+        f" ({common.write_mean(means, window)}{note})"
     )
 
 
@@ -259,17 +256,22 @@ def _describe_context(last_window: pd.DataFrame) -> str:
     """
     unscaled = last_window.query("method == 'unscaled'")
     is_inside = unscaled["context_tokens"] <= unscaled["train_len_tokens"]
-    loss_by_context = unscaled[is_inside].groupby("context_tokens")[common.NLL].mean()
-    if len(loss_by_context) < 2:
+    inside = unscaled[is_inside]
+    if inside["context_tokens"].nunique() < 2:
         return ""
 
-    shortest = loss_by_context.index[0]
-    longest = loss_by_context.index[-1]
-    saved = loss_by_context[shortest] - loss_by_context[longest]
+    losses = {}
+    shortest = inside["context_tokens"].min()
+    longest = inside["context_tokens"].max()
+    for context in (shortest, longest):
+        rows = inside[inside["context_tokens"] == context]
+        means = common.average_with_intervals(rows, common.NLL, common.NLL)
+        losses[context] = common.write_mean(means, means.index[0])
     # A context includes the last tokens, whose loss is measured.
     last_tokens = grid.last_window(int(unscaled["train_len_tokens"].iloc[0]))
     return (
-        f"; {longest - last_tokens} instead of"
-        f" {shortest - last_tokens} tokens before the last {last_tokens} save the"
-        f" unscaled model {saved:.3f}"
+        f"; with {longest - last_tokens} instead of"
+        f" {shortest - last_tokens} tokens before them, the last {last_tokens} tokens of"
+        f" a text cost the unscaled model {losses[longest]} instead of"
+        f" {losses[shortest]}"
     )

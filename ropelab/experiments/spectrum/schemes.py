@@ -43,6 +43,7 @@ from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import roughly
 from ropelab.runs.own import key_of_sources
+from ropelab.runs.sentences import join_names, write_with_interval
 from ropelab.runs.tables import Tables
 
 # The version of the trained models. It is raised when a scheme starts or learns
@@ -275,17 +276,25 @@ def _describe_copying(tables: Tables) -> str:
     if copying.empty:
         return ""
 
-    means = copying.groupby("scheme")["value"].mean().reset_index()
-    means = means.merge(tables["schemes"])
+    # The farthest distance up to half of the trained length is asked about: near by,
+    # models without positions copy, too.
+    half = copying["train_len_tokens"].iloc[0] // 2
+    distances = copying["distance_tokens"]
+    is_inside = distances <= half
+    distance = int(distances[is_inside].max() if is_inside.any() else distances.min())
+    values = copying[distances == distance].merge(tables["schemes"])
+
     # Of several schemes with the same number of frequencies, the best one is kept.
-    best_first = means.sort_values("value", ascending=False)
+    best_first = values.sort_values("value", ascending=False)
     best = best_first.drop_duplicates("frequencies")
     parts = []
     for row in best.sort_values("frequencies").to_dict("records"):
-        parts.append(f"{row['value']:.0%} with {row['scheme']}")
+        share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
+        parts.append(f"{share} with {row['scheme']}")
     return (
-        "Trained: for each number of frequencies, the best models copy inside the"
-        f" trained length {', '.join(parts)}{_name_fully_rotated(tables)}."
+        f"Trained: for each number of frequencies, the best models copy from {distance}"
+        " tokens back, inside the trained length,"
+        f" {join_names(parts)}{_name_fully_rotated(tables)}."
     )
 
 
@@ -364,6 +373,10 @@ def summary(tables: Tables) -> pd.DataFrame:
             selected &= learned["distance_tokens"] == distance
         # A run may not have measured this.
         if selected.any():
-            values = learned.loc[selected, ["scheme", "removed", "value"]]
-            short = short.merge(values.rename(columns={"value": name}), how="left")
+            values = learned.loc[
+                selected, ["scheme", "removed", "value", "ci_low", "ci_high"]
+            ]
+            ends = {"ci_low": f"{name} ci_low", "ci_high": f"{name} ci_high"}
+            values = values.rename(columns={"value": name, **ends})
+            short = short.merge(values, how="left")
     return short.reset_index(drop=True)

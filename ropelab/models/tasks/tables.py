@@ -31,6 +31,7 @@ of one training seed: they say what other units would give with the same model. 
 interval of `average_over_seeds` says what other seeds would give, too.
 """
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -40,8 +41,14 @@ import pandas as pd
 from ropelab.models.tasks.config import DOES, Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compare, significance
 from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
-from ropelab.runs.sentences import sentences_of
-from ropelab.runs.stats import average_crossed, average_crossed_shares, average_samples
+from ropelab.runs.sentences import sentences_of, write_with_interval
+from ropelab.runs.stats import (
+    FEWEST_UNITS,
+    Interval,
+    average_crossed,
+    average_crossed_shares,
+    average_samples,
+)
 from ropelab.runs.tables import Tables
 
 # The column of losses.
@@ -299,7 +306,7 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
     if measure == "share":
         trials = int(group["trials"].iloc[0])
 
-    labels = pd.Series(row_labels(group), group.index)
+    labels = _label_rows(group)
     values_by_row = {}
     for label, rows in group.groupby(labels, sort=False):
         values_by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
@@ -387,7 +394,87 @@ def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
 
 def average_by_label(table: pd.DataFrame, column: str) -> pd.Series:
     """Return the mean of a column for each label of rows, in the order of the table."""
-    return table.groupby(row_labels(table), sort=False)[column].mean()
+    return table.groupby(_label_rows(table), sort=False)[column].mean()
+
+
+def _label_rows(table: pd.DataFrame) -> pd.Series:
+    """Return the label of each row, by which the rows can be grouped.
+
+    A list of one label would be read as a list of keys, and the group named by a tuple.
+    """
+    return pd.Series(row_labels(table), table.index)
+
+
+def average_with_intervals(table: pd.DataFrame, column: str, name: str) -> pd.DataFrame:
+    """Return the mean of a column for each label of rows, with its interval.
+
+    The interval is over models where three seeds or more were trained: all of them read
+    the same texts and contexts. That of a single model is over these, as the table has
+    it. Two models have none.
+
+    Args:
+        table: a row per seed and label, or several whose mean is taken.
+        column: the column with the values.
+        name: the name of the values in the result, and of the ends of their intervals.
+
+    Returns:
+        A row per label with the columns `name`, `name ci_low` and `name ci_high`.
+    """
+    rows_by_label = table.groupby(_label_rows(table), sort=False)
+    intervals = {}
+    for label, rows in rows_by_label:
+        intervals[label] = _find_interval(rows, column)
+
+    values = pd.DataFrame.from_dict(intervals, orient="index")
+    values = values[["value", "low", "high"]]
+    return values.set_axis([name, f"{name} ci_low", f"{name} ci_high"], axis=1)
+
+
+def join_by_label(columns: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the short table of results that `average_with_intervals` made.
+
+    Its rows are in the order in which labels first occur, and are named in the column
+    `method`. A label that some results lack has no value there.
+    """
+    # `concat` may sort the labels.
+    labels: dict[object, None] = {}
+    for part in columns:
+        labels |= dict.fromkeys(part.index)
+    table = pd.concat(columns, axis=1).loc[list(labels)]
+    return table.rename_axis("method").reset_index()
+
+
+def write_mean(means: pd.DataFrame, label: str) -> str:
+    """Write the mean of a label with its interval, if it has one.
+
+    `means` is a result of `average_with_intervals`.
+    """
+    value, low, high = means.loc[[label]].to_numpy()[0]
+    if math.isnan(low):
+        return f"{value:.3g}"
+    return write_with_interval(value, low, high)
+
+
+def _find_interval(rows: pd.DataFrame, column: str) -> Interval:
+    """Return the mean of the rows of one label with its interval, which may be nan."""
+    value_of_seed = rows.groupby("seed", sort=False)[column].mean().to_numpy()
+    mean = float(value_of_seed.mean())
+    seeds = len(value_of_seed)
+    if len(rows) == 1:
+        low, high = rows[INTERVAL].iloc[0]
+        return Interval(mean, float(low), float(high), 1)
+    if seeds < FEWEST_UNITS:
+        return Interval(mean, math.nan, math.nan, seeds)
+
+    is_share = "trials" in rows
+    trials = int(rows["trials"].iloc[0]) if is_share else 0
+    over_models = average_crossed(value_of_seed[:, None], trials).compute_interval()
+    low = over_models.low
+    high = over_models.high
+    if is_share:
+        low = max(0.0, low)
+        high = min(1.0, high)
+    return Interval(mean, low, high, seeds)
 
 
 def write_sentences(

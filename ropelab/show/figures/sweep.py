@@ -16,6 +16,7 @@ from pandas.api.types import is_numeric_dtype
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
+from ropelab.show.intervals import find_intervals
 from ropelab.show.looks import FIGURES, LOOKS, pick_look
 
 # What results are, with their unit, by their columns.
@@ -70,7 +71,12 @@ def choose_parts(tables: Tables) -> Parts:
         if name != along and has_several[name]:
             lines.append(name)
 
-    results = [name for name in others if is_numeric_dtype(table[name])]
+    intervals = find_intervals(others).values()
+    ends = {end for interval in intervals for end in interval}
+    results = []
+    for name in others:
+        if is_numeric_dtype(table[name]) and name not in ends:
+            results.append(name)
     # Results that most runs have come first. Others, such as those at lengths that few
     # runs reach, would leave gaps.
     results.sort(key=lambda name: -table[name].count())
@@ -152,15 +158,22 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> None:
+    """Draw the lines of a result, each with the interval around it if there is one."""
+    interval = find_intervals([str(name) for name in table]).get(result)
     x = table[parts.along]
     if not is_numeric_dtype(x):
         # A word is drawn at its number among the words.
         x = x.astype(str).map(_list_words(x).index)
     for number, (name, rows) in enumerate(_split_lines(table, parts.lines).items()):
         points = pd.DataFrame({"x": x[rows.index], "y": rows[result]})
-        points = points.dropna().sort_values("x")
+        if interval:
+            low, high = interval
+            points = points.assign(low=rows[low], high=rows[high])
+        points = points.dropna(subset=["x", "y"]).sort_values("x")
+
+        band = (points["low"], points["high"]) if interval else None
         look = LOOKS.get(name) or pick_look(number)
-        shapes.draw_line(ax, points["x"], points["y"], look, name)
+        shapes.draw_line(ax, points["x"], points["y"], look, name, band)
 
 
 def _set_axis(ax: Axes, along: pd.Series) -> None:

@@ -12,11 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ropelab.runs.sentences import printable, verdict_and_rest
 from ropelab.show.drawn import write_for_user
+from ropelab.show.intervals import join_intervals
 from ropelab.show.terminal import format_value
 
 # A text in every page, by which ropelab knows its own files.
@@ -75,10 +77,20 @@ def _take_verdict(answer: str) -> str:
     return verdict
 
 
+def _join_intervals(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a short table with intervals in the cells of their values."""
+    table = join_intervals(pd.DataFrame(records, dtype=object))
+    return [
+        {str(name): cell for name, cell in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
 FILTERS: Filters = {
     "data": encode_data,
     "packed": pack,
     "value": format_value,
+    "with_intervals": _join_intervals,
     "verdict": _take_verdict,
 }
 

@@ -16,7 +16,8 @@ from pydantic.dataclasses import dataclass as checked
 
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.leading import Lead, find_leads, is_compared
-from ropelab.runs.sentences import write_number
+from ropelab.runs.sentences import write_number, write_with_interval
+from ropelab.show.intervals import find_intervals
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -168,17 +169,34 @@ class Headline:
             return [], []
 
         names = table.columns[0]
-        shown = table[[names, column, *beside]]
+        shown = [names, column, *beside]
+        intervals = find_intervals(list(map(str, table.columns)))
         rows = []
-        for record in shown.to_dict("records"):
+        for record in table.to_dict("records"):
             cells = []
-            for name, value in record.items():
-                text = self._write(value) if name == column else format_value(value)
+            for name in shown:
+                text = self._write_cell(record, name, column, intervals)
                 lead = leads.get(str(name))
                 is_best = lead is not None and str(record[names]) in lead.names
                 cells.append((text, is_best))
             rows.append(cells)
         return [str(name) for name in shown], rows
+
+    def _write_cell(
+        self,
+        record: Mapping[Any, Any],
+        name: Any,
+        column: str,
+        intervals: Mapping[str, tuple[str, str]],
+    ) -> str:
+        """Write the value of a column, with its interval if it has one."""
+        value = record[name]
+        is_share = name == column and self.percent
+        low, high = intervals.get(name, ("", ""))
+        if low and not pd.isna([value, record[low], record[high]]).any():
+            form = "%" if is_share else "f"
+            return write_with_interval(value, record[low], record[high], form)
+        return self._write(value) if name == column else format_value(value)
 
     def _write(self, value: Any) -> str:
         if isinstance(value, str) or pd.isna(value):
@@ -189,10 +207,15 @@ class Headline:
 
 
 def _find_last(table: pd.DataFrame, start: str) -> str | None:
-    """Return the last column whose name begins with `start`; None if none does."""
-    for name in reversed(table.columns):
-        if str(name).startswith(start):
-            return str(name)
+    """Return the last column whose name begins with `start`; None if none does.
+
+    The ends of intervals, whose names begin as those of their values, do not count.
+    """
+    names = [str(name) for name in table.columns]
+    ends = {end for interval in find_intervals(names).values() for end in interval}
+    for name in reversed(names):
+        if name.startswith(start) and name not in ends:
+            return name
     return None
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
+from ropelab.show.intervals import find_intervals
 from ropelab.show.page.joins import HINTS, UNDRAWN, WORDS, View
 
 # Counts say how much was measured. They are no findings, and are never drawn first.
@@ -98,21 +99,6 @@ def is_number(column: pd.Series) -> bool:
     if pd.api.types.is_bool_dtype(column):
         return False
     return pd.api.types.is_numeric_dtype(column)
-
-
-def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the lower and the upper bound of each column that has them.
-
-    They are the next two columns, with `ci_low` and `ci_high` in their names.
-
-    >>> find_intervals(["accuracy", "ci_low", "ci_high", "n"])
-    {'accuracy': ('ci_low', 'ci_high')}
-    """
-    intervals = {}
-    for name, low, high in zip(names, names[1:], names[2:], strict=False):
-        if "ci_low" in low and "ci_high" in high:
-            intervals[name] = (low, high)
-    return intervals
 
 
 def choose_view(

@@ -1,0 +1,48 @@
+"""Columns with the ends of intervals, and cells that show a value with its interval."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ropelab.runs.sentences import write_with_interval
+
+# What is said below a table in whose cells there are intervals.
+NOTE = (
+    "[low, high]: interval of 95 % (docs/methods.md). Rows are compared by their"
+    " differences, which may be certain although intervals overlap."
+)
+
+
+def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the lower and the upper bound of each column that has them.
+
+    They are the next two columns, with `ci_low` and `ci_high` in their names.
+
+    >>> find_intervals(["accuracy", "ci_low", "ci_high", "n"])
+    {'accuracy': ('ci_low', 'ci_high')}
+    """
+    intervals = {}
+    for name, low, high in zip(names, names[1:], names[2:], strict=False):
+        if "ci_low" in low and "ci_high" in high:
+            intervals[name] = (low, high)
+    return intervals
+
+
+def join_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with each interval in the cell of its value, as a text.
+
+    A value without an interval stays as it is.
+    """
+    names = [str(name) for name in table.columns]
+    for value, (low_name, high_name) in find_intervals(names).items():
+        cells: list[object] = []
+        for row in table[[value, low_name, high_name]].itertuples(index=False):
+            number, low, high = row
+            if pd.notna(number) and pd.notna(low) and pd.notna(high):
+                cells.append(write_with_interval(number, low, high))
+            else:
+                cells.append(number)
+
+        column = pd.Series(cells, index=table.index, dtype=object)
+        table = table.assign(**{value: column}).drop(columns=[low_name, high_name])
+    return table
