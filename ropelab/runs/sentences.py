@@ -131,16 +131,24 @@ def verdict_and_rest(answer: str) -> tuple[str, str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a text after each of its sentences.
+    """Split a text after each of its sentences; a quotation stays whole.
 
     >>> split_sentences("Base 3.4e6 works (Men et al. 2024). 1.5 is next. It fails.")
     ['Base 3.4e6 works (Men et al. 2024).', '1.5 is next.', 'It fails.']
+    >>> split_sentences("Said: “It works. It is quick.” It is not.")
+    ['Said: “It works. It is quick.” It is not.']
     """
-    sentences = []
+    sentences: list[str] = []
     rest = text
+    is_in_quotation = False
     while rest:
         sentence, rest = verdict_and_rest(rest)
-        sentences.append(sentence)
+        if is_in_quotation:
+            sentences[-1] += f" {sentence}"
+        else:
+            sentences.append(sentence)
+        last = sentences[-1]
+        is_in_quotation = last.count("“") > last.count("”")
     return sentences
 
 

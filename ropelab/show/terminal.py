@@ -361,7 +361,8 @@ def show_answer(
     sentences = split_sentences(rest)
     if sentences:
         out.print()
-    if len(sentences) == 1:
+    # Two sentences are read as they stand, more are looked through.
+    if 0 < len(sentences) < 3:
         out.print(rest)
         return
     for sentence in sentences:

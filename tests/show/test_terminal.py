@@ -273,15 +273,19 @@ def test_a_paragraph_hangs_and_breaks_between_words(
 def test_the_verdict_stands_before_the_table_and_the_rest_behind(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rest = "Beyond, it fails. Then again."
+    rest = "Beyond, it fails. Then again. And so on."
     terminal.show_answer(f"It works (base 1e6). {rest}", WIDE)
     blocks = capsys.readouterr().out.split("\n\n")
     # Several sentences are a list, one is a paragraph.
     assert blocks[0] == "It works (base 1e6)."
-    assert blocks[-1].splitlines() == ["- Beyond, it fails.", "- Then again."]
+    assert blocks[-1].splitlines() == [
+        "- Beyond, it fails.",
+        "- Then again.",
+        "- And so on.",
+    ]
     assert blocks[1].startswith("method")
-    terminal.show_answer("It works. Beyond, it fails.", WIDE)
-    assert capsys.readouterr().out.splitlines()[-1] == "Beyond, it fails."
+    terminal.show_answer("It works. Beyond, it fails. Then again.", WIDE)
+    assert capsys.readouterr().out.splitlines()[-1] == "Beyond, it fails. Then again."
 
 
 def test_an_interval_stands_in_the_cell_of_its_value_and_is_explained(
