@@ -36,6 +36,7 @@ from ropelab.conformance.gains import (
 from ropelab.conformance.observation import Fault, Observed, Table, are_bounded
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
+from ropelab.conformance.sines import explain_sine
 from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.runs.rows import Result, Rows
 
@@ -130,7 +131,7 @@ def explain_numbers(
     # Tables with uneven factors do not show angles, which are looked at next.
     fault = explain_uneven_gain(observed)
     if fault:
-        return fault
+        return explain_sine(observed, expected) or fault
 
     # Rounding to a small format, where it fits, explains frequencies that are off.
     is_rounded = False
@@ -139,8 +140,11 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FITS
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = explain_steps(observed, expected)
-        fault = fault or explain_frequencies(observed, expected)
+        fault = (
+            explain_steps(observed, expected)
+            or explain_sine(observed, expected)
+            or explain_frequencies(observed, expected)
+        )
     return fault or explain_gain(observed.gain, expected.spec)
 
 

@@ -148,6 +148,20 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     ramp_inverted = np.where(is_in_ramp, inverted, right)
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
+    # The share of each pair that is not divided.
+    shares = (right - divided) / (plain - divided)
+    multiplied = shares * plain + (1 - shares) * plain * method.factor
+    answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
+    yield answer, multiplied
+    if isinstance(method, scaling.Llama3):
+        wavelengths = math.tau / plain
+        trained = expected.spec.trained_len
+        longest = trained / method.low_freq_factor
+        shortest = trained / method.high_freq_factor
+        shares = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
+        answer = "the ramp is linear in the wavelength instead of the frequency"
+        yield answer, shares * plain + (1 - shares) * divided
+
 
 def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
     """Yield other factors, and YaRN's ramp with its ends rounded or not rounded."""
@@ -290,6 +304,20 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
     yield answer, unscaled.inv_freq(length)
 
     if length > spec.trained_len:
+        base = scaling.ntk_base(geometry, ratio)
+        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+        answer = "dynamic scaling does not read its factor"
+        yield answer, unscaled.inv_freq(length)
+        width = spec.rotary_dim
+        for words, exponent in (
+            ("d / (d - 1)", width / (width - 1)),
+            ("(d - 2) / d", (width - 2) / width),
+            ("d / 2 / (d / 2 - 2)", width / max(width - 4, 1)),
+        ):
+            base = spec.base * stretch**exponent
+            unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+            answer = f"the base's exponent is {words} instead of d / (d - 2)"
+            yield answer, unscaled.inv_freq(length)
         answer = "the base is multiplied without the exponent d / (d - 2)"
         unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
         yield answer, unscaled.inv_freq(length)

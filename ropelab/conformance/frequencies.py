@@ -186,7 +186,13 @@ def explain_geometric(measured: Frequencies, spec: RopeSpec) -> Fault | None:
         return None
     if abs(start) > CLOSE:
         return None
-    return describe_base(math.exp(-slope * spec.rotary_dim / 2), spec)
+    answer, fix = describe_base(math.exp(-slope * spec.rotary_dim / 2), spec)
+    # Dynamic scaling is another base itself.
+    is_unscaled = isinstance(spec.scaling, scaling.Unscaled | scaling.DynamicNtk)
+    if not is_unscaled:
+        answer += f", and the scaling is not applied: {spec.method} is missing"
+        fix += f", and {spec.method}"
+    return answer, fix
 
 
 def unscale_dynamic(expected: Expected) -> RopeSpec:

@@ -22,6 +22,9 @@ SAME_ROW = 1e-6
 # A fraction is sought below this position. At larger ones an error may also be due to
 # rounding.
 FARTHEST = 4096
+# The inverse of the largest share by which positions may be stretched and still be
+# recovered as stretched ones.
+LARGEST_STRETCH = 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 FROM_ZERO = "count positions from 0"
@@ -57,6 +60,10 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
     shift = find_fractional_shift(exact - positions, angles, positions, inv_freq)
     if shift:
         return f"positions are shifted by {shift:g}", FROM_ZERO
+    stretch = find_stretch(exact, angles, positions, inv_freq)
+    if stretch:
+        answer = f"positions are multiplied by {stretch:.8g}"
+        return answer, "count positions in whole steps, as arange does"
 
     recovered = np.round(exact)
     float32_errors = rounding_budget.angles(np.maximum(recovered, 0))
@@ -108,6 +115,14 @@ def explain_recovered(
             answer += " from 1 on"
         return answer, FROM_ZERO
 
+    last_shift = shifts[-1]
+    # Where every position is rotated as 0, nothing was shifted.
+    if last_shift < 0 < recovered[-1]:
+        is_held = np.array_equal(recovered, np.maximum(positions + last_shift, 0))
+        if is_held:
+            answer = f"positions are shifted by {last_shift:.0f}, and 0 before that"
+            return answer, FROM_ZERO
+
     for step in FACTORS:
         floored = positions // step
         answers = {
@@ -121,6 +136,9 @@ def explain_recovered(
     answer = explain_small_integers(positions, recovered)
     if answer:
         return answer, "keep positions in 32 bits or more"
+    answer = explain_slots(positions, recovered)
+    if answer:
+        return answer, "rotate by the position, not by the place in the cache"
     answer = explain_groups(positions, recovered)
     if answer:
         return answer, "give each token its own position"
@@ -193,6 +211,37 @@ def find_fractional_shift(
     return 0.0
 
 
+def find_stretch(
+    exact: Recovered,
+    angles: Table,
+    positions: Positions,
+    inv_freq: Frequencies,
+) -> float:
+    """Return the factor, near 1, on all positions; 0 if there is none.
+
+    ``exact``: the recovered positions.
+    """
+    is_far = positions > positions.max() / LARGEST_STRETCH
+    ratios = exact[is_far] / np.maximum(positions[is_far], 1)
+    stretch = float(np.median(ratios))
+    if not 0 < abs(stretch - 1) < 1 / LARGEST_STRETCH:
+        return 0.0
+
+    # Without the factor an angle is wrong by more than a rounded table shows, also where
+    # it is smaller than half a turn: there nothing is lost in a wrong number for 2 pi.
+    right = positions[:, None] * inv_freq
+    errors = np.abs(wrap_angles(angles - right))
+    errors_if_stretched = np.abs(wrap_angles(angles - stretch * right))
+    is_small = (np.abs(right) < np.pi) & (np.abs(right) > 1)
+    if errors.max() < TABLE_ERROR or not is_small.any():
+        return 0.0
+    errors_of_small = errors[is_small].max()
+    is_explained = 4 * errors_if_stretched[is_small].max() < errors_of_small
+    if is_explained and errors_if_stretched.max() < TABLE_ERROR:
+        return stretch
+    return 0.0
+
+
 def explain_small_integers(positions: Positions, recovered: Recovered) -> str:
     """Name positions that overflow a small integer; empty if they do not."""
     is_changed = recovered != positions
@@ -214,6 +263,27 @@ def explain_small_integers(positions: Positions, recovered: Recovered) -> str:
                     f" rotated as {recovered[first]:.0f}"
                 )
     return ""
+
+
+def explain_slots(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that begin again at 0, as the slots of a ring of keys do.
+
+    Empty: they do not.
+    """
+    is_changed = recovered != positions
+    if is_changed.sum() < 2:
+        return ""
+
+    # What is taken off is a multiple of the number of slots.
+    taken_off = (positions - recovered)[is_changed].astype(np.int64)
+    slots = int(np.gcd.reduce(taken_off))
+    if slots < 2 or not np.array_equal(recovered, positions % slots):
+        return ""
+    first = positions[is_changed][0]
+    return (
+        f"positions begin again after {slots} tokens: position {first} is rotated as"
+        f" {first % slots}"
+    )
 
 
 def explain_groups(positions: Positions, recovered: Recovered) -> str:

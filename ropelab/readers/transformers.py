@@ -27,6 +27,11 @@ from ropelab.readers.trace import Trace
 class Transformers(Reader):
     """What transformers 4 and 5 have in common: classes stop at some blocks."""
 
+    def make_spec(self, settings: Settings) -> RopeSpec:
+        spec = super().make_spec(settings)
+        refuse_by_rotated_part(settings.trace, spec.rotary_dim)
+        return spec
+
     def make_scaling(self, settings: Settings) -> MadeScaling:
         for name, value in settings.trace.family.constants.items():
             settings.mark(name, "ignored", "a constant of this class")
@@ -90,6 +95,24 @@ def refuse_by_attention(trace: Trace) -> None:
         raise RefusedError(
             f"'{family.name}' has tables for heads of {head_dim} features, by head_dim, "
             f"and attention with {attended}, by {source}"
+        )
+
+
+def refuse_by_rotated_part(trace: Trace, width: int) -> None:
+    """Raise RefusedError for tables of another width than the part that rotates.
+
+    Latent attention cuts that part off by its own key. The tables of Mistral 4 have the
+    whole head without a scaling, and a share makes those of DeepSeek-V3 narrower.
+    """
+    family = trace.family
+    key = "qk_rope_head_dim"
+    if key not in family.attention_parts:
+        return
+    rotated = whole(trace.get(key, family.attention_parts[key]), key)
+    if width != rotated:
+        raise RefusedError(
+            f"'{family.name}' has tables of {width} features, and attention with "
+            f"{rotated} that rotate, by {key}"
         )
 
 

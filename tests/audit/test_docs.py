@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ropelab.readers.ollama import WRITERS
 from ropelab.readers.registry import RUNTIMES
+from tests.conformance import test_kinds, test_planted
 from tests.texts import mentions
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
@@ -53,3 +54,9 @@ def test_the_numbers_of_configurations(golden):
         sum(a[name] != b[name] for name in random) for a, b in combinations(releases, 2)
     ]
     assert f"differ on {min(apart)} to {max(apart)}." in TEXT
+
+
+def test_the_number_of_planted_bugs_is_that_of_the_tables() -> None:
+    planted = len(test_planted.PLANTED) + len(test_kinds.PLANTED)
+    assert f"{planted} planted bugs are named" in TEXT
+    assert f"none of {len(test_kinds.RIGHT)} styles of right code is" in TEXT

@@ -45,6 +45,8 @@ GEMMA4["rope_parameters"] = {
     },
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
+DYNAMIC = {**PLAIN, "max_position_embeddings": 4096}
+DYNAMIC["rope_scaling"] = {"rope_type": "dynamic", "factor": 4.0}
 GPTJ = {"model_type": "gptj", "n_embd": 256, "n_head": 4, "n_layer": 2}
 GPTJ |= {"n_positions": 8192, "rotary_dim": 64}
 GAIN = 0.1 * math.log(4) + 1
@@ -201,6 +203,55 @@ def strided(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return y
 
 
+def reduce_turns(angles: np.ndarray) -> np.ndarray:
+    return np.asarray(angles - math.tau * np.rint(angles / math.tau))
+
+
+def parabolas(angles: np.ndarray) -> Any:
+    def sine(x: np.ndarray) -> np.ndarray:
+        x = reduce_turns(x)
+        return np.asarray(4 / math.pi * x - 4 / math.pi**2 * x * abs(x))
+
+    return sine(angles + math.pi / 2), sine(angles)
+
+
+def polynomials(angles: np.ndarray) -> Any:
+    """Taylor's, of degree 6 and 7, for a whole turn."""
+    x = reduce_turns(angles)
+    cos = 1 - x**2 / 2 + x**4 / 24 - x**6 / 720
+    return cos, x - x**3 / 6 + x**5 / 120 - x**7 / 5040
+
+
+def argument_in(kind: str) -> Callable[[np.ndarray], Any]:
+    def tables(angles: np.ndarray) -> Any:
+        held = round_to(angles % math.tau, FORMATS[kind])
+        return np.cos(held), np.sin(held)
+
+    return tables
+
+
+def blended_by_wavelength() -> np.ndarray:
+    shares = np.clip((8192 - math.tau / ladder()) / (8192 - 2048), 0, 1)
+    return ladder() * (shares + (1 - shares) / 8)
+
+
+def multiplied() -> np.ndarray:
+    shares = np.clip((8192 * ladder() / math.tau - 1) / 3, 0, 1)
+    return ladder() * (shares + (1 - shares) * 8)
+
+
+def grown(exponent: float, factor: float = 4.0) -> Any:
+    """Dynamic scaling from 4096 tokens on."""
+
+    def tables(positions: np.ndarray, seq_len: int) -> Any:
+        ratio = max(seq_len / 4096, 1.0)
+        base = 500000.0 * (factor * ratio - (factor - 1)) ** exponent
+        angles = positions[:, None] * ladder(base)
+        return np.cos(angles), np.sin(angles)
+
+    return tables
+
+
 NEIGHBOURS = np.arange(0, 64, 2), np.arange(1, 64, 2)
 SPREAD = np.arange(0, 64, 4), np.arange(1, 64, 4)
 QUARTER = np.arange(16), np.arange(64, 80)
@@ -342,6 +393,61 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         ),
         "the ramp's ends come from 64 features instead of 32",
     ),
+    "padding on the left": (
+        PLAIN,
+        of_keys(rotating(ladder(), place=lambda p: np.maximum(p - 4, 0))),
+        "k: positions are shifted by -4, and 0 before that",
+    ),
+    "a ring of keys": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: p % 3000),
+        "positions begin again after 3000 tokens: position 4095 is rotated as 1095",
+    ),
+    "linspace for arange": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: p * 32768 / 32767),
+        "positions are multiplied by 1.0000305",
+    ),
+    "parabolas": (
+        PLAIN,
+        rotating(ladder(), tables=parabolas),
+        "cos and sin are approximated too coarsely: off by 0.05",
+    ),
+    "polynomials": (
+        SCALED,
+        rotating(llama3(), tables=polynomials),
+        "cos and sin are approximated too coarsely: off by 0.2",
+    ),
+    "argument in bfloat16": (
+        PLAIN,
+        rotating(ladder(), tables=argument_in("bfloat16")),
+        "angles less their whole turns are rounded to bfloat16",
+    ),
+    "blended by wavelength": (
+        SCALED,
+        rotating(blended_by_wavelength()),
+        "the ramp is linear in the wavelength instead of the frequency",
+    ),
+    "slow pairs multiplied": (
+        SCALED,
+        rotating(multiplied()),
+        "slow pairs are multiplied by 8 instead of divided",
+    ),
+    "a base for linear scaling": (
+        {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        rotating(ladder(4e6)),
+        "base 4e6 instead of 500000, and the scaling is not applied: pi(factor=8)",
+    ),
+    "dynamic, another exponent": (
+        DYNAMIC,
+        grown(64 / 63),
+        "the base's exponent is d / (d - 1) instead of d / (d - 2)",
+    ),
+    "dynamic, no factor": (
+        DYNAMIC,
+        grown(64 / 62, 1.0),
+        "dynamic scaling does not read its factor",
+    ),
     "gemma, a block of its own": (
         GEMMA4,
         rotating(ladder(1e6, 32)),
@@ -377,8 +483,6 @@ def test_a_mistake_of_this_kind_is_named(name: str) -> None:
 LONGROPE = {**PLAIN, "model_type": "phi3", "original_max_position_embeddings": 4096}
 TABLES = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i for i in range(32)]}
 LONGROPE["rope_scaling"] = {"type": "longrope", **TABLES}
-DYNAMIC = {**PLAIN, "max_position_embeddings": 4096}
-DYNAMIC["rope_scaling"] = {"rope_type": "dynamic", "factor": 4.0}
 LINEAR = {**PLAIN, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
 MILLION = {**PLAIN, "max_position_embeddings": 1_048_576}
 MISTRAL4: dict[str, Any] = {**SIZES, "model_type": "mistral4", "head_dim": 128}

@@ -20,6 +20,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from ropelab.conformance.rotary_classes import build_rotary, find_rotary_class
 from ropelab.readers import registry
 from ropelab.readers.families import CLASSES, RELEASES, find_family
+from tests.conformance.test_attention_code import PLACED
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import SHAPE
 from tests.models.released.tiny import config as tiny_config
@@ -204,26 +205,49 @@ SECTIONS = {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 
 HEADS |= dict.fromkeys(("glm4v_text", "qwen2_vl_text", "qwen2_5_vl_text"), SECTIONS)
 
 
+def compare_forward(kind: str, keys: dict[str, Any]) -> None:
+    """Assert that the reader refuses a tiny model that transformers cannot run."""
+    stops = False
+    try:
+        model = AutoModel.from_config(tiny_config(kind, **keys)).eval()
+        with torch.inference_mode():
+            model(input_ids=torch.arange(2, 9)[None])
+    except Exception:  # whatever stops transformers
+        stops = True
+
+    config = {"model_type": kind, **SHAPE, **keys}
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert stops == (not reading.layers), reading.problem
+
+
 @pytest.mark.parametrize("kind", mostly_slow(HEADS, ("deepseek_v3", "llama", "olmoe")))
 @pytest.mark.parametrize("given", [8, 24])
 def test_a_head_dim_at_which_attention_stops_is_refused(kind: str, given: int) -> None:
     """Heads have 32 / 4 features by their sizes, and 8 that rotate if attention is
     latent.
     """
-    stops = False
-    try:
-        config = tiny_config(kind, **{**HEADS[kind], "head_dim": given})
-        model = AutoModel.from_config(config).eval()
-        with torch.inference_mode():
-            model(input_ids=torch.arange(2, 9)[None])
-    except Exception:  # whatever stops transformers
-        stops = True
+    compare_forward(kind, {**HEADS[kind], "head_dim": given})
 
-    keys = {**SHAPE, **HEADS[kind], "head_dim": given}
-    reading = registry.read(
-        registry.RUNTIMES["transformers-5"], {"model_type": kind, **keys}
-    )
-    assert stops == (not reading.layers), reading.problem
+
+MISTRAL4 = PLACED["mistral4"]
+UNSCALED = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+DEEPSEEK = {**ARCHITECTURES["deepseek_v3"], "head_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("mistral4", MISTRAL4),
+        ("mistral4", {**MISTRAL4, **UNSCALED}),
+        ("deepseek_v3", DEEPSEEK),
+        ("deepseek_v3", {**DEEPSEEK, **FILES["share beside yarn of 5"]}),
+        ("deepseek_v3", {**DEEPSEEK, **FILES["yarn and share"]}),
+    ],
+)
+def test_tables_of_another_width_than_rotates_are_refused(
+    kind: str, keys: dict[str, Any]
+) -> None:
+    compare_forward(kind, keys)
 
 
 def test_releases_differ_in_where_the_size_of_a_head_is_read() -> None:

@@ -1,0 +1,85 @@
+"""Name a sine or cosine that is not the function itself, but near it.
+
+What a polynomial, a parabola or a rounded argument gets wrong depends on the angle less
+its whole turns alone. It is the same function of that angle in every pair and at every
+position, where a wrong frequency or position gets each of them wrong in its own way.
+"""
+
+import math
+
+import numpy as np
+
+from ropelab.conformance.angles import wrap_angles
+from ropelab.conformance.expected import Expected
+from ropelab.conformance.observation import Fault, Observed, Table
+from ropelab.conformance.usual import HALF_FORMATS
+from ropelab.math.numerics.formats import FORMATS, round_to
+
+# Angles are looked at where float32 loses less, in radians.
+RELIABLE = 1e-3
+# Errors that are smaller are those of rounded tables.
+LEAST_ERROR = 0.01
+# No approximation is further off: a sine of the wrong sign or of twice the angle is.
+LARGEST_ERROR = 0.5
+# Fewer angles are too far apart to tell a smooth function.
+ENOUGH_ANGLES = 200
+# From one angle to the next the error of a smooth function changes by a smaller share of
+# the largest error, in most places.
+SMOOTH = 0.15
+
+
+def explain_sine(observed: Observed, expected: Expected) -> Fault | None:
+    """Name what is wrong with cos and sin as functions of the angle; None: nothing."""
+    right = expected.inv_freq * observed.positions[:, None]
+    if observed.cos.shape != right.shape or not observed.gain:
+        return None
+    is_reliable = expected.budget().angles(observed.positions) < RELIABLE
+    angles = right[is_reliable]
+    cos = observed.cos[is_reliable] / observed.gain
+    sin = observed.sin[is_reliable] / observed.gain
+    if angles.size < ENOUGH_ANGLES:
+        return None
+
+    errors = np.stack([cos - np.cos(angles), sin - np.sin(angles)], axis=1)
+    largest = float(np.abs(errors).max())
+    if not LEAST_ERROR <= largest <= LARGEST_ERROR:
+        return None
+    rounded = name_rounded_argument(np.arctan2(sin, cos), angles)
+    if rounded:
+        answer = f"angles less their whole turns are rounded to {rounded}"
+        return answer, "keep the angle in float32 until its sin and cos are taken"
+    if not is_function(errors, angles % math.tau):
+        return None
+
+    worst = int(np.abs(errors).max(axis=1).argmax())
+    answer = (
+        f"cos and sin are approximated too coarsely: off by {largest:.3g} where the angle"
+        f" is {wrap_angles(angles)[worst]:.3g} rad"
+    )
+    return answer, "use sin and cos, or a polynomial for at most a quarter of a turn"
+
+
+def name_rounded_argument(observed: Table, angles: Table) -> str:
+    """Return the format to which angles are rounded after the reduction; or nothing."""
+    reductions = (angles % math.tau, wrap_angles(angles))
+    for name in HALF_FORMATS:
+        for reduced in reductions:
+            rounded = round_to(reduced, FORMATS[name])
+            if np.abs(wrap_angles(observed - rounded)).max() < 2 * RELIABLE:
+                return name
+    return ""
+
+
+def is_function(errors: Table, reduced: Table) -> bool:
+    """Return True if errors [n, 2] are a smooth function of angles [n]."""
+    order = np.argsort(reduced)
+    ordered = errors[order]
+    # Angles near 0 are those of slow pairs, which any code gets right.
+    is_large = reduced[order] > LEAST_ERROR
+    changes = np.abs(np.diff(ordered[is_large], axis=0)).max(axis=1)
+    largest = np.abs(errors).max()
+    is_wrong = np.abs(ordered[is_large]).max(axis=1) > largest / 10
+    # An error of a few angles alone is no property of the function.
+    if is_wrong.mean() < SMOOTH:
+        return False
+    return bool(np.quantile(changes, 0.95) < SMOOTH * largest)
