@@ -28,7 +28,12 @@ from ropelab.claims.arrays import (
 from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.record import Findings, claim
 from ropelab.math.bounds import Similarity, first_negative, rules, scan
-from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
+from ropelab.math.bounds.walls import (
+    find_first_wrong_step,
+    find_proved_limit,
+    make_chain,
+    make_walls_table,
+)
 from ropelab.math.numerics.casts import PRESETS, find_preset
 from ropelab.math.numerics.chain import span
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -180,7 +185,7 @@ def neighbours_erased(
         are equal, too.
         """
         slowest = slice(-1, None)
-        chain = chain_of(FLOAT32, base, head_dim)
+        chain = make_chain(FLOAT32, base, head_dim)
         # Both have one row, for the slowest pair.
         (cos,), (sin,) = chain.table(span(start, stop), slowest)
         has_equal_cos = np.diff(cos) == 0
@@ -198,7 +203,7 @@ def neighbours_erased(
     )
     text = (
         f"{share:.0%} (cosine alone {cosine_share:.0%}); below"
-        f" {proved_below(FLOAT32):,} none at any base"
+        f" {find_proved_limit(FLOAT32):,} none at any base"
     )
     findings.add_part(what, text, share > 0.5, share)
 
@@ -220,7 +225,7 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
     # is least at 1e8.
     bases = (1e4, 1e7, 1e8, 1e11)
     plans = {name: preset.plan for name, preset in PRESETS.items()}
-    table = walls(plans, bases, HEAD)
+    table = make_walls_table(plans, bases, HEAD)
     positions = table[table["code"] == code]["first_equal_pair_position"]
     # A position is missing if no two positions are equal. It then counts as beyond every
     # whole number of float64.
@@ -239,7 +244,7 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
 
     rows = []
     for base in bases:
-        rows.append((base, first_wrong_step(base, HEAD, ANGLE_RAD, TOKENS)))
+        rows.append((base, find_first_wrong_step(base, HEAD, ANGLE_RAD, TOKENS)))
     findings.series["walls"] = table
     columns = ["base", "first_wrong_position"]
     findings.series["accumulated"] = pd.DataFrame(rows, columns=columns)
@@ -280,7 +285,7 @@ def float64_needed(
     """
 
     def find_largest_error(base: float, end: int) -> float:
-        chain = chain_of(find_preset(preset).plan, base, ROTATED)
+        chain = make_chain(find_preset(preset).plan, base, ROTATED)
         return max_abs(chain.angle_errors(span(end - TOKENS, end)))
 
     error = find_largest_error(base, NATIVE)
@@ -304,7 +309,7 @@ def host_drifts(
     findings: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
     """Compare printed errors of cos and sin in float32, by position, with the true ones."""
-    chain = chain_of(FLOAT32, base, ROTATED)
+    chain = make_chain(FLOAT32, base, ROTATED)
     right = 0
     for position, printed_error in printed:
         positions = np.array([float(position)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.bound import cells, round_up, similarity_of, steps
+from ropelab.experiments.base.bound import cells, list_lengths, round_up, similarity_of
 from ropelab.experiments.base.results import (
     answer,
     check,
@@ -362,8 +362,8 @@ def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
 
 
 def test_the_search_climbs_through_halves():
-    assert steps((1024,)) == [64, 128, 256, 512, 1024]
-    assert steps((100, 48)) == [48, 50, 100]
+    assert list_lengths((1024,)) == [64, 128, 256, 512, 1024]
+    assert list_lengths((100, 48)) == [48, 50, 100]
 
 
 def test_intermediate_contexts_do_not_change_the_bound():

@@ -14,12 +14,12 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from ropelab.math.bounds.walls import (
-    UP_TO,
-    chain_of,
-    first_equal,
-    first_wrong_step,
-    proved_below,
-    walls,
+    SEARCHED_POSITIONS,
+    find_first_equal,
+    find_first_wrong_step,
+    find_proved_limit,
+    make_chain,
+    make_walls_table,
 )
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
@@ -55,7 +55,7 @@ def waves(angle: np.float32) -> tuple[np.float32, np.float32]:
 )
 @pytest.mark.parametrize("base", [1e4, 1e7])
 def test_the_first_equal_neighbours_are_those_of_scalar_code(code, kernel, base):
-    first = first_equal(PRESETS[code].plan, base, 128, UP_TO)
+    first = find_first_equal(PRESETS[code].plan, base, 128, SEARCHED_POSITIONS)
     assert first is not None
     found = [waves(kernel(m, base)) for m in range(first - 200, first + 2)]
     equal = [here == there for here, there in pairwise(found)]
@@ -66,18 +66,20 @@ def test_no_neighbour_is_lost_below_the_proof():
     # Coarse enough to visit every position: angles and tables of 8 and 11 bits.
     for name in ("bfloat16", "tf32"):
         plan = parse_cast(f"inv_freq=float32,angle={name},table={name}")
-        proved = proved_below(plan)
+        proved = find_proved_limit(plan)
         assert proved == {"bfloat16": 32, "tf32": 256}[name]
         for base in np.geomspace(2, 1e12, 60):
-            table = np.stack(chain_of(plan, float(base), 64).table(span(0, proved + 1)))
+            table = np.stack(
+                make_chain(plan, float(base), 64).table(span(0, proved + 1))
+            )
             assert not (table[..., 1:] == table[..., :-1]).all(0).any(), base
-    assert proved_below(FLOAT32) == 2**21
+    assert find_proved_limit(FLOAT32) == 2**21
     assert (
-        proved_below(PRESETS["ggml"].plan)
-        == proved_below(parse_cast("all=float16"))
+        find_proved_limit(PRESETS["ggml"].plan)
+        == find_proved_limit(parse_cast("all=float16"))
         == 0
     )
-    assert proved_below(CastPlan()) > 2**40
+    assert find_proved_limit(CastPlan()) > 2**40
 
 
 def test_torch_loses_cosines_and_no_pair():
@@ -93,7 +95,9 @@ def test_torch_loses_cosines_and_no_pair():
 
 
 def test_the_table_of_codes():
-    table = walls({"ours": FLOAT32, "half": parse_cast("all=float16")}, (1e4, 1e11), 64)
+    table = make_walls_table(
+        {"ours": FLOAT32, "half": parse_cast("all=float16")}, (1e4, 1e11), 64
+    )
     half = table[table["code"] == "half"]
     # 1e11^(-62/64) is below half the smallest float16.
     assert half["first_equal_pair_position"].tolist()[1] == 0
@@ -102,7 +106,7 @@ def test_the_table_of_codes():
     assert (ours["first_equal_pair_position"] > ours["proved_below_position"]).all()
     assert ours["first_equal_code_position"].isna().all()
     positions = np.array([2047.0, 2048.0, 2049.0])
-    cos, sin = chain_of(parse_cast("all=float16"), 1e4, 64).table(positions)
+    cos, sin = make_chain(parse_cast("all=float16"), 1e4, 64).table(positions)
     assert (cos[:, 1] == cos[:, 2]).all() and (sin[:, 1] == sin[:, 2]).all()
     assert (cos[:, 0] != cos[:, 1]).any()
     assert pd.api.types.is_integer_dtype(table["first_equal_pair_position"])
@@ -116,15 +120,17 @@ def test_the_committed_table_is_what_is_computed():
     # above.
     quick = ["transformers_to_bfloat16", "half_cache_float16", "tf32_matmul", "ggml"]
     plans = {name: PRESETS[name].plan for name in quick}
-    found = walls(plans, [float(base) for base in stored["base"].unique()], 128)
+    found = make_walls_table(
+        plans, [float(base) for base in stored["base"].unique()], 128
+    )
     of_them = stored[stored["code"].isin(quick)].reset_index(drop=True)
     pd.testing.assert_frame_equal(found.astype(of_them.dtypes), of_them)
 
 
 def test_angles_added_up_token_by_token_drift():
-    first = first_wrong_step(1e4, 64, 0.01, 4096)
+    first = find_first_wrong_step(1e4, 64, 0.01, 4096)
     assert first is not None
-    assert first_wrong_step(1e4, 64, 0.01, first - 1) is None
+    assert find_first_wrong_step(1e4, 64, 0.01, first - 1) is None
     theta = inverse_frequencies(64, 1e4)
     angles, step = np.zeros(32, np.float32), theta.astype(np.float32)
     for m in range(1, first + 1):

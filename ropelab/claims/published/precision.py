@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ropelab.claims.record import Findings, Role, claim
-from ropelab.math.bounds.walls import chain_of
+from ropelab.math.bounds.walls import make_chain
 from ropelab.math.numerics.angle_errors import (
     Worst,
     find_first_beyond,
@@ -32,9 +32,9 @@ FLOAT32_LENGTH = 1 << 17
 SHIFTS = (4099, 65537)
 
 
-def make_chain(preset: str) -> Chain:
+def make_preset_chain(preset: str) -> Chain:
     """Return an implementation that rounds its stages as a preset says."""
-    return chain_of(find_preset(preset).plan, BASE, HEAD)
+    return make_chain(find_preset(preset).plan, BASE, HEAD)
 
 
 def find_worst_angle(preset: str, length: int) -> Worst:
@@ -42,7 +42,7 @@ def find_worst_angle(preset: str, length: int) -> Worst:
     # The error of an angle grows with the position, so the near half need not be
     # searched.
     half = length // 2
-    return find_worst(make_chain(preset), half, length - half)
+    return find_worst(make_preset_chain(preset), half, length - half)
 
 
 @claim("float32-enough", bound=ANGLE_RAD)
@@ -63,7 +63,7 @@ def measure_angle_errors(
         text = f"{{:.2g}} rad at {worst_angle.position} (pair {worst_angle.pair})"
         findings.add_at_most(what, worst_angle.error_rad, ANGLE_RAD, text, role)
 
-    implementation = make_chain(preset)
+    implementation = make_preset_chain(preset)
     octaves = find_worst_by_octave(implementation, 0, max(lengths))
     first = find_first_beyond(implementation, octaves, ANGLE_RAD)
     text = "nowhere" if first is None else f"position {first:,}"
@@ -89,7 +89,7 @@ def measure_shifts(
         """Return the changes by shift in words, whether all break scores, and the
         largest. They are shares of a typical score.
         """
-        implementation = make_chain(name)
+        implementation = make_preset_chain(name)
         # [shifts, draws, 1]
         errors = measure_shift_errors(implementation, draws, 0, query_positions, shifts)
         unmoved = scores(implementation, draws, query_positions, key_positions)

@@ -48,7 +48,7 @@ def cells(config: BaseConfig) -> list[Computation]:
         len(similarity.exponents) < FEWEST_PAIRS and not similarity.unrotated
     )
 
-    all_lengths = steps(config.context)
+    all_lengths = list_lengths(config.context)
     cells: list[Computation] = []
     previous_context = 0
     for context in config.context:
@@ -59,7 +59,7 @@ def cells(config: BaseConfig) -> list[Computation]:
             kind="base-bound",
             version=1,
             title=f"admissible bases for {context} tokens",
-            function=search,
+            function=search_bases,
             inputs={
                 "head_dim": config.head_dim,
                 "rotary_dim": config.rotated,
@@ -104,13 +104,14 @@ def similarity_of(config: BaseConfig) -> Similarity:
     )
 
 
-def steps(contexts: tuple[int, ...]) -> list[int]:
+def list_lengths(contexts: tuple[int, ...]) -> list[int]:
     """Return the lengths to search, ascending: the contexts, their halves, the halves of
     these, and so on.
     """
     lengths = set(contexts)
     for length in contexts:
-        # Short searches cost little, and the next search starts from a larger base.
+        # A short search costs little, and no base below the one that it finds needs to be
+        # searched for a longer length.
         while length > 64:
             length //= 2
             lengths.add(length)
@@ -165,7 +166,7 @@ class SearchState:
         return replace(self, start=first_low, settled=last_low, settled_tokens=length)
 
 
-def search(
+def search_bases(
     *,
     head_dim: int,
     rotary_dim: int,
@@ -182,7 +183,7 @@ def search(
         rotary_dim: features of the head that could rotate.
         kept: the share of their pairs that rotates.
         dropped: pairs that do not rotate, by number.
-        lengths: shorter lengths, which are steps on the way, and last the context.
+        lengths: shorter lengths, which are list_lengths on the way, and last the context.
         complete: search all windows of the context, not only the first and the last.
         starts: the tables of the context before, if there was one.
 
@@ -203,10 +204,10 @@ def search(
     *shorter, context = lengths
     for length in shorter:
         # The next search starts from the first window of this one.
-        walk = _walk(similarity, length, state)
+        walk = _make_walk(similarity, length, state)
         state = state.advance(length, _find_first(walk, state.start))
 
-    walk = _walk(similarity, context, state)
+    walk = _make_walk(similarity, context, state)
     if complete:
         windows = list(walk.find_windows(state.start))
     else:
@@ -244,7 +245,7 @@ def search(
     }
 
 
-def _walk(similarity: Similarity, length: int, state: SearchState) -> Walk:
+def _make_walk(similarity: Similarity, length: int, state: SearchState) -> Walk:
     """Return the object that finds the windows of a length from what is known."""
     return Walk(similarity, length, (state.settled, state.settled_tokens))
 

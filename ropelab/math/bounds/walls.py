@@ -1,13 +1,14 @@
-"""Neighbouring positions that are stored alike: is there a limit at a base of 1/eps?
+"""Neighbouring positions that are stored alike: is there a wall at a base of 1/eps?
 
 Liu 2026 (arXiv:2602.10959, read in summaries) bounds the base by 1/eps of the number
 format, 8.4e6 in float32: above it the slowest pair of a head would no longer distinguish
 a position from the next one. Here the first position is computed whose cos and sin are
-stored as those of the next one (`first_equal`). A proof gives a position below which this
-happens at no base (`proved_below`).
+stored as those of the next one (`find_first_equal`). A proof gives a position below which this
+happens at no base (`find_proved_limit`).
 
-A cast plan has the number format to which each stage of the rotation is rounded. A code
-is what a plan stores for a position.
+A cast plan has the number format to which each stage of the rotation is rounded. The
+encoding of a position is what a plan stores for it: the cosines and sines of all pairs.
+The columns of tables call it code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,10 @@ from ropelab.math.numerics.chain import Chain, Spectrum, blocks, span
 from ropelab.math.numerics.formats import round_to, spacing
 
 # The end of the search, 16M tokens. Not every larger position is a float32 number.
-UP_TO = 1 << 24
+SEARCHED_POSITIONS = 1 << 24
 # The number of positions that are computed together.
 BLOCK = 1 << 16
-# The columns of `walls` that have positions, or are missing.
+# The columns of `make_walls_table` that have positions. They may be missing in a row.
 POSITIONS = (
     "first_equal_pair_position",
     "proved_below_position",
@@ -33,11 +34,10 @@ POSITIONS = (
 )
 
 
-def proved_below(plan: CastPlan) -> int:
+def find_proved_limit(plan: CastPlan) -> int:
     """Return a position below which neighbours are proved to differ in every pair, at
     any base; 0 if nothing is proved.
     """
-
     # Let t be the smaller precision of angle and table in bits, x = m theta the angle of
     # a position and y = x + theta that of the next one. For m + 1 <= 2^(t-3) the spacing
     # s at y is at most 2^(1-t) y <= theta / 4, so that the stored angles a of x and b of
@@ -61,20 +61,18 @@ def proved_below(plan: CastPlan) -> int:
 # The result is cached, since plans that differ only after the table have the same one.
 @cache
 @np.errstate(invalid="ignore", over="ignore")
-def first_equal(
+def find_first_equal(
     plan: CastPlan,
     base: float,
     rotary_dim: int,
     stop: int,
 ) -> int | None:
-    """Return the first position that has the same code in the slowest pair as the next
-    position; None if there is none below ``stop``.
-
-    The code is the stored cosine and sine.
+    """Return the first position whose stored cosine and sine of the slowest pair equal
+    those of the next position; None if there is none below ``stop``.
     """
-    chain = chain_of(plan, base, rotary_dim)
+    chain = make_chain(plan, base, rotary_dim)
     slowest = slice(-1, None)
-    start = max(proved_below(plan) - 1, 0)
+    start = max(find_proved_limit(plan) - 1, 0)
     start = min(start, stop)
 
     for low, high in blocks(start, stop, BLOCK):
@@ -99,38 +97,43 @@ def first_equal(
     return None
 
 
-def chain_of(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
-    """Return what computes the stored angles, cos and sin of a head under a plan."""
+def make_chain(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
+    """Return the chain that computes the stored angles, cos and sin of a head under a
+    plan.
+    """
     inv_freq = inverse_frequencies(rotary_dim, base)
     return Chain(plan, Spectrum(inv_freq, base, rotary_dim))
 
 
-def walls(
+def make_walls_table(
     plans: Mapping[str, CastPlan],
     bases: Sequence[float],
     rotary_dim: int,
 ) -> pd.DataFrame:
-    """Return the first positions at which the slowest pair, and the whole code, are the
-    same as at the next position: a row per code and base.
+    """Return the first positions at which the slowest pair, and the whole encoding, are
+    stored as those of the next position: a row per plan and base.
 
     A position is missing if it is not below 16M tokens. ``proved_below_position`` holds
     for every base and every pair.
     """
     rows = []
     for name, plan in plans.items():
-        # The angle of pair 0 is the position m. The whole code is therefore the same for
-        # two positions only if the positions themselves are stored as the same number.
-        whole: int = 2**plan.position.precision
+        # The angle of pair 0 is the position m. The whole encoding is therefore the same
+        # for two positions only if the positions are stored as the same number.
+        first_rounded: int = 2**plan.position.precision
+        first_equal_encoding = None
+        if first_rounded < SEARCHED_POSITIONS:
+            first_equal_encoding = first_rounded
 
         for base in bases:
             row = {
                 "code": name,
                 "base": base,
-                "first_equal_pair_position": first_equal(
-                    plan.storage, base, rotary_dim, UP_TO
+                "first_equal_pair_position": find_first_equal(
+                    plan.storage, base, rotary_dim, SEARCHED_POSITIONS
                 ),
-                "proved_below_position": proved_below(plan),
-                "first_equal_code_position": whole if whole < UP_TO else None,
+                "proved_below_position": find_proved_limit(plan),
+                "first_equal_code_position": first_equal_encoding,
             }
             rows.append(row)
 
@@ -139,7 +142,7 @@ def walls(
     return table.astype(dict.fromkeys(POSITIONS, "Int64"))
 
 
-def first_wrong_step(
+def find_first_wrong_step(
     base: float,
     rotary_dim: int,
     tolerance_rad: float,

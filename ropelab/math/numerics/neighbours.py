@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from ropelab.math.bounds.walls import proved_below
+from ropelab.math.bounds.walls import find_proved_limit
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import BLOCK, blocks, span
 from ropelab.math.numerics.formats import FloatFormat, round_to
@@ -198,4 +198,4 @@ def _is_proved(fmt: FloatFormat, offset: int, length: int) -> bool:
     a position and the next one differently.
     """
     # The proof compares positions m and m + 1 for m below the bound.
-    return offset + length - 1 <= proved_below(CastPlan(table=fmt))
+    return offset + length - 1 <= find_proved_limit(CastPlan(table=fmt))
