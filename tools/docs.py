@@ -317,10 +317,10 @@ def fails_with(head_dim: int) -> str:
     """The position at which the base recommended at 32k for another head fails with
     this one.
     """
-    from ropelab.math.bounds import Similarity, first_negative
+    from ropelab.math.bounds import Similarity, find_first_negative
 
     recommended = run("base/base").value("bound", "recommended_base")
-    return f"{first_negative(Similarity.of_head(head_dim), recommended, 2**15):,}"
+    return f"{find_first_negative(Similarity.of_head(head_dim), recommended, 2**15):,}"
 
 
 def slope(values: str) -> str:

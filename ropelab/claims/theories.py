@@ -27,7 +27,7 @@ from ropelab.claims.arrays import (
 )
 from ropelab.claims.periods import census, rope_frequencies
 from ropelab.claims.record import Findings, claim
-from ropelab.math.bounds import Similarity, first_negative, rules, scan
+from ropelab.math.bounds import Similarity, find_first_negative, rules, scan
 from ropelab.math.bounds.walls import (
     find_first_wrong_step,
     find_proved_limit,
@@ -505,7 +505,7 @@ def tokens_invert(
 
     # The probability is above 1/2 where the sum of cosines is negative.
     head = Similarity.of_head(HEAD)
-    first = first_negative(head, base, CONTEXT * 8) or math.inf
+    first = find_first_negative(head, base, CONTEXT * 8) or math.inf
     what = "first distance where it is above 1/2"
     text = f"{first:,}, {first / base:.2g} of the base"
     findings.add_limit(what, text, is_about(first, distance), first)
@@ -537,7 +537,7 @@ def base_trades(findings: Findings, bases: Sequence[float] = BASES) -> None:
     head = Similarity.of_head(HEAD)
     distances = []
     for base in bases:
-        distances.append(first_negative(head, base, CONTEXT * 8) or math.inf)
+        distances.append(find_first_negative(head, base, CONTEXT * 8) or math.inf)
     what = "token inversion: first distance above 1/2"
     findings.add_part(what, write_list(distances), distances == sorted(distances))
 

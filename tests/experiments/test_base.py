@@ -18,14 +18,14 @@ from ropelab.experiments.base.bound import cells, list_lengths, round_up, simila
 from ropelab.experiments.base.results import (
     answer,
     check,
-    fits,
     following,
+    make_fits_table,
     summary,
 )
 from ropelab.experiments.base.results import tables as tables_of
 from ropelab.experiments.base.theories import find_blind_base
 from ropelab.lab import run as run_by_name
-from ropelab.math.bounds import Similarity, first_negative
+from ropelab.math.bounds import Similarity, find_first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
@@ -143,7 +143,7 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     bound["recommended_base"] = 3.0 * bound["context_tokens"] ** 2
     table = judge(bound.head(3))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
-    fitted = fits(bound, table).set_index("values")
+    fitted = make_fits_table(bound, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12
     assert fitted.loc["exact values of its contexts", "contexts"] == 3
     assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
@@ -274,7 +274,7 @@ def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
     assert usable == [6100, 23000, 59000]
     for base, length in zip(usable, (1024, 2048, 4096), strict=True):
         for larger in np.geomspace(base, 100 * base, 40):
-            assert first_negative(Similarity.of_head(128), larger, length) is None
+            assert find_first_negative(Similarity.of_head(128), larger, length) is None
 
 
 def test_of_two_pairs_only_the_first_window_is_known():
@@ -329,7 +329,7 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
 def test_the_base_for_heads_of_128_is_not_that_of_others(
     head_dim: int, fails: int | None
 ) -> None:
-    assert first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
+    assert find_first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
     table = run(head_dim=head_dim, context="1k", windows_up_to=0)
     assert f"(1024 tokens, heads of {head_dim} features)." in answer(table)
 

@@ -17,7 +17,7 @@ from ropelab.experiments import load
 from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.recommendation import (
     _write_command,
-    recommendation,
+    make_recommendation,
 )
 from ropelab.experiments.evaluate.results import model_table
 from ropelab.lab import Lab, Plan
@@ -397,7 +397,7 @@ def advised(
         "comparisons": compare_rows(text, [64], 256),
     }
     tables = {name: table.assign(train_len_tokens=64) for name, table in tables.items()}
-    return recommendation(config, tables).iloc[0], tables
+    return make_recommendation(config, tables).iloc[0], tables
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     asked = config(methods="yarn(factor=1)", tasks="text")
     rows = {"unmodified": (2.0, 3.0), "yarn": (2.1, 2.5), "sliding_window": (2.0, 2.8)}
     _, tables = advised(asked, **rows)
-    tables["recommendation"] = recommendation(asked, tables)
+    tables["recommendation"] = make_recommendation(asked, tables)
     tables["model"] = model_table(asked)
     said = results.answer(tables)
     assert mentions(said, "256 tokens", "yarn", "best")
@@ -463,7 +463,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
 def test_the_advice_from_one_document_has_no_interval(config):
     asked = config(methods="yarn(factor=1)", tasks="text", documents=1)
     _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
-    tables["recommendation"] = recommendation(asked, tables)
+    tables["recommendation"] = make_recommendation(asked, tables)
     tables["model"] = model_table(asked)
     assert mentions(results.answer(tables), "(n = 1)", "last bucket")
     assert asked.scope.endswith(", 1 document")

@@ -709,7 +709,7 @@ def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
 )
 def test_errors_grow_from_twice_those_of_the_first_octave(errors, grows) -> None:
     octaves = [SimpleNamespace(error_rad=error) for error in errors]
-    assert stages._grows(cast(Any, octaves)) is grows
+    assert stages._grow_with_position(cast(Any, octaves)) is grows
 
 
 def test_sines_of_large_arguments_lose_by_the_terms_of_two_pi():

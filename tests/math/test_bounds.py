@@ -12,8 +12,8 @@ from ropelab.math.bounds import (
     Similarity,
     Walk,
     certified_from,
-    first_negative,
-    lowest,
+    find_first_negative,
+    find_lowest,
     scan,
 )
 from ropelab.math.bounds.intervals import (
@@ -24,7 +24,7 @@ from ropelab.math.bounds.intervals import (
     is_excluded,
     value_and_slope,
 )
-from ropelab.math.bounds.survey import promising
+from ropelab.math.bounds.survey import find_promising
 from ropelab.runs.errors import InputError
 
 LLAMA = Similarity.of_head(128)
@@ -113,7 +113,7 @@ def test_bases_are_excluded_only_where_a_position_is_negative(
 @pytest.mark.parametrize("context", [1500, 50_000, 600_000])
 def test_the_hunt_finds_positions_that_fail(context):
     u = math.log(context)
-    found = promising(LLAMA, u, context)
+    found = find_promising(LLAMA, u, context)
     assert found.positions.max() < context
     assert found.values.min() < -1
     values, slopes = value_and_slope(
@@ -131,8 +131,8 @@ def test_the_first_admissible_base_of_4m_tokens():
     low = math.log(905_907_787.673)
     found = smallest_base(LLAMA, 2**22, low - 1e-6)
     assert math.log(found) == pytest.approx(low, abs=1e-9)
-    assert first_negative(LLAMA, math.exp(low + 1e-7), 2**22) is None
-    assert first_negative(LLAMA, math.exp(low - 1e-8), 2**22) is not None
+    assert find_first_negative(LLAMA, math.exp(low + 1e-7), 2**22) is None
+    assert find_first_negative(LLAMA, math.exp(low - 1e-8), 2**22) is not None
 
 
 def test_float64_error_is_below_its_bound():
@@ -230,8 +230,8 @@ def test_the_certificate_from_above_holds():
 
 @pytest.mark.parametrize(("base", "position"), [(1e4, 1707), (5e5, 18438)])
 def test_first_failing_positions(base, position):
-    assert first_negative(LLAMA, base, 65536) == position
-    assert first_negative(LLAMA, base, position) is None
+    assert find_first_negative(LLAMA, base, 65536) == position
+    assert find_first_negative(LLAMA, base, position) is None
 
 
 @given(HEADS, st.floats(2, 1e5), st.integers(2, 3000))
@@ -241,12 +241,12 @@ def test_first_failing_position_and_lowest_are_those_of_brute_force(
 ):
     sums = similarity.evaluate(np.arange(context, dtype=np.float64), math.log(base))
     negative = np.flatnonzero(sums < -1e-6)
-    found = first_negative(similarity, base, context)
+    found = find_first_negative(similarity, base, context)
     assert (
         found == (int(negative[0]) if len(negative) else None)
         or abs(sums[found or 0]) < 1e-6
     )
-    place, value = lowest(similarity, base, context)
+    place, value = find_lowest(similarity, base, context)
     assert value == pytest.approx(sums.min(), abs=similarity.single_error)
     assert sums[place] == pytest.approx(sums.min(), abs=2 * similarity.single_error)
 
@@ -254,7 +254,7 @@ def test_first_failing_position_and_lowest_are_those_of_brute_force(
 def test_half_rotated_heads_have_no_lower_bound():
     half = Similarity.of_head(128, rotary_dim=64)
     assert half.unrotated == 32
-    assert first_negative(half, 1.5, 5000) is None
+    assert find_first_negative(half, 1.5, 5000) is None
     assert windows(half, 4096)[0][0] == 1.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative
+from ropelab.math.bounds import Similarity, Walk, certified_from, find_first_negative
 from ropelab.math.bounds.boxes import (
     Boxes,
     find_threatened,
@@ -62,7 +62,7 @@ def test_bounds_of_boxes_hold_at_thirty_digits():
     decide.
     """
     stable = Walk(LLAMA, 4096).find_stable()
-    position = first_negative(LLAMA, math.exp(stable - 1e-9), 4096)
+    position = find_first_negative(LLAMA, math.exp(stable - 1e-9), 4096)
     assert position is not None
     box = Boxes(np.array([float(position)]), np.array([stable]), 1, 1e-12)
     with mpmath.workdps(30):
@@ -125,7 +125,10 @@ def test_from_above_it_is_what_the_search_from_below_finds(similarity, context):
     found = Walk(similarity, context).find_first(max(0.0, stable - 1e-9))
     assert found == pytest.approx((stable, math.inf), abs=1e-10)
     if stable > 0:
-        assert first_negative(similarity, math.exp(stable - 1e-8), context) is not None
+        assert (
+            find_first_negative(similarity, math.exp(stable - 1e-8), context)
+            is not None
+        )
 
 
 @given(HEADS, st.integers(3, 700))
@@ -164,9 +167,9 @@ def test_stable_bases_of_long_contexts_divide_bases_that_fail_from_those_that_wo
     power,
 ):
     stable = Walk(LLAMA, 2**power).find_stable()
-    assert first_negative(LLAMA, math.exp(stable - 1e-9), 2**power) is not None
+    assert find_first_negative(LLAMA, math.exp(stable - 1e-9), 2**power) is not None
     for above in (1e-9, 1e-7, 1e-3, 0.1, 1.0):
-        assert first_negative(LLAMA, math.exp(stable + above), 2**power) is None
+        assert find_first_negative(LLAMA, math.exp(stable + above), 2**power) is None
 
 
 def test_settled_positions_are_left_out():

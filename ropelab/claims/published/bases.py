@@ -14,7 +14,7 @@ import pandas as pd
 
 from ropelab.claims.arrays import write_hits
 from ropelab.claims.record import Agrees, Findings, Role, claim
-from ropelab.math.bounds import Similarity, first_negative, published
+from ropelab.math.bounds import Similarity, find_first_negative, published
 from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import POWER_LAW_MISS
 
@@ -110,7 +110,7 @@ def _search_grid(context: int, low: float, high: float) -> float:
     similarity = Similarity.of_head(HEAD)
     for log_base in np.arange(math.log(low), math.log(high), STEP):
         base = math.exp(log_base)
-        if first_negative(similarity, base, context) is None:
+        if find_first_negative(similarity, base, context) is None:
             return base
     return math.inf
 
@@ -159,7 +159,7 @@ def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
     for role, model, head_dim, length in models:
         # The search goes far beyond both lengths, so that a failure there is reported,
         # too.
-        first = first_negative(Similarity.of_head(head_dim), base, 1 << 18)
+        first = find_first_negative(Similarity.of_head(head_dim), base, 1 << 18)
         is_beyond_texts = first is None or first >= length
 
         what = (

@@ -15,7 +15,7 @@ from typing import Self
 import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.math.bounds import Similarity, Walk, first_negative
+from ropelab.math.bounds import Similarity, Walk, find_first_negative
 from ropelab.math.bounds.survey import BLOCK
 from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.tables import Tables
@@ -307,7 +307,7 @@ def _recommend(
 
     rounded = round_up(stable)
     # This is checked in float64, independently of the proof.
-    if first_negative(similarity, rounded, context) is not None:
+    if find_first_negative(similarity, rounded, context) is not None:
         return math.nan
     return rounded
 

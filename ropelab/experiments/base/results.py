@@ -14,7 +14,13 @@ from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.answer import answer, following, summary
 from ropelab.experiments.base.bound import cells, similarity_of
 from ropelab.experiments.base.theories import judge_theories
-from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
+from ropelab.math.bounds import (
+    Fixed,
+    Similarity,
+    find_first_negative,
+    find_lowest,
+    rules,
+)
 from ropelab.math.bounds.published import (
     MEN,
     POWER_LAW_EXPONENT,
@@ -30,8 +36,8 @@ from ropelab.runs.errors import InputError
 # The functions that `ropelab.experiments` calls.
 __all__ = ["answer", "cells", "check", "following", "summary", "tables"]
 
-# With two pairs the sum is cos(m) + cos(m theta). At m = 355, which is 113 pi and 3e-5,
-# the first cosine is -1, and only theta < 9e-8 keeps the sum from being negative.
+# With two pairs the sum is cos(m) + cos(m theta). As 355 is 113 pi + 3e-5, the first cosine
+# is -1 at m = 355, and only theta < 9e-8 keeps the sum from being negative.
 TWO_PAIRS_UP_TO = 355
 
 # The bases whose growth with the context is fitted, and their columns of the table
@@ -84,7 +90,7 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     for bound_row in bound.itertuples():
         theories.append(judge_theories(config, similarity, bound_row))
     published = judge(bound)
-    # The exponent of pair i is 2 i / d, which gives back the numbers of the pairs.
+    # The numbers i of the rotating pairs follow from their exponents 2 i / d.
     rotating_pairs = []
     for exponent in similarity.exponents:
         rotating_pairs.append(round(exponent * config.rotated / 2))
@@ -96,7 +102,7 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
         "coverage": _count_rotations(config, rotating_pairs, bound),
         "critical": _list_critical(config),
         "published": published,
-        "fits": fits(bound, published),
+        "fits": make_fits_table(bound, published),
     }
 
 
@@ -126,8 +132,8 @@ def _judge_given_base(
         inv_freq = tuple(plan.inv_freq[rotating_pairs])
         scaled = Fixed(similarity.exponents, similarity.unrotated, inv_freq)
 
-        first_failing = first_negative(scaled, base, context)
-        lowest_position, lowest_sum = lowest(scaled, base, context)
+        first_failing = find_first_negative(scaled, base, context)
+        lowest_position, lowest_sum = find_lowest(scaled, base, context)
         row = {
             "context_tokens": context,
             "base": base,
@@ -203,7 +209,7 @@ def _list_critical(config: BaseConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Return `fits`: base = coefficient * context^exponent, by least squares in
     logarithms, for each set of bases with enough contexts.
 

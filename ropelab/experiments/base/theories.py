@@ -13,7 +13,7 @@ import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.answer import describe_head
-from ropelab.math.bounds import Similarity, first_negative, rules
+from ropelab.math.bounds import Similarity, find_first_negative, rules
 from ropelab.math.bounds.published import men_fit
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
@@ -57,7 +57,7 @@ def judge_theories(
         base = advice.base
         first_failing = None
         if _is_possible(base):
-            first_failing = first_negative(similarity, base, context)
+            first_failing = find_first_negative(similarity, base, context)
 
         row = {
             "context_tokens": context,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
-from ropelab.math.bounds import Similarity, first_negative
+from ropelab.math.bounds import Similarity, find_first_negative
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
@@ -152,7 +152,7 @@ def find_first_failing_positions(config: BaseEmpiricalConfig) -> dict[float, flo
     similarity = Similarity.of_head(config.head_dim)
     positions = {}
     for base in config.bases:
-        position = first_negative(similarity, base, config.train_len)
+        position = find_first_negative(similarity, base, config.train_len)
         positions[base] = math.inf if position is None else float(position)
     return positions
 

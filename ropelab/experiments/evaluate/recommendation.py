@@ -31,7 +31,7 @@ OPEN = "open"
 # unmodified model and of the sliding window. `difference` is best minus unmodified.
 # `not_significant` lists the labels that are indistinguishable from the best, and `emit` is
 # the command that writes the configuration of the best.
-ADVICE = [
+COLUMNS = [
     "task",
     "status",
     "at_tokens",
@@ -47,19 +47,19 @@ ADVICE = [
 ]
 
 
-def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
+def make_recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
     """Return the table `recommendation`, a row per task."""
     rows = []
     for name in config.tasks:
         task = task_beyond_training(config, name, config.depths).name
         rows.append(_advise(task, config, tables))
-    return pd.DataFrame(rows, columns=ADVICE)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
-    """Return the row of ADVICE about a task."""
+    """Return the row of COLUMNS about a task."""
     length = config.context
-    # This is returned if no row does the task.
+    # This is the row if no model does the task, so that none is better.
     undecidable = {
         "task": task,
         "status": UNDECIDABLE,
@@ -100,11 +100,9 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     if best != AS_SHIPPED:
         pair = _compare(pairs, best, AS_SHIPPED)
         # The verdict of a pair is the label of the better row, or `~`.
-        if pair["verdict"] == AS_SHIPPED:
-            status = KEPT
-        elif pair["verdict"] == "~":
+        if pair["verdict"] == "~":
             status = OPEN
-        else:
+        elif pair["verdict"] != AS_SHIPPED:
             status = BETTER
         for name in ("difference", "ci_low", "ci_high"):
             difference[name] = pair.get(name)

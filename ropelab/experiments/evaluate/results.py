@@ -25,7 +25,7 @@ import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate.answer import answer, following, further, summary
-from ropelab.experiments.evaluate.recommendation import recommendation
+from ropelab.experiments.evaluate.recommendation import make_recommendation
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
@@ -243,7 +243,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     geometry = config.facts.geometry()
     tables |= casts_table(config, methods, geometry, tables["comparisons"])
     tables |= divergence_tables(divergences(config), values)
-    tables["recommendation"] = recommendation(config, tables)
+    tables["recommendation"] = make_recommendation(config, tables)
     return {"model": model_table(config), **tables}
 
 

@@ -2,7 +2,7 @@
 scores. A cast plan says to which format each stage of an implementation is rounded.
 
 The phase of a plan is the part that decides its angles: position, inv_freq and angle.
-Plans with one phase are measured together. Positions are split into octaves: [1, 2),
+Plans with the same phase are measured together. Positions are split into octaves: [1, 2),
 [2, 4), [4, 8), ...
 """
 
@@ -70,12 +70,14 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
         group = groups.setdefault(rounded_stages, {})
         # A repair may be the plan of another entry, too: each plan is measured once.
         group[entry.plan.label] = entry.plan
-    cells = [_plans_cell(config, stages, plans) for stages, plans in groups.items()]
+    cells = [
+        _make_plans_cell(config, stages, plans) for stages, plans in groups.items()
+    ]
 
     # Further lengths show from where on float32 is wrong. The answer about an
     # implementation does not need them.
     if not read_implementations(config):
-        cells += [_long_cell(config, length) for length in config.long_lengths]
+        cells += [_make_long_cell(config, length) for length in config.long_lengths]
     cells.append(make_drift_cell(config))
     cells.append(make_reductions_cell(config))
     if config.cache:
@@ -83,7 +85,7 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     return cells
 
 
-def _plans_cell(
+def _make_plans_cell(
     config: PrecisionConfig, stages: Sequence[str], plans: Mapping[str, CastPlan]
 ) -> PrecisionCell:
     """Return the cell of plans, by their labels, that round these stages of the phase."""
@@ -124,7 +126,7 @@ def _count_bytes_of_stretches(config: PrecisionConfig, length: int) -> float:
     return length / STRETCH * per_stretch
 
 
-def _long_cell(config: PrecisionConfig, length: int) -> PrecisionCell:
+def _make_long_cell(config: PrecisionConfig, length: int) -> PrecisionCell:
     """Return the cell of float32 angles at a further length."""
     return make_cell(
         config,
@@ -206,7 +208,7 @@ def _measure_plans_of_phase(
     status = "ok"
     if math.isnan(angles["max_angle_error_rad"]):
         status = f"overflows from position {angles['worst_position']}"
-    # Plans of one phase that round the table to one format have equal tables.
+    # Plans of the same phase that round the table to the same format have equal tables.
     chain_by_format = {item.stored.plan.table: item.stored for item in spreads}
     table_errors = {}
     for fmt, stored_chain in chain_by_format.items():
@@ -226,7 +228,7 @@ def _measure_plans_of_phase(
             "score_spread": spread.value,
             "spread_ci_low": spread.low,
             "spread_ci_high": spread.high,
-            "grows_with_position": _grows(octaves),
+            "grows_with_position": _grow_with_position(octaves),
             "status": status,
         }
 
@@ -280,7 +282,7 @@ def _describe_angles(
     }
 
 
-def _grows(octaves: Sequence[Worst]) -> bool:
+def _grow_with_position(octaves: Sequence[Worst]) -> bool:
     """Return True if angles overflow, or if an error exceeds twice that of the first
     octave that has any error.
     """
@@ -302,7 +304,7 @@ def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> 
         "length": further,
         "offset": config.offset,
         **_describe_angles(chain, octaves, config.tolerance),
-        "grows_with_position": _grows(octaves),
+        "grows_with_position": _grow_with_position(octaves),
         "status": "angles only",
     }
     advance(1)

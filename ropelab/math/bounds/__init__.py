@@ -4,14 +4,14 @@ rules of thumb.
 
 from ropelab.math.bounds.admissible import Walk, certified_from
 from ropelab.math.bounds.similarity import Fixed, Similarity
-from ropelab.math.bounds.survey import first_negative, lowest, scan
+from ropelab.math.bounds.survey import find_first_negative, find_lowest, scan
 
 __all__ = [
     "Fixed",
     "Similarity",
     "Walk",
     "certified_from",
-    "first_negative",
-    "lowest",
+    "find_first_negative",
+    "find_lowest",
     "scan",
 ]

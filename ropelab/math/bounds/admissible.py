@@ -36,7 +36,7 @@ from ropelab.math.bounds.intervals import (
     is_excluded,
 )
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
-from ropelab.math.bounds.survey import BLOCK, promising, scan
+from ropelab.math.bounds.survey import BLOCK, find_promising, scan
 from ropelab.math.numerics.chain import blocks
 
 # Steps in u are measured in turns: in one turn the sum of the largest position changes by
@@ -274,7 +274,7 @@ class Walk:
             # positions are sought therefore shrinks slowly, and grows after a failure.
             centre = u + AHEAD * self._turn(u, pace.share)
             stop = max(2, round(pace.share * self.context))
-            tangents = promising(self.similarity, centre, stop)
+            tangents = find_promising(self.similarity, centre, stop)
             end = find_excluded_end(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)

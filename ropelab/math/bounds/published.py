@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from ropelab.math.bounds.similarity import Similarity
-from ropelab.math.bounds.survey import first_negative
+from ropelab.math.bounds.survey import find_first_negative
 
 # The features of the heads that both publications are about.
 HEAD_DIM = 128
@@ -56,7 +56,7 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         exact = bases[context]
         # A base above the exact one can still fail, in a gap between the intervals of
         # admissible bases.
-        fails_at = first_negative(similarity, men, context)
+        fails_at = find_first_negative(similarity, men, context)
         row = {
             "context_tokens": context,
             "exact_base": exact,

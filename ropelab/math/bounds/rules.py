@@ -43,8 +43,9 @@ def critical_dimension(geometry: Geometry) -> int:
         raise InputError(
             f"the critical dimension needs more than 6 trained tokens, not {length}"
         )
-    wavelength = length / (2 * math.pi)
-    pairs = math.ceil(d / 2 * math.log(wavelength, b))
+    # A pair that rotates once in L tokens rotates by a radian in this many.
+    tokens_per_radian = length / (2 * math.pi)
+    pairs = math.ceil(d / 2 * math.log(tokens_per_radian, b))
     return min(d, 2 * pairs)
 
 

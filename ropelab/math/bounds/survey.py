@@ -18,15 +18,16 @@ from ropelab.math.numerics.chain import blocks
 
 # The number of positions whose sums are in memory together.
 BLOCK = 1 << 22
-# The search for low sums (`promising`) has three steps. The first step looks at one
-# position in each run of so many tokens.
+# The search for low sums (`find_promising`) has three steps.
+# 1. The positions are cut into runs of this many tokens, and one position of each run is
+#    looked at.
 RUN = 1024
-# The second step examines the runs with the lowest sums, at most so many. It looks at one
-# position in each stride of so many tokens.
-RUNS = 32
+# 2. This many runs with the lowest sums are cut into strides of so many tokens, and one
+#    position of each stride is looked at.
+MOST_RUNS = 32
 STRIDE = 32
-# The third step examines the strides with the lowest sums token by token, so many.
-PLACES = 24
+# 3. All positions of this many strides with the lowest sums are looked at.
+MOST_STRIDES = 24
 # Positions with a sum above this are left out: their sums do not become negative at any
 # base near this one.
 HIGHEST = 3.0
@@ -39,11 +40,11 @@ def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
     starts = start + columns * np.arange(rows, dtype=np.float64)
-    sums = block_sums(similarity, u, starts, columns)
+    sums = compute_block_sums(similarity, u, starts, columns)
     return sums.ravel()[:count]
 
 
-def block_sums(
+def compute_block_sums(
     similarity: Similarity,
     u: float,
     starts: Floats,
@@ -58,7 +59,7 @@ def block_sums(
     """
     inv_freq = similarity.inv_freq(u)[first_pair:]
     steps = step * np.arange(columns, dtype=np.float64)
-    cos, sin, waves_of_steps = _grids(starts, steps, inv_freq)
+    cos, sin, waves_of_steps = _compute_grids(starts, steps, inv_freq)
 
     # The product over the 2 * pairs columns and rows adds cos p cos q - sin p sin q.
     waves_of_starts = np.concatenate((cos, -sin), axis=1)
@@ -67,7 +68,7 @@ def block_sums(
     return sums
 
 
-def block_tangents(
+def compute_block_tangents(
     similarity: Similarity,
     u: float,
     starts: Floats,
@@ -80,7 +81,7 @@ def block_tangents(
     """
     inv_freq = similarity.inv_freq(u)
     steps = np.arange(columns, dtype=np.float64)
-    cos, sin, waves_of_steps = _grids(starts, steps, inv_freq)
+    cos, sin, waves_of_steps = _compute_grids(starts, steps, inv_freq)
 
     waves_of_starts = np.concatenate((cos, -sin), axis=1)
     sums: Singles = waves_of_starts @ waves_of_steps
@@ -94,7 +95,7 @@ def block_tangents(
     return sums, slopes
 
 
-def _grids(
+def _compute_grids(
     starts: Floats,
     steps: Floats,
     inv_freq: Floats,
@@ -110,7 +111,7 @@ def _grids(
     return np.cos(at_starts), np.sin(at_starts), waves_of_steps
 
 
-def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
+def find_first_negative(similarity: Similarity, base: float, length: int) -> int | None:
     """Return the smallest position where S is below 0 by more than the error of float64;
     None if there is none.
     """
@@ -135,7 +136,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
     return None
 
 
-def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
+def find_lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
     """Return the position below ``length`` with the smallest S, and S in float32."""
     u = math.log(base)
     position = 0
@@ -149,16 +150,16 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
     return position, smallest
 
 
-def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
+def find_promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
     # The list need not be complete: ``intervals.find_excluded_end`` proves with these
     # positions that bases are excluded, and takes longer if some are missing. Position 0
     # is left out, since S is the number of pairs there.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
-    if len(starts) > RUNS:
+    if len(starts) > MOST_RUNS:
         middles = starts + RUN // 2
-        sums_of_runs = _slow_sums(similarity, u, middles, count=1, step=RUN)
-        chosen = _lowest(sums_of_runs[:, 0], RUNS)
+        sums_of_runs = _sum_slow_pairs(similarity, u, middles, count=1, step=RUN)
+        chosen = _select_lowest(sums_of_runs[:, 0], MOST_RUNS)
         starts = starts[chosen]
     last_start = max(1, stop - RUN)
     starts = np.minimum(starts, last_start)
@@ -166,15 +167,15 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     # The second step looks at the strides of these runs.
     strides = RUN // STRIDE
     middles = starts + STRIDE // 2
-    sums_of_strides = _slow_sums(similarity, u, middles, strides, STRIDE)
-    chosen = _lowest(sums_of_strides.ravel(), PLACES)
+    sums_of_strides = _sum_slow_pairs(similarity, u, middles, strides, STRIDE)
+    chosen = _select_lowest(sums_of_strides.ravel(), MOST_STRIDES)
     runs, strides_in_run = np.divmod(chosen, strides)
     places = starts[runs] + STRIDE * strides_in_run
 
     # The third step computes every position of the strides with the lowest sums.
     positions = places[:, None] + np.arange(STRIDE)
     positions = positions.ravel()
-    sums, slopes = block_tangents(similarity, u, places, STRIDE)
+    sums, slopes = compute_block_tangents(similarity, u, places, STRIDE)
     sums = sums.ravel()
     slopes = slopes.ravel()
 
@@ -183,7 +184,7 @@ def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     return Tangents(positions, sums[is_low], slopes[is_low] * positions)
 
 
-def _slow_sums(
+def _sum_slow_pairs(
     similarity: Similarity,
     u: float,
     starts: Floats,
@@ -198,10 +199,10 @@ def _slow_sums(
     """
     is_fast = similarity.inv_freq(u) > 1 / step
     first_slow = int(is_fast.sum())
-    return block_sums(similarity, u, starts, count, step, first_slow)
+    return compute_block_sums(similarity, u, starts, count, step, first_slow)
 
 
-def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
+def _select_lowest(sums: Singles, count: int) -> NDArray[np.intp]:
     """Return the indices of the ``count`` lowest sums, in no order."""
     if len(sums) <= count:
         return np.arange(len(sums))

@@ -18,7 +18,7 @@ from ropelab.runs.arrays import Float
 # exact in float32.
 SHORT_PERIOD = 6.28125
 # The second term, which has 11 bits: eight times the second number of Cephes' sinf.
-SECOND = 1.93500518798828125e-3
+SECOND_TERM = 1.93500518798828125e-3
 # Pi as three terms for products in float64. The first two have few bits. The last one
 # includes the difference of pi from its float64 number.
 HIGH = 3.1415863037109375
@@ -55,7 +55,7 @@ def split_period(terms: int) -> tuple[float, ...]:
     short = {
         1: (),
         2: (SHORT_PERIOD,),
-        3: (SHORT_PERIOD, SECOND),
+        3: (SHORT_PERIOD, SECOND_TERM),
     }[terms]
     rest = math.tau - math.fsum(short)
     last = float(np.float32(rest))
@@ -80,7 +80,7 @@ def halve_period(reduction: Reduction) -> Reduction:
 
 
 def reduce_angles(angles: Angles, reduction: Reduction) -> tuple[Angles, Angles]:
-    """Return the rests of float32 angles, and how many periods were subtracted.
+    """Return what is left of float32 angles, and how many periods were subtracted.
 
     Both are computed as in float32 code, and returned in float64.
     """
