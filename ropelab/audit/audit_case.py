@@ -42,7 +42,7 @@ class AuditCase:
     asked: int | None
     # The only runtime that is asked for this length; empty: all are.
     asking: str
-    # The flags of servers, which lie over the document.
+    # The flags of servers, whose values replace those of the document.
     flags: Flags
 
     @property
@@ -93,7 +93,8 @@ class AuditCase:
     def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
         """Return the method, and the distance from the reference as `measure_distance`.
 
-        Where base or width differ, which is reported by itself, they are empty and None.
+        Another base or width is reported by itself: the method is then empty, and the
+        distance None.
         """
         if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
             return "", None, None
@@ -101,9 +102,13 @@ class AuditCase:
         return spec.method, ratio, position
 
     def list_layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
-        """Yield the name of each layer type, its rotation, and that of the reference."""
+        """Yield the name of each layer type, its rotation, and that of the reference.
+
+        A layer type that the reference lacks is compared with its main rotation.
+        """
         for layer, spec in reading.layers.items():
-            yield layer, spec, self.reference.layers.get(layer) or self.spec
+            of_reference = self.reference.layers.get(layer) or self.spec
+            yield layer, spec, of_reference
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
         """Return a rotation other than that of attention, as a runtime computes it."""

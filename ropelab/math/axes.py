@@ -54,7 +54,8 @@ class Axes:
     # the other, and a pair of frequency 1 rotates once per unit (DINOv3). If False they
     # are counted from 0, and such a pair rotates by one radian per patch.
     centred: bool = False
-    # The patches of an image are listed square by square: the patches along a side.
+    # The patches of an image are listed square by square. This is the number of patches
+    # along a side of a square.
     block: int = 1
 
     @property
@@ -101,8 +102,8 @@ class Axes:
 
         Args:
             positions: whole numbers from 0, such as rows and columns of patches.
-            sizes: the patches along each axis, which centred axes need; by default the
-                largest positions are the last patches.
+            sizes: the number of patches along each axis, which centred axes need. By
+                default the largest positions are the last patches.
         """
         exact = positions.astype(np.float64)
         if not self.centred:

@@ -165,15 +165,7 @@ def _describe_text(tables: Tables) -> str:
     means = common.average_with_intervals(at_end, common.NLL, common.NLL)
     losses = means[common.NLL]
 
-    # Baselines are not ranked. Rows with searched parameters are ranked only if there are
-    # no published methods.
-    rows = table.assign(label=labels.row_labels(table))
-    rows = rows.drop_duplicates("label").set_index("label")
-    is_window = rows["method"] == labels.WINDOW
-    is_cache = rows["arm"] == labels.CACHE
-    methods = rows[~is_window & ~is_cache]
-    published = methods[methods["arm"] != labels.SEARCHED]
-    ranked = methods if published.empty else published
+    ranked = _select_ranked(table)
 
     comparisons = tables["comparisons"]
     is_at_end = comparisons["at_tokens"] == text_length
@@ -214,6 +206,23 @@ def _describe_text(tables: Tables) -> str:
             f"{common.write_mean(means, labels.WINDOW_CACHE)}"
         )
     return finding + _describe_context(tables["last_window"])
+
+
+def _select_ranked(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per label whose loss is ranked.
+
+    Baselines are not ranked. Rows with searched parameters are ranked only if there are no
+    published methods.
+    """
+    rows = table.assign(label=labels.row_labels(table))
+    rows = rows.drop_duplicates("label").set_index("label")
+    is_window = rows["method"] == labels.WINDOW
+    is_cache = rows["arm"] == labels.CACHE
+    methods = rows[~is_window & ~is_cache]
+    published = methods[methods["arm"] != labels.SEARCHED]
+    if published.empty:
+        return methods
+    return published
 
 
 def _compare_with_window(

@@ -30,7 +30,7 @@ PAIR_WORDS = {"cos": "cos", "sin": "sin", "pair": "cos and sin"}
 # listed.
 REFERENCE = "float64"
 
-# For each format: whether the encodings of all positions differ.
+# True for each format in which the encodings of all positions differ.
 KeepsAll = Mapping[str, bool]
 
 
@@ -128,7 +128,7 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
 
 
 def _formats_that_keep(tables: Tables, scheme: str, component: str) -> KeepsAll | None:
-    """Return for each format whether the encodings of all positions differ.
+    """Return True for each format in which the encodings of all positions differ.
 
     None: this component of the scheme was not asked for.
     """
@@ -170,7 +170,7 @@ def _compare_steps(
     change_with_many = step_of_many["score_step"]
     if change_with_single >= change_with_many:
         return ""
-    # "There" are the formats in which one frequency keeps all positions apart.
+    # The word "there" means the formats in which one frequency keeps all positions apart.
     where = "and there" if any(single.values()) else "and"
     return (
         f", {where} the next token moves a score by only {change_with_single:.1g} of"
@@ -189,6 +189,7 @@ def _list_formats(keeps_all: KeepsAll) -> str:
 
 
 def _write_period(tables: Tables) -> str:
+    """Write the period of the single frequency, in tokens; empty if there is none."""
     single = tables["pairs"].query("scheme == 'single'")
     if single.empty:
         return ""
