@@ -135,7 +135,7 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
     """
     table = pd.DataFrame(
         {
-            "status": _statuses(pairs, means),
+            "status": _find_statuses(pairs, means),
             "confidence": CONFIDENCE,
             "rate": math.nan,
         }
@@ -163,7 +163,7 @@ def _identify_test(pair: Pair) -> bytes:
     return b"".join(rows)
 
 
-def _statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
+def _find_statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
     """Return the status of each pair: TESTED, or the reason why it is no evidence."""
     lowest: dict[Hashable, float] = {}
     for pair in pairs:

@@ -640,7 +640,7 @@ def test_a_model_that_learned_counts_as_one_under_every_method() -> None:
                 "worst_seed_value": worst,
             }
         )
-    assert comparisons.learners(pd.DataFrame(rows)) == {"rope", "rope + yarn ×4"}
+    assert comparisons.find_learners(pd.DataFrame(rows)) == {"rope", "rope + yarn ×4"}
 
 
 def test_the_answer_leads_with_the_best_design_beside_the_best_method(

@@ -15,7 +15,7 @@ from ropelab.experiments.encodings.comparisons import (
     BASELINE,
     COPY,
     TEXT,
-    learners,
+    find_learners,
 )
 from ropelab.runs.comparisons import UNLEARNED, significance
 from ropelab.runs.sentences import join_names, sentences_of, write_with_interval
@@ -150,7 +150,7 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
     among = ""
     if metric == COPY and len(means):
         # An encoding that did not learn the task says nothing about extrapolation.
-        learned = learners(tables["quality"])
+        learned = find_learners(tables["quality"])
         if not learned:
             return "none learned to copy"
         if len(learned) == 1:

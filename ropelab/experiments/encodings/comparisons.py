@@ -75,6 +75,7 @@ def comparisons(
     """
     all_rows = list_rows(config)
     names = [row.name for row in all_rows]
+    rope_under_methods = [row.name for row in all_rows if row.method is not None]
     # Metrics keep the order in which they were measured.
     metrics = list(dict.fromkeys(place.metric for place in values))
     multiples = list_multiples(config)
@@ -82,52 +83,11 @@ def comparisons(
     if BASELINE in config.encodings:
         baseline = BASELINE
 
-    against_baseline = []
-    for metric, times, name in product(metrics, multiples, names):
-        if name == baseline:
-            continue
-        comparison = PlacePair(
-            about=(metric, times, name, baseline),
-            first=MetricPlace(metric, name, times),
-            second=MetricPlace(metric, baseline, times),
-            names=(name, baseline),
-        )
-        against_baseline.append(comparison)
-
-    against_trained = []
-    longest = multiples[-1]
-    if longest > 1:
-        for metric, name in product(metrics, names):
-            comparison = PlacePair(
-                about=(metric, longest, name),
-                first=MetricPlace(metric, name, longest),
-                second=MetricPlace(metric, name, 1),
-                names=("better", "worse"),
-            )
-            against_trained.append(comparison)
-
-    published = []
-    for first, second in PUBLISHED_PAIRS:
-        comparison = PlacePair(
-            about=(first, second),
-            first=MetricPlace(TEXT, first, 1),
-            second=MetricPlace(TEXT, second, 1),
-            names=(first, second),
-        )
-        published.append(comparison)
-
-    designs = [name for name in config.encodings if name != baseline]
-    rope_under_methods = [row.name for row in all_rows if row.method is not None]
-    against_methods = []
-    for metric, times in product(metrics, multiples):
-        for design, changed in product(designs, rope_under_methods):
-            comparison = PlacePair(
-                about=(metric, times, design, changed),
-                first=MetricPlace(metric, design, times),
-                second=MetricPlace(metric, changed, times),
-                names=(design, changed),
-            )
-            against_methods.append(comparison)
+    against_baseline = _pair_names(metrics, multiples, names, [baseline])
+    against_trained = _pair_with_trained_length(metrics, multiples[-1], names)
+    published = _pair_published()
+    other_designs = [name for name in config.encodings if name != baseline]
+    against_methods = _pair_names(metrics, multiples, other_designs, rope_under_methods)
 
     pair_columns = ["encoding_a", "encoding_b"]
     place_columns = ["metric", "times_trained_len"]
@@ -142,6 +102,61 @@ def comparisons(
     if rope_under_methods:
         tables[AGAINST_METHODS] = _compare_places(values, against_methods, columns)
     return tables
+
+
+def _pair_names(
+    metrics: Sequence[str],
+    multiples: Sequence[int],
+    first_names: Sequence[str],
+    second_names: Sequence[str],
+) -> list[PlacePair]:
+    """Pair each of the first names with each of the second, at all places."""
+    pairs = []
+    for metric, times in product(metrics, multiples):
+        for first, second in product(first_names, second_names):
+            if first == second:
+                continue
+            pair = PlacePair(
+                about=(metric, times, first, second),
+                first=MetricPlace(metric, first, times),
+                second=MetricPlace(metric, second, times),
+                names=(first, second),
+            )
+            pairs.append(pair)
+    return pairs
+
+
+def _pair_with_trained_length(
+    metrics: Sequence[str], longest: int, names: Sequence[str]
+) -> list[PlacePair]:
+    """Pair each name at the longest multiple with itself at the trained length."""
+    # At the trained length itself there is nothing to compare.
+    if longest == 1:
+        return []
+    pairs = []
+    for metric, name in product(metrics, names):
+        pair = PlacePair(
+            about=(metric, longest, name),
+            first=MetricPlace(metric, name, longest),
+            second=MetricPlace(metric, name, 1),
+            names=("better", "worse"),
+        )
+        pairs.append(pair)
+    return pairs
+
+
+def _pair_published() -> list[PlacePair]:
+    """Return PUBLISHED_PAIRS by their text losses at the trained length."""
+    pairs = []
+    for first, second in PUBLISHED_PAIRS:
+        pair = PlacePair(
+            about=(first, second),
+            first=MetricPlace(TEXT, first, 1),
+            second=MetricPlace(TEXT, second, 1),
+            names=(first, second),
+        )
+        pairs.append(pair)
+    return pairs
 
 
 def _compare_places(
@@ -174,17 +189,17 @@ def _compare_places(
     return compare(pairs, columns)
 
 
-def trained_part(name: str) -> str:
+def find_trained_encoding(name: str) -> str:
     """Return the encoding that was trained for a row that may be under a method.
 
-    >>> trained_part("rope + yarn ×4"), trained_part("alibi")
+    >>> find_trained_encoding("rope + yarn ×4"), find_trained_encoding("alibi")
     ('rope', 'alibi')
     """
     encoding, _, _ = name.partition(JOINED_BY)
     return encoding
 
 
-def learners(quality: pd.DataFrame) -> set[str]:
+def find_learners(quality: pd.DataFrame) -> set[str]:
     """Return the rows whose models copy from half of the trained length back, with every
     seed. `quality` is the table of that name.
     """
@@ -196,7 +211,7 @@ def learners(quality: pd.DataFrame) -> set[str]:
         # The models of RoPE under a method are the same models. They have learned the
         # task, whatever the method does to them.
         for name in quality["encoding"].unique():
-            if trained_part(name) == BASELINE:
+            if find_trained_encoding(name) == BASELINE:
                 learned.add(name)
     return learned
 
@@ -208,6 +223,6 @@ def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
     is_beyond = (table["metric"] == COPY) & (table["times_trained_len"] > 1)
     # One column of names, or two: encoding, or encoding_a and encoding_b.
     names = table.filter(like="encoding")
-    all_learned = names.isin(learners(quality)).all(axis=1)
+    all_learned = names.isin(find_learners(quality)).all(axis=1)
     status = table["status"].mask(is_beyond & ~all_learned, UNLEARNED)
     return table.assign(status=status)

@@ -166,7 +166,7 @@ def _list_resolution(
     repetition = _find_repetition(encoded, offset, length)
 
     for fmt, census in zip(formats, censuses, strict=True):
-        steps = encoding.neighbour_steps(encoded, fmt, sampled)
+        steps = encoding.measure_neighbour_steps(encoded, fmt, sampled)
         codes = census.distinct
         period = None
         exact_codes = None
@@ -230,13 +230,15 @@ def _find_repetition(
     if len(encoded.pairs) != 1 or component not in OF_ONE_FREQUENCY:
         return None
 
-    period = encoding.whole_period(_only_frequency(encoded))
+    period = encoding.find_whole_period(_only_frequency(encoded))
     if period is None or min(period, length) > HASHES_IN_MEMORY:
         return None
-    representatives = encoding.distinct_positions(period, component, offset, length)
+    representatives = encoding.list_distinct_positions(
+        period, component, offset, length
+    )
     if len(representatives) == length:
         return None
-    first_repeat = encoding.first_repeat(period, component)
+    first_repeat = encoding.find_first_repeat(period, component)
     return first_repeat, representatives.astype(np.float64)
 
 
@@ -344,7 +346,7 @@ def _list_pairs(
     periods = []
     equal_counts = []  # [pairs, formats]
     for theta in inv_freq.tolist():
-        periods.append(encoding.whole_period(theta))
+        periods.append(encoding.find_whole_period(theta))
         # A pair that does not rotate has no neighbours to lose.
         counts = [0] * len(formats)
         if theta:

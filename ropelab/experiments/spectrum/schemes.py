@@ -28,7 +28,7 @@ import pandas as pd
 
 from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.math.frequencies import Geometry, wavelengths
-from ropelab.math.numerics.encoding import returns_after
+from ropelab.math.numerics.encoding import find_common_period
 from ropelab.math.numerics.formats import format_named
 from ropelab.math.numerics.scores import measure_score_margins
 from ropelab.math.scaling import Scaling, Without
@@ -193,7 +193,7 @@ def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
             "longest_period_tokens": longest,
             # The first position whose rotations equal those of position 0 in exact
             # arithmetic.
-            "period_tokens": returns_after(inv_freq.tolist()),
+            "period_tokens": find_common_period(inv_freq.tolist()),
         }
         rows.append(row)
     return pd.DataFrame(rows).astype({"period_tokens": "Int64"})

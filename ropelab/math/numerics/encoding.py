@@ -1,9 +1,10 @@
 """A position encoding before it is stored, and its repetitions in exact arithmetic.
 
 A pair of features rotates by theta radians per token, with a period of 2 pi / theta
-tokens. If the period is a fraction p/q, the pair is back at its start after p tokens.
-The frequencies of RoPE, powers of a rational base, are algebraic numbers. Their periods
-are no fractions, or pi would be algebraic, so that they never repeat.
+tokens. If the period is a fraction p/q, the pair is back at its start after p tokens. The
+frequencies of RoPE, powers of a rational base, are algebraic numbers. If one of their
+periods were a fraction, pi would be algebraic, too. The pairs of RoPE therefore never
+repeat.
 """
 
 import math
@@ -117,7 +118,7 @@ class PositionEncoding:
         return self.pairs[:count]
 
 
-def neighbour_steps(
+def measure_neighbour_steps(
     encoding: PositionEncoding,
     fmt: FloatFormat,
     positions: Positions,
@@ -134,10 +135,10 @@ def neighbour_steps(
     return np.max(steps, axis=0)
 
 
-def whole_period(theta: float) -> int | None:
+def find_whole_period(theta: float) -> int | None:
     """Return the whole tokens after which a pair is back at its start; None if never.
 
-    >>> [whole_period(2 * math.pi / period) for period in (360, 62.5)], whole_period(1.0)
+    >>> [find_whole_period(2 * math.pi / period) for period in (360, 62.5)], find_whole_period(1.0)
     ([360, 125], None)
     """
     if not theta:
@@ -160,22 +161,22 @@ def whole_period(theta: float) -> int | None:
     return fraction.numerator
 
 
-def returns_after(inv_freq: Iterable[float]) -> int | None:
+def find_common_period(inv_freq: Iterable[float]) -> int | None:
     """Return the first position after 0 with all pairs as at 0; None if there is none.
 
-    >>> returns_after([2 * math.pi / 10, 2 * math.pi / 25]), returns_after([1.0])
+    >>> find_common_period([2 * math.pi / 10, 2 * math.pi / 25]), find_common_period([1.0])
     (50, None)
     """
     common_period = 1
     for theta in inv_freq:
-        period = whole_period(theta)
+        period = find_whole_period(theta)
         if period is None:
             return None
         common_period = math.lcm(common_period, period)
     return common_period
 
 
-def first_repeat(period: int, component: str) -> int:
+def find_first_repeat(period: int, component: str) -> int:
     """Return the first position that repeats an earlier one, for a whole period."""
     # Within a period p, cos alone has the same value at m and at p - m. Sin alone has
     # the same value at m and at p/2 - m, if p is even. This also holds for a period of
@@ -187,7 +188,7 @@ def first_repeat(period: int, component: str) -> int:
     return period
 
 
-def distinct_positions(
+def list_distinct_positions(
     period: int,
     component: str,
     offset: int,
@@ -195,7 +196,7 @@ def distinct_positions(
 ) -> Int[np.ndarray, " distinct"]:
     """Return one position per distinct value of a pair, from ``offset`` on."""
     count = min(length, period)
-    # Of two positions with the same value, as in `first_repeat`, the smaller one stays.
+    # Of two positions with the same value, as in `find_first_repeat`, the smaller one stays.
     positions = np.arange(offset, offset + count) % period
     if component == "cos":
         mirrored = -positions % period

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.encoding import (
-    distinct_positions,
-    first_repeat,
-    returns_after,
-    whole_period,
+    find_common_period,
+    find_first_repeat,
+    find_whole_period,
+    list_distinct_positions,
 )
 
 COMPONENTS = ("cos", "sin", "pair")
@@ -39,7 +39,7 @@ PERIODS = st.builds(
 @given(PERIODS, st.sampled_from(COMPONENTS), st.integers(0, 1000), st.integers(1, 900))
 @settings(max_examples=200)
 def test_as_many_encodings_as_different_fractions(period, component, offset, length):
-    found = distinct_positions(period.numerator, component, offset, length)
+    found = list_distinct_positions(period.numerator, component, offset, length)
     codes = {exact(m, period, component) for m in range(offset, offset + length)}
     assert len(found) == len(codes)
     assert {exact(int(m), period, component) for m in found} == codes
@@ -54,7 +54,7 @@ def test_the_first_repeat_is_the_first_encoding_that_was_there_before(
     while (code := exact(position, period, component)) not in seen:
         seen.add(code)
         position += 1
-    assert first_repeat(period.numerator, component) == position
+    assert find_first_repeat(period.numerator, component) == position
 
 
 def test_360_positions_at_one_degree_a_token_in_forty_digits():
@@ -68,27 +68,27 @@ def test_360_positions_at_one_degree_a_token_in_forty_digits():
             )
             for m in range(1000)
         }
-    assert len(codes) == len(distinct_positions(360, "pair", 0, 1000)) == 360
+    assert len(codes) == len(list_distinct_positions(360, "pair", 0, 1000)) == 360
 
 
 @given(PERIODS)
 def test_a_period_is_read_back_from_its_frequency(period):
-    assert whole_period(2 * math.pi / float(period)) == period.numerator
+    assert find_whole_period(2 * math.pi / float(period)) == period.numerator
 
 
 @pytest.mark.parametrize("period", [1e6, 6.2832, 123.456, 1e9, 3.0])
 def test_typed_periods_are_fractions(period):
-    assert whole_period(2 * math.pi / period) == Fraction(str(period)).numerator
+    assert find_whole_period(2 * math.pi / period) == Fraction(str(period)).numerator
 
 
 @pytest.mark.parametrize("base", [100.0, 1e4, 5e5, 1e6, 1e7])
 def test_the_frequencies_of_rope_never_come_back(base):
     inv_freq = inverse_frequencies(256, base)
-    assert not any(map(whole_period, inv_freq.tolist()))
-    assert returns_after(inv_freq.tolist()) is None
+    assert not any(map(find_whole_period, inv_freq.tolist()))
+    assert find_common_period(inv_freq.tolist()) is None
 
 
 def test_periods_return_together_and_a_still_pair_waits_for_none():
-    assert returns_after([2 * math.pi / 12, 2 * math.pi / 8, 0.0]) == 24
-    assert returns_after([2 * math.pi / 12, 1.0]) is None
-    assert returns_after(np.zeros(3).tolist()) == 1
+    assert find_common_period([2 * math.pi / 12, 2 * math.pi / 8, 0.0]) == 24
+    assert find_common_period([2 * math.pi / 12, 1.0]) is None
+    assert find_common_period(np.zeros(3).tolist()) == 1

@@ -11,7 +11,7 @@ from ropelab.math.numerics import hashes
 from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.distinct import count_angles, proves_distinct
-from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
+from ropelab.math.numerics.encoding import PositionEncoding, measure_neighbour_steps
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.math.numerics.resolution import count_distinct, take_census
 from tests.math.numerics.spectra import rope
@@ -161,7 +161,7 @@ def test_a_period_shorter_than_the_range_repeats():
 def test_neighbour_steps_are_differences_in_last_places():
     encoding = ENCODINGS["single cos"]
     positions = span(100, 110)
-    steps = neighbour_steps(encoding, FORMATS["bfloat16"], positions)
+    steps = measure_neighbour_steps(encoding, FORMATS["bfloat16"], positions)
     here, there = (np.cos(2 * math.pi / 3000 * p) for p in (positions, positions + 1))
     expected = np.abs(there - here) / spacing(here, FORMATS["bfloat16"])
     np.testing.assert_allclose(steps, expected, rtol=1e-9)
