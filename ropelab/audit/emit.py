@@ -227,69 +227,10 @@ def note_on_window(wanted: Wanted, spec: RopeSpec) -> str:
 def write_text(target: str, wanted: Wanted) -> Emission:
     """Return the text that makes a target compute the wanted rotation."""
     chosen = TARGETS[check_known("target", target, TARGETS)]
-    written = wanted
-    if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
-        # No block names NTK-aware scaling, but that of Hunyuan, which its files have
-        # already. Another base gives the same rotation.
-        base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
-        written = replace(wanted, base=base, scaling=scalings.Unscaled())
-    fragment = chosen.write_keys(written)
-    flags = chosen.write_flags(written)
-    if chosen.replaces and "rope_scaling" in wanted.source.present:
-        # An older block that stays in the file would replace the new one.
-        fragment = {"rope_scaling": None, **fragment}
-    if flags and written.base != wanted.base:
-        flags["rope_freq_base"] = written.base
-
-    losses = find_losses(chosen, wanted, fragment, flags)
-    # Keys that the file has already are left out: all keys, or all but those of lengths,
-    # if the shorter text loses nothing more.
-    keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
-    for shorter in ({}, keys_of_lengths):
-        if len(shorter) == len(fragment):
-            continue
-
-        shorter_losses = find_losses(chosen, wanted, shorter, flags)
-        # No more runtimes may give no rotation.
-        if shorter_losses.count_silent() > losses.count_silent():
-            continue
-
-        # If the file has the wanted rotation already, a runtime that differs does so with
-        # the keys, too.
-        new_differences = set(shorter_losses.differing) - set(losses.differing)
-        is_no_worse = wanted.is_released and not new_differences
-        is_right = not shorter_losses.differing and bool(shorter_losses.asked)
-        if is_no_worse or is_right:
-            fragment = shorter
-            losses = shorter_losses
-            break
-
+    all_keys, flags = write_keys_and_flags(chosen, wanted)
+    fragment, losses = leave_out_keys(chosen, wanted, all_keys, flags)
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
-    template = chosen.text
-    if not changes and chosen.unchanged:
-        template = chosen.unchanged
-
-    lost = []
-    if wanted.beyond:
-        lost.append(f"it cannot reach {wanted.beyond} tokens")
-    nest = find_nest(chosen, wanted.source)
-    if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
-        # The text is for the decoder, and the file has an encoder, too.
-        lost.append("it leaves the rotation of the encoder as it is")
-    lost += [*losses.refusing, *losses.differing]
-    if nest and chosen.flat and changes:
-        # A flat target sets keys at the top of the file alone.
-        lost.append(f"it sets no keys inside {nest[0]}")
-
-    plain = {name: write_parameter(value) for name, value in flags.items()}
-    words = ""
-    for name, word in plain.items():
-        # The length of llama.cpp, -c, has a place of its own in the text.
-        if name != "ctx_size":
-            words += f" --{name.replace('_', '-')} {word}"
-    patch = nest_fragment(fragment, nest)
-    forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
-    text = template.format(length=wanted.context, flags=words, **forms, **plain)
+    lost = list_lost(chosen, wanted, losses, changes)
 
     # Runtimes that do not know the model are a loss only if no other reads the text.
     remarks: list[str] = []
@@ -303,7 +244,105 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     if needs_nothing and losses.asked:
         remarks += lost
         lost = []
+    text = fill_template(chosen, wanted, fragment, flags, changes)
     return Emission(target, text, tuple(lost), changes, tuple(remarks))
+
+
+def write_keys_and_flags(
+    target: Target, wanted: Wanted
+) -> tuple[Fragment, dict[str, Any]]:
+    """Return all keys and flags that make a target compute the wanted rotation."""
+    written = wanted
+    if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
+        # No block names NTK-aware scaling, but that of Hunyuan, which its files have
+        # already. Another base gives the same rotation.
+        base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
+        written = replace(wanted, base=base, scaling=scalings.Unscaled())
+
+    fragment = target.write_keys(written)
+    flags = target.write_flags(written)
+    if target.replaces and "rope_scaling" in wanted.source.present:
+        # An older block that stays in the file would replace the new one.
+        fragment = {"rope_scaling": None, **fragment}
+    if flags and written.base != wanted.base:
+        flags["rope_freq_base"] = written.base
+    return fragment, flags
+
+
+def leave_out_keys(
+    target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
+) -> tuple[Fragment, "Losses"]:
+    """Return the keys that the file needs, and what runtimes do not do with them.
+
+    Keys that the file has already are left out: all keys, or all but those of lengths, if
+    the shorter text loses nothing more.
+    """
+    losses = find_losses(target, wanted, fragment, flags)
+    keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
+    for shorter in ({}, keys_of_lengths):
+        if len(shorter) == len(fragment):
+            continue
+
+        shorter_losses = find_losses(target, wanted, shorter, flags)
+        # No more runtimes may give no rotation.
+        if shorter_losses.count_silent() > losses.count_silent():
+            continue
+
+        # If the file has the wanted rotation already, a runtime that differs does so with
+        # the keys, too.
+        new_differences = set(shorter_losses.differing) - set(losses.differing)
+        is_no_worse = wanted.is_released and not new_differences
+        is_right = not shorter_losses.differing and bool(shorter_losses.asked)
+        if is_no_worse or is_right:
+            return shorter, shorter_losses
+    return fragment, losses
+
+
+def list_lost(
+    target: Target, wanted: Wanted, losses: "Losses", changes: bool
+) -> list[str]:
+    """Return what a text does not do as wanted, in sentences.
+
+    ``changes``: True if the text has keys, or other flags than that of the length.
+    """
+    lost = []
+    if wanted.beyond:
+        lost.append(f"it cannot reach {wanted.beyond} tokens")
+    nest = find_nest(target, wanted.source)
+    if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
+        # The text is for the decoder, and the file has an encoder, too.
+        lost.append("it leaves the rotation of the encoder as it is")
+    lost += [*losses.refusing, *losses.differing]
+    if nest and target.flat and changes:
+        # A flat target sets keys at the top of the file alone.
+        lost.append(f"it sets no keys inside {nest[0]}")
+    return lost
+
+
+def fill_template(
+    target: Target,
+    wanted: Wanted,
+    fragment: Fragment,
+    flags: Mapping[str, Any],
+    changes: bool,
+) -> str:
+    """Return the text of a target with its keys and flags.
+
+    ``changes``: True if the text has keys, or other flags than that of the length.
+    """
+    template = target.text
+    if not changes and target.unchanged:
+        template = target.unchanged
+
+    plain = {name: write_parameter(value) for name, value in flags.items()}
+    words = ""
+    for name, word in plain.items():
+        # The length of llama.cpp, -c, has a place of its own in the text.
+        if name != "ctx_size":
+            words += f" --{name.replace('_', '-')} {word}"
+    patch = nest_fragment(fragment, find_nest(target, wanted.source))
+    forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
+    return template.format(length=wanted.context, flags=words, **forms, **plain)
 
 
 @dataclass(frozen=True)
