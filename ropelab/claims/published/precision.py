@@ -19,7 +19,7 @@ from ropelab.math.numerics.angle_errors import (
 from ropelab.math.numerics.casts import find_preset
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.incidents import incidents
-from ropelab.math.numerics.scores import draw, measure_shift_errors, scores
+from ropelab.math.numerics.scores import compute_scores, draw, measure_shift_errors
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
 
 # The features of a head and the base, which these claims do not name.
@@ -92,7 +92,7 @@ def measure_shifts(
         implementation = make_preset_chain(name)
         # [shifts, draws, 1]
         errors = measure_shift_errors(implementation, draws, 0, query_positions, shifts)
-        unmoved = scores(implementation, draws, query_positions, key_positions)
+        unmoved = compute_scores(implementation, draws, query_positions, key_positions)
         # Root mean squares are compared, because single scores may be close to 0.
         typical_score = np.sqrt(np.square(unmoved).mean())
         typical_errors = np.sqrt(np.square(errors).mean(axis=(1, 2)))

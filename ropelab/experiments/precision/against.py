@@ -199,9 +199,9 @@ def compare_scores(
     vectors = scores.draw(config.draws, pairs, "random", config.seed)
 
     unrounded = Chain(CastPlan(), chain.spectrum)
-    exact_scores = scores.scores(unrounded, vectors, queries, keys)
-    chain_scores = scores.scores(chain, vectors, queries, keys)
-    other_scores = scores.scores(other, vectors, queries, keys)
+    exact_scores = scores.compute_scores(unrounded, vectors, queries, keys)
+    chain_scores = scores.compute_scores(chain, vectors, queries, keys)
+    other_scores = scores.compute_scores(other, vectors, queries, keys)
     return {
         "rms_score_error": scores.rms_error(chain_scores, exact_scores),
         "against_rms_score_error": scores.rms_error(other_scores, exact_scores),

@@ -202,7 +202,7 @@ def _measure_plans_of_phase(
     pairs = phase_chain.spectrum.pairs
     vectors = scores.draw(config.draws, pairs, "random", config.seed)
     unrounded = Chain(CastPlan(), phase_chain.spectrum)
-    exact_scores = scores.scores(unrounded, vectors, queries, keys)
+    exact_scores = scores.compute_scores(unrounded, vectors, queries, keys)
 
     angles = _describe_angles(phase_chain, octaves, config.tolerance)
     status = "ok"
@@ -217,7 +217,7 @@ def _measure_plans_of_phase(
 
     for spreads_of_plan in spreads:
         chain = spreads_of_plan.chain
-        rounded_scores = scores.scores(chain, vectors, queries, keys)
+        rounded_scores = scores.compute_scores(chain, vectors, queries, keys)
         spread = spreads_of_plan.measure_overall()
         yield {
             "plan": chain.plan.label,

@@ -86,7 +86,7 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def scores(
+def compute_scores(
     chain: Chain,
     draws: Draws,
     query_positions: Positions,
@@ -143,7 +143,7 @@ def measure_shift_errors(
     keys = np.repeat(key_positions[:, None], deltas.size, axis=1)  # [shifts, deltas]
     queries = keys + deltas
 
-    rows = scores(chain, draws, queries.ravel(), keys.ravel())
+    rows = compute_scores(chain, draws, queries.ravel(), keys.ravel())
     draw_count = rows.shape[0]
     table = rows.reshape(draw_count, *keys.shape)  # [draws, shifts, deltas]
     by_shift = table.swapaxes(0, 1)
@@ -159,8 +159,8 @@ def compute_neighbouring_scores(
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
-    here = scores(exact, draws, deltas, zero)
-    further = scores(exact, draws, deltas + 1, zero)
+    here = compute_scores(exact, draws, deltas, zero)
+    further = compute_scores(exact, draws, deltas + 1, zero)
     return here, further
 
 

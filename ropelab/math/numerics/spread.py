@@ -39,7 +39,7 @@ from numpy import fft
 
 from ropelab.math.numerics.chain import Chain, Positions, span
 from ropelab.math.numerics.formats import round_to
-from ropelab.math.numerics.scores import draw, scores
+from ropelab.math.numerics.scores import compute_scores, draw
 from ropelab.runs.arrays import Float
 from ropelab.runs.stats import Interval, average_samples
 
@@ -333,8 +333,8 @@ class Spreads:
             keys = self._draw_places(random, distance, PLACES_PER_GROUP)
             queries = keys + distance
 
-            before = scores(self.stored, vectors, queries, keys)
-            rounded = scores(self.chain, vectors, queries, keys)
+            before = compute_scores(self.stored, vectors, queries, keys)
+            rounded = compute_scores(self.chain, vectors, queries, keys)
             variance_before = before.var(axis=1, ddof=1)
             variance = rounded.var(axis=1, ddof=1)
             added.append(float((variance - variance_before).mean()))

@@ -12,12 +12,12 @@ from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.scores import (
     Features,
     compute_neighbouring_scores,
+    compute_scores,
     draw,
     draw_earlier_keys,
     measure_shift_errors,
     rms_error,
     sample_positions,
-    scores,
 )
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import cos_sin, rotate
@@ -44,7 +44,7 @@ def test_exact_scores_are_dot_products_of_rotated_vectors():
         vectors(draws.key).expand(-1, 3, -1), *cos_sin(torch.from_numpy(KEYS), plan)
     )
     expected = (query * key).sum(-1) / math.sqrt(64)
-    ours = scores(Chain(CastPlan(), spectrum), draws, QUERIES, KEYS)
+    ours = compute_scores(Chain(CastPlan(), spectrum), draws, QUERIES, KEYS)
     np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -58,7 +58,7 @@ def test_a_bfloat16_rotation_is_that_of_torch():
         vectors(draws.query).bfloat16().expand(-1, 3, -1), cos, sin
     ).double()
     expected = (rotated * rotated).sum(-1) / math.sqrt(64)
-    ours = scores(chain, draws, QUERIES, QUERIES)
+    ours = compute_scores(chain, draws, QUERIES, QUERIES)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
 
 
@@ -85,7 +85,7 @@ def test_shifts_show_rounded_positions_but_not_a_rounded_frequency():
     assert np.abs(errors["position"][0]).max() < 1e-9  # integers up to 256 are exact
     assert np.abs(errors["position"][1]).max() > 0.01
     exact, rounded = (
-        scores(Chain(plan, spectrum), draws, QUERIES, KEYS)
+        compute_scores(Chain(plan, spectrum), draws, QUERIES, KEYS)
         for plan in (CastPlan(), parse_cast("inv_freq=bfloat16"))
     )
     assert rms_error(rounded, exact) > 0.01

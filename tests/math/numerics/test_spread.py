@@ -9,7 +9,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics import spread
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
-from ropelab.math.numerics.scores import draw, scores
+from ropelab.math.numerics.scores import compute_scores, draw
 from ropelab.math.numerics.spread import Spreads
 
 
@@ -76,7 +76,7 @@ def test_random_vectors_spread_as_much_as_the_formula_says(cast):
     # Every seventh place, as an even step would meet the steps of bfloat16.
     places = span(0, 4096 - distance)[::7]
     drawn = draw(200, 32, "random", seed=3)
-    rows = scores(found.chain, drawn, places + distance, places)
+    rows = compute_scores(found.chain, drawn, places + distance, places)
     simulated = math.sqrt(rows.var(axis=1).mean())
     assert found.measure_at_distance(distance).value == pytest.approx(
         simulated, rel=0.05
@@ -123,7 +123,7 @@ def test_what_is_rounded_after_the_table_has_an_interval(cast):
     for distance in random.integers(1, 1536, 40).tolist():
         places = random.integers(0, 2048 - distance, 40).astype(float)
         drawn = draw(10, 32, "random", seed=distance)
-        rows = scores(found.chain, drawn, places + distance, places)
+        rows = compute_scores(found.chain, drawn, places + distance, places)
         variances.append(rows.var(axis=1, ddof=1).mean())
     assert value.value == pytest.approx(math.sqrt(np.mean(variances)), rel=0.1)
 

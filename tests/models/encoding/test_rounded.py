@@ -14,7 +14,7 @@ from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.keys import KeyFormat, Rounding, parse_keys, parse_rounding
-from ropelab.math.numerics.scores import draw, scores
+from ropelab.math.numerics.scores import compute_scores, draw
 from ropelab.math.rotary import Pairing
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope, round_tensor
@@ -51,7 +51,7 @@ def test_scores_in_a_model_are_those_that_precision_computes(name):
     encoding = RoundedRope(rope(), rounding, 1e4)
     spectrum = Spectrum(GEOMETRY.inv_freq, 1e4, 64)
     q_at, k_at = POSITIONS[1:], POSITIONS[:-1]
-    expected = scores(
+    expected = compute_scores(
         Chain(rounding.cast, spectrum),
         drawn,
         *(x.double().numpy() for x in (q_at, k_at)),
