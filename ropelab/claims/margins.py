@@ -6,14 +6,14 @@ different measurements can therefore be compared: the least one is closest to fa
 
 import math
 
-# None: there is no number.
+# A number that a finding may have; None if it has none.
 Number = float | None
 
 
 def margin_below(value: float, bound: float) -> Number:
     """Return the margin of a number that must not exceed a bound.
 
-    A bound of 0 allows exactly 0, which is not close to anything: None.
+    The margin is None for a bound of 0, which allows exactly 0: no number is close to it.
     """
     if bound == 0:
         return None

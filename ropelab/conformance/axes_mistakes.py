@@ -68,7 +68,7 @@ def list_other_axes(right: Reference) -> Iterator[Movement]:
 
 
 def list_other_ends(axes: Axes) -> Iterator[tuple[str, list[int]]]:
-    """Yield axes that take turns up to another pair, or after one, than they should."""
+    """Yield axes that take turns over other pairs than they should."""
     axis_of_pair = [*axes.axis_of_pair]
     if axes.arrangement == "turns":
         count = len(axis_of_pair)

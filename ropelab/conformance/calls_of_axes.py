@@ -35,7 +35,7 @@ def ask_axes(
         way: how the function is called.
         parts: the names of the parts of its answer.
         name: the words that an error begins with.
-        spec: what it should rotate.
+        spec: the rotation that it should compute.
         positions: the coordinates of each position.
     """
     if not way.position_shape:

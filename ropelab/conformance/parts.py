@@ -1,6 +1,6 @@
-"""Make one answer of those for the parts of a code: queries, keys, and tables.
+"""Combine the answers about the parts of a code (queries, keys, tables) into one.
 
-Parts go by their names: q, k, "cos and sin"; the only part of a code has the name "".
+Each part has a name: q, k, or "cos and sin". If a code has a single part, its name is "".
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ropelab.runs.sentences import join_names
 
 
 def combine(checks: Mapping[str, Check]) -> Check:
-    """Return one answer for all parts, or for those that are wrong, if any is.
+    """Return one answer about all parts, or about the wrong ones if some are wrong.
 
     Parts with the same answer are named together.
     """

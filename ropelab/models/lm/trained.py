@@ -28,21 +28,23 @@ VERSION = 5
 # The least memory that a cell is given. A worker that computes several models keeps some
 # of the memory that it needed for earlier ones; up to 2.9 GB was seen.
 MEMORY = Resources().memory_bytes
-# The other numbers make estimates of memory, in bytes. They were fitted to measured
-# peaks of training, which are 0.6 to 1.2 times the estimates.
-# Python with torch, and the corpus.
+# The other numbers are bytes, of which estimates of memory are made. They were fitted to
+# measured peaks of training, which are 0.6 to 1.2 times the estimates.
+# The bytes of Python with torch, and of the corpus.
 LIBRARIES = 600_000_000
-# A weight with its gradient and the optimizer's state, in training.
+# The bytes of a weight with its gradient and the optimizer's state, in training.
 TRAINED_WEIGHT = 16
-# A weight in evaluation.
+# The bytes of a weight in evaluation.
 WEIGHT = 4
-# For each token, layer and feature of the width, what is kept for the backward pass.
+# The bytes that a token keeps for the backward pass, for each layer and feature of the
+# width.
 TRAINED_FEATURE = 100
-# For each token and feature of the width, a forward pass in evaluation.
+# The bytes that a token needs in a forward pass of evaluation, for each feature of the
+# width.
 FEATURE = 40
-# A token of a row, with its results.
+# The bytes of a token of a row, with its results.
 TOKEN = 40
-# A score of an encoding without a fused kernel, in a layer that is trained.
+# The bytes of a score of an encoding without a fused kernel, in a layer that is trained.
 TRAINED_SCORE = 10
 
 
