@@ -164,6 +164,7 @@ def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
     )
     if not runs_class or not scaled.lost or plain.context <= spec.trained_len:
         return scaled
+
     emission = write_text(scaled.target, plain)
     kind = plain.source.unscalable
     reason = (

@@ -106,6 +106,7 @@ def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
     length = find_length_to_claim(case)
     if length is None or list_unscaled(case):
         return
+
     original = case.block[ORIGINAL]
     by_ratio = list_scaled_by_ratio(case)
     yield make_finding(

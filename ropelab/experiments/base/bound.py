@@ -215,13 +215,7 @@ def search_bases(
     state = state.advance(context, windows)
 
     windows_of_bases = [(_exp(low), _exp(high)) for low, high in windows]
-    smallest = math.nan
-    stable = math.nan
-    if windows_of_bases:
-        smallest, _ = windows_of_bases[0]
-        last_low, last_high = windows_of_bases[-1]
-        if last_high == math.inf:
-            stable = last_low
+    smallest, stable = _find_ends(windows_of_bases)
     bound = {
         "context_tokens": context,
         "head_dim": head_dim,
@@ -248,6 +242,21 @@ def search_bases(
 def _make_walk(similarity: Similarity, length: int, state: SearchState) -> Walk:
     """Return the object that finds the windows of a length from what is known."""
     return Walk(similarity, length, (state.settled, state.settled_tokens))
+
+
+def _find_ends(windows: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the smallest base of some windows of bases, and the stable base.
+
+    A base is nan if there is none: no window, or none without an end.
+    """
+    if not windows:
+        return math.nan, math.nan
+
+    smallest, _ = windows[0]
+    last_low, last_high = windows[-1]
+    if last_high < math.inf:
+        return smallest, math.nan
+    return smallest, last_low
 
 
 def _describe_search(complete: bool, smallest: float, stable: float) -> str:

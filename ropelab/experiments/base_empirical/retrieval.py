@@ -173,13 +173,7 @@ def make_predictions(
     """
     first_failing = find_first_failing_positions(config)
     reference = max(config.bases)
-    late_losses = None
-    if buckets is not None:
-        # The last bucket is the second half of the window. A document is a unit, as a
-        # sequence is.
-        ends = buckets["bucket_end_tokens"]
-        late_losses = buckets[ends == ends.max()]
-        late_losses = late_losses.rename(columns={NLL: "value", "document": "sequence"})
+    late_losses = _select_late_losses(buckets)
 
     rows = []
     for task, table in trials.items():
@@ -223,6 +217,19 @@ def make_predictions(
     p_values = table["accuracy_false_discovery_rate"].mask(is_reference)
     rates = compute_discovery_rates(p_values.tolist())
     return judge(table.assign(accuracy_false_discovery_rate=rates))
+
+
+def _select_late_losses(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return the text losses in the last bucket of positions, as `value`.
+
+    The last bucket is the second half of the window. A document is a unit, as a sequence
+    is, and gets its column.
+    """
+    if buckets is None:
+        return None
+    ends = buckets["bucket_end_tokens"]
+    late_losses = buckets[ends == ends.max()]
+    return late_losses.rename(columns={NLL: "value", "document": "sequence"})
 
 
 def _compare_limits(

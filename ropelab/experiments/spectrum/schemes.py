@@ -102,6 +102,7 @@ def make_training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Trainin
         "version": LEARNING_VERSION,
         **key_of_sources(scheme),
     }
+
     make_encoding_of_scheme = partial(make_encoding, scheme, geometry)
     return training_of(
         config,

@@ -72,6 +72,7 @@ def wrap_angle(error: Values) -> Values:
 def find_worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     """Return the worst error in each octave [2^k, 2^(k+1)) of a range of positions."""
     overflow = find_first_overflow(chain, offset, length)
+
     # Octaves ascend, and so do the three lists one after the other: stored angles grow
     # with the position, and overflow in the last octaves only.
     near = []
