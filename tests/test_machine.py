@@ -89,6 +89,19 @@ def test_products_are_made_in_the_format(dtype, expected):
         assert ((one @ one).dtype == torch.bfloat16) is expected
 
 
+def test_a_weight_that_changes_is_rounded_again_inside_another_autocast():
+    weight = torch.nn.Parameter(torch.ones(4, 4))
+    one = torch.ones(4, 4)
+    products = []
+    with machine.use_torch_defaults(), torch.autocast("cpu", torch.bfloat16):
+        for _ in range(2):
+            with machine.computing_in("bfloat16", "cpu"):
+                products.append(float((one @ weight)[0, 0].detach()))
+            with torch.no_grad():
+                weight *= 2
+    assert products == [4, 8]
+
+
 def test_a_cell_is_computed_on_the_gpu_that_it_was_given(monkeypatch):
     import torch
 

@@ -199,7 +199,10 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
     import torch
 
     if dtype == "bfloat16":
-        return torch.autocast(device, torch.bfloat16)
+        # Torch may keep the rounded weights until the outermost autocast ends. If one is
+        # open around this one, as in `use_torch_defaults`, every step of a training
+        # would have the weights of the first. So nothing is kept.
+        return torch.autocast(device, torch.bfloat16, cache_enabled=False)
     return nullcontext()
 
 

@@ -23,7 +23,7 @@ from ropelab.runs.cell import CellName, Context, Resources
 from ropelab.runs.machine import DtypeName
 
 # This is raised when the same description would train to other weights.
-VERSION = 5
+VERSION = 6
 
 # The least memory that a cell is given. A worker that computes several models keeps some
 # of the memory that it needed for earlier ones; up to 2.9 GB was seen.

@@ -39,6 +39,7 @@ from ropelab.models.lm.training import (
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError
 from ropelab.runs.folders import replace_file
+from ropelab.runs.machine import DtypeName, use_torch_defaults
 from tests.processes import started, wait_until
 from tests.texts import mentions
 
@@ -57,10 +58,14 @@ def batches(step: int, window: int, rows: int) -> Batch:
 
 
 def trained(
-    folder: Path, recipe: Recipe = RECIPE, progress: Any = PROGRESS, cores: int = 1
+    folder: Path,
+    recipe: Recipe = RECIPE,
+    progress: Any = PROGRESS,
+    cores: int = 1,
+    dtype: DtypeName = "float32",
 ) -> tuple[dict, list[float]]:
     model = fresh_model()
-    losses = train(model, batches, recipe, folder, progress, cores=cores)
+    losses = train(model, batches, recipe, folder, progress, dtype, cores)
     return model.state_dict(), losses
 
 
@@ -113,6 +118,26 @@ def test_the_weights_are_the_same_bytes_on_any_number_of_cores(
         patch.setattr(training, "batch_loss", noted)
         assert_same(uninterrupted, trained(tmp_path / "cores", cores=cores))
     assert len(threads) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_core_learns_the_same_in_a_cell_as_several(
+    tmp_path: Path, dtype: DtypeName
+) -> None:
+    """A cell is computed inside an autocast, which one core shares, but no thread."""
+    made = []
+    for cores in (1, 2):
+        folder = tmp_path / str(cores)
+        folder.mkdir()
+        with use_torch_defaults():
+            made.append(trained(folder, cores=cores, dtype=dtype))
+    (tmp_path / "outside").mkdir()
+    outside = trained(tmp_path / "outside", dtype=dtype)
+    one, several = made
+    assert_same(one, several)
+    assert_same(one, outside)
+    losses = one[1]
+    assert losses[-1] < losses[0] - 0.02
 
 
 def test_gradients_of_the_parts_are_those_of_the_whole_batch() -> None:
