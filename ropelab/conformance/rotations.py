@@ -17,6 +17,7 @@ import numpy as np
 from ropelab.conformance.blocks import describe_crossed
 from ropelab.conformance.observation import (
     EIGHT_BIT_ERROR,
+    Fault,
     Features,
     Observed,
     Positions,
@@ -190,6 +191,9 @@ def observe_vectors(
         answer = "no rotation: the output equals the input"
         return replace(nothing, fault=(answer, "rotate queries and keys"))
 
+    moved = name_moved_block(before, after, positions, spec)
+    if moved:
+        return replace(nothing, fault=moved)
     pairs = find_pairs(before, after, positions, spec)
     if pairs is None and may_be_halves:
         restored = restore_pairs(after, spec)
@@ -214,6 +218,40 @@ def observe_vectors(
     cos = blocks[..., 0, 0]
     sin = blocks[..., 1, 0]
     return Observed(positions, cos, sin, partner, fault, blocks)
+
+
+def name_moved_block(
+    before: Vectors,
+    after: Rotated,
+    positions: Positions,
+    spec: RopeSpec,
+) -> Fault | None:
+    """Name a rotated part of a head that comes back at another place; or None.
+
+    At position 0 nothing rotates, so that a unit vector shows where its feature went.
+    """
+    is_part = spec.rotary_dim < spec.head_dim
+    is_shown = (positions == 0).any() and np.array_equal(before, np.eye(spec.head_dim))
+    if not (is_part and is_shown):
+        return None
+
+    at_start = np.abs(after[positions == 0][0])  # [feature, feature]
+    places = at_start.argmax(axis=1)
+    others = at_start.sum(axis=1) - at_start.max(axis=1)
+    is_permutation = len(np.unique(places)) == spec.head_dim
+    if not is_permutation or (others > STILL).any():
+        return None
+
+    rotated = np.sort(np.asarray(spec.rotated))
+    moves = places[rotated] - rotated
+    if not moves[0] or np.ptp(moves):
+        return None
+    first, last = rotated[0], rotated[-1]
+    answer = (
+        f"features {first} to {last} come back as {first + moves[0]} to"
+        f" {last + moves[0]}"
+    )
+    return answer, "put the part that rotates back where it was"
 
 
 def observe_signs(

@@ -203,6 +203,12 @@ def strided(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return y
 
 
+def put_last(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The half that rotates comes back behind the other one."""
+    y = rotating(ladder(1e4, 32))(x, positions)
+    return np.concatenate([y[:, 32:], y[:, :32]], axis=1)
+
+
 def reduce_turns(angles: np.ndarray) -> np.ndarray:
     return np.asarray(angles - math.tau * np.rint(angles / math.tau))
 
@@ -392,6 +398,11 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
             yarn(1e8, 32, 64), (np.arange(0, 32, 2), np.arange(1, 32, 2)), gain=GAIN
         ),
         "the ramp's ends come from 64 features instead of 32",
+    ),
+    "a part put last": (
+        PARTIAL,
+        put_last,
+        "features 0 to 31 come back as 32 to 63",
     ),
     "padding on the left": (
         PLAIN,
