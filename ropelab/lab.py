@@ -44,7 +44,7 @@ from ropelab.runs.errors import InputError, RopelabError, naming, needing_packag
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, quietly
-from ropelab.runs.machine import explain_dtype, find_free_memory
+from ropelab.runs.machine import explain_dtype, find_free_memory, use_library_defaults
 from ropelab.runs.own import find_sources
 from ropelab.runs.sentences import with_scope
 from ropelab.runs.tables import Tables, as_stored
@@ -647,5 +647,5 @@ def run(
         experiment = experiments.load(name)
         given = respell(experiment.config, values)
         values, _ = experiment.choose_quick_values(given)
-    with needing_packages():
+    with needing_packages(), use_library_defaults():
         return lab.run(lab.prepare(name, values))

@@ -19,7 +19,8 @@ from ropelab.conformance.expected import (
     find_main,
 )
 from ropelab.conformance.rotary_classes import ask_module, has_layer_types
-from ropelab.runs.arguments import check_texts, read_path
+from ropelab.runs.arguments import check_texts, copy_mapping, read_path
+from ropelab.runs.errors import InputError
 from ropelab.runs.exits import refuse_exits
 
 
@@ -50,7 +51,14 @@ def assert_rope(
     check_tolerance(tolerance)
     check_texts(layer_type=layer_type)
     if isinstance(config, Mapping):
-        layers = expect_config("the configuration", config, length)
+        copied = copy_mapping("the configuration", config)
+        layers = expect_config("the configuration", copied, length)
+    elif hasattr(config, "model_type") and hasattr(config, "to_dict"):
+        # A configuration of transformers.
+        raise InputError(
+            f"config must be a path or a dict, not of type {type(config).__name__}; give"
+            " config.to_dict()"
+        )
     else:
         layers = expect_file(read_path("config", config), length)
     layer_type = layer_type or find_main(layers)

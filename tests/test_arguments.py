@@ -4,6 +4,7 @@ that names the argument.
 
 import io
 import json
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import LlamaConfig
 
 import ropelab
 from ropelab.runs.errors import InputError
@@ -116,3 +118,33 @@ def test_a_quoted_value_of_several_lines_is_one_line_and_blanks_of_a_name_stay()
 ):
     error = InputError("cannot read 'my  file': a table\n  of two\u2028lines\n")
     assert str(error) == "cannot read 'my  file': a table of two lines"
+
+
+def test_the_configuration_of_a_program_is_as_json_would_hold_it() -> None:
+    endless: dict[str, Any] = dict(LLAMA)
+    endless["text_config"] = endless
+    endless_list: list[Any] = []
+    endless_list.append(endless_list)
+    configurations: tuple[Any, ...] = (
+        *({**LLAMA, (1, 2): 3}, {**LLAMA, "a": {b"rope_theta": 3}}),
+        *(endless, {**LLAMA, "a": endless_list}, LlamaConfig()),
+    )
+    for configuration in configurations:
+        with pytest.raises(InputError) as refused:
+            assert_rope(len, configuration)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_configuration_of_mappings_and_tuples_is_one() -> None:
+    block = UserDict({"rope_type": "linear", "factor": 2.0})
+    configuration = UserDict({**LLAMA, "rope_scaling": block, "id2label": {0: "a"}})
+    with pytest.raises(AssertionError, match=r"pi\(factor=2\) is missing"):
+        assert_rope(rotate, configuration)
+
+
+def rotate(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin without the scaling."""
+    width = LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
+    inv_freq = LLAMA["rope_theta"] ** (-np.arange(0, width, 2) / width)
+    angles = positions[:, None] * inv_freq
+    return np.cos(angles), np.sin(angles)

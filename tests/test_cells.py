@@ -6,9 +6,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import ropelab
 from ropelab.runs.cell import Archive, CellName, Cells, Computation, Context
 
 SAME = CellName("eval", 1, {"seed": 0})
@@ -173,29 +175,60 @@ def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
     assert Cells(tmp_path, again="a new run").pack(name) is None
 
 
-def settings_of_torch() -> dict[str, pd.DataFrame]:
+def read_settings() -> dict[str, pd.DataFrame]:
     import torch
 
-    says = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    return {"t": pd.DataFrame([[*map(str, says), torch.is_autocast_enabled("cpu")]])}
+    words = (
+        torch.get_default_dtype(),
+        torch.get_float32_matmul_precision(),
+        torch.zeros(1).device,
+        sorted({*np.geterr().values()}),
+        str(np.float64(1 / 3)),
+    )
+    modes = (
+        torch.is_autocast_enabled("cpu"),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+    )
+    return {"t": pd.DataFrame([[*map(str, words), *modes]])}
 
 
-def test_cells_are_computed_as_torch_does_by_default_and_its_settings_come_back():
+def test_cells_are_computed_with_default_settings_and_those_of_others_come_back():
     # One's own method, or a notebook, may set these; a cell's name does not say so.
     import torch
 
-    cell = Computation(
-        kind="x", version=1, title="", function=settings_of_torch, inputs={}
-    )
+    cell = Computation(kind="x", version=1, title="", function=read_settings, inputs={})
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
     try:
-        with torch.autocast("cpu"):
+        with (
+            torch.autocast("cpu"),
+            torch.device("meta"),
+            torch.inference_mode(),
+            np.errstate(all="raise"),
+            np.printoptions(legacy="1.13"),
+        ):
             found = Context().compute(cell)["t"]
             assert torch.is_autocast_enabled("cpu")
+            assert torch.zeros(1).is_meta
+            assert torch.is_inference_mode_enabled()
+            assert {*np.geterr().values()} == {"raise"}
+            assert str(np.float64(1 / 3)) == "0.333333333333"
         assert torch.get_default_dtype() == torch.float64
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")
-    assert found.to_numpy().tolist() == [["torch.float32", "highest", False]]
+    words = ["torch.float32", "highest", "cpu", "['ignore', 'warn']", str(1 / 3)]
+    assert found.to_numpy().tolist() == [[*words, False, True, False]]
+
+
+def test_settings_of_numpy_change_no_number():
+    def ask() -> dict[str, pd.DataFrame]:
+        return dict(ropelab.base(context=[256], head_dim=16).tables)
+
+    expected = ask()
+    with np.errstate(all="raise"), np.printoptions(legacy="1.13"):
+        found = ask()
+    for name, table in expected.items():
+        pd.testing.assert_frame_equal(found[name], table, rtol=0, atol=0)

@@ -113,11 +113,20 @@ def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
 
 
 def split_complex_table(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return parts with cos and sin in place of one table of cos + i sin."""
+    """Return parts with cos and sin in place of one table of cos + i sin.
+
+    InputError: another part has imaginary numbers.
+    """
     table = parts.get("table")
-    if table is None:
-        return parts
-    return {"cos": table.real, "sin": table.imag}
+    if table is not None:
+        return {"cos": table.real, "sin": table.imag}
+
+    real_parts = {}
+    for name, part in parts.items():
+        if np.any(part.imag):
+            raise InputError(f"{name or 'the answer'} holds imaginary numbers")
+        real_parts[name] = part.real
+    return real_parts
 
 
 def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -33,6 +33,7 @@ from ropelab.readers.extra_rotations import EXTRA_ROTATIONS
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError
+from ropelab.runs.machine import use_library_defaults
 
 
 def check(
@@ -76,7 +77,8 @@ def check(
     layers = expect_file(config or target, length)
     main = choose_layer(layers, layer_type)
     if is_folder:
-        return check_folder(path, layers, main, dtype, tolerance)
+        with use_library_defaults():
+            return check_folder(path, layers, main, dtype, tolerance)
 
     def ask(spec: RopeSpec, positions: Positions) -> dict[str, Observed]:
         return ask_in_process(target, spec, positions)

@@ -4,7 +4,9 @@ The command line gives texts alone. A program may give anything, and an error de
 would not name the argument that is wrong.
 """
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ropelab.runs.errors import InputError, cut_text
@@ -12,6 +14,8 @@ from ropelab.runs.files import check_name
 
 # The most characters of a path. No system opens a longer one.
 LONGEST_PATH = 4096
+# The most dicts and lists that may be inside one another. No configuration has ten.
+DEEPEST = 100
 
 
 def read_path(name: str, value: Any) -> str:
@@ -28,6 +32,40 @@ def read_path(name: str, value: Any) -> str:
     if len(text) > LONGEST_PATH:
         raise InputError(f"{name} is too long for a path: {cut_text(text)}")
     return text
+
+
+def copy_mapping(name: str, value: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a mapping as JSON would hold it: dicts with keys of text, and lists.
+
+    InputError: a key is neither text nor a number, or values are nested more than
+    DEEPEST deep, as in a dict that holds itself.
+
+    >>> from types import MappingProxyType
+    >>> copy_mapping("config", {"rope_parameters": MappingProxyType({"factor": 2})})
+    {'rope_parameters': {'factor': 2}}
+    """
+
+    def copy_value(value: Any, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise InputError(f"{name} is nested more than {DEEPEST} deep")
+        if isinstance(value, Mapping):
+            copied = {}
+            for key, part in value.items():
+                if key is None or isinstance(key, int | float):
+                    # As JSON writes the keys of `id2label`, which are numbers.
+                    key = json.dumps(key)
+                elif not isinstance(key, str):
+                    raise InputError(
+                        f"keys of {name} must be text, not of type {type(key).__name__}"
+                    )
+                copied[key] = copy_value(part, depth + 1)
+            return copied
+        if isinstance(value, list | tuple):
+            return [copy_value(part, depth + 1) for part in value]
+        return value
+
+    copied: dict[str, Any] = copy_value(value, 0)
+    return copied
 
 
 def check_texts(**values: Any) -> None:

@@ -28,7 +28,7 @@ from ropelab.runs.folders import (
     replace_file,
     replace_folder,
 )
-from ropelab.runs.machine import RATES, count_cores, find_rate, use_torch_defaults
+from ropelab.runs.machine import RATES, count_cores, find_rate, use_library_defaults
 from ropelab.runs.own import find_sources
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 from ropelab.runs.temporary import make_folder_for
@@ -365,7 +365,7 @@ class Context:
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
-        with use_torch_defaults():
+        with use_library_defaults():
             return self.cells.tables(cell, partial(cell.tables, self))
 
 

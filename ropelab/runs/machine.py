@@ -32,10 +32,34 @@ EMULATED = 0.1
 
 
 @contextmanager
-def use_torch_defaults() -> Iterator[None]:
-    """Compute with torch's default settings, whatever other code of this process has
-    set.
+def use_library_defaults() -> Iterator[None]:
+    """Compute with the default settings of NumPy and torch, whatever other code of this
+    process has set.
     """
+    with _use_numpy_defaults(), _use_torch_defaults():
+        yield
+
+
+@contextmanager
+def _use_numpy_defaults() -> Iterator[None]:
+    """Let NumPy warn as it does by itself, and print numbers with all their digits.
+
+    Under `legacy="1.13"` floats have 12 digits in texts, and pandas writes those texts.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        yield
+        return
+
+    with (
+        numpy.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+        numpy.printoptions(legacy=False),
+    ):
+        yield
+
+
+@contextmanager
+def _use_torch_defaults() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is None:
         # Nothing has imported torch, so no setting was changed.
@@ -51,8 +75,18 @@ def use_torch_defaults() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
 
+    # A device in a `with` block makes each call of torch slower. It is needed only if
+    # other code has set another one.
+    device: AbstractContextManager[object] = nullcontext()
+    if torch.get_default_device().type != "cpu":
+        device = torch.device("cpu")
     try:
-        with torch.autocast("cpu", enabled=False):
+        with (
+            torch.autocast("cpu", enabled=False),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            device,
+        ):
             yield
     finally:
         torch.set_default_dtype(dtype)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.esm.modeling_esm import EsmRotaryEmbedding
 
@@ -119,3 +120,11 @@ def test_a_file_that_transformers_cannot_decode_is_refused(
     (tmp_path / "config.json").write_text(json.dumps(config), encoding=encoding)
     with pytest.raises(InputError, match="which transformers refuses"):
         check(str(tmp_path))
+
+
+def test_a_default_device_of_other_code_is_not_that_of_the_class(
+    tmp_path: Path,
+) -> None:
+    config("llama", **ARCHITECTURES["llama"]).save_pretrained(tmp_path)
+    with torch.device("meta"):
+        assert not check(str(tmp_path)).wrong

@@ -194,6 +194,12 @@ def masked():
         cos = np.ma.masked_array(np.cos(angles), np.cos(angles) > 0.5)
         return cos, np.sin(angles)
     return tables
+def imaginary():
+    angles = lambda positions: positions[:, None] * INV
+    return lambda positions: (np.cos(angles(positions)) + 1j, np.sin(angles(positions)) + 0j)
+def complex_without_need():
+    angles = lambda positions: positions[:, None] * INV
+    return lambda positions: (np.cos(angles(positions)) + 0j, np.sin(angles(positions)) + 0j)
 def fills_the_disk():
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
@@ -231,6 +237,7 @@ def forks():
         ("odd_rope:number", "answers with a int, not with cos and sin"),
         ("odd_rope:one", "answers with a tuple, not with cos and sin"),
         ("odd_rope:boundless", "x 1000000000000 numbers needs"),
+        ("odd_rope:imaginary", "cos holds imaginary numbers"),
         ("odd_rope:words", "raised ValueError: could not convert string to float"),
         ("odd_rope:recursive", "raised RecursionError"),
         ("odd_rope:constant", "raised TypeError: 'int' object is not callable"),
@@ -269,6 +276,15 @@ def test_masked_numbers_are_none(here: Path, call: Callable[..., Any]) -> None:
     (here / "odd_rope.py").write_text(CODE)
     status, out, _ = call("check", "odd_rope:masked", "--config", here / "config.json")
     assert (status, "not finite" in out) == (3, True)
+
+
+def test_complex_numbers_without_an_imaginary_part_are_real(here, call):
+    (here / "odd_rope.py").write_text(CODE)
+    status, out, _ = call(
+        "check", "odd_rope:complex_without_need", "--config", here / "config.json"
+    )
+    assert status == 0
+    assert "within 0.01 rad" in out
 
 
 def test_code_that_changes_its_positions_is_wrong(

@@ -109,6 +109,7 @@ def examine(
     laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
+    # Under autocast logits are rounded to 8 or 11 bits, which would be called broken laws.
     # float32 comes first, since trials may change what a faulty model remembers.
     dtypes = [torch.float32]
     if subject.convertible:
@@ -117,7 +118,11 @@ def examine(
     answers_by_trial: dict[tuple[Law, Trial], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
     for dtype in dict.fromkeys(dtypes):
-        with evaluating(subject.code), subject.computing(dtype):
+        with (
+            torch.autocast(subject.device.type, enabled=False),
+            evaluating(subject.code),
+            subject.computing(dtype),
+        ):
             case = Case(subject, dtype)
             if not answers_by_trial:
                 check_readable(case)

@@ -60,7 +60,7 @@ def find_subject(
         if device == "cpu":
             check_memory(folder)
         model = loading.load(folder, device, dtype, None)
-        return TransformersSubject(model, folder.name)
+        return TransformersSubject(model, folder.name, is_borrowed=False)
 
     with loading.refusing("cannot build a model from", folder):
         stated = str(dtype)
@@ -71,7 +71,8 @@ def find_subject(
         words = "random weights"
         if is_smaller:
             words = "random weights, sizes reduced"
-        return TransformersSubject(model.to(device), f"{folder.name} ({words})")
+        name = f"{folder.name} ({words})"
+        return TransformersSubject(model.to(device), name, is_borrowed=False)
 
 
 def ask_for_subject(target: str) -> Subject:

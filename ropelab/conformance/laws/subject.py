@@ -10,7 +10,7 @@ A cache is passed on as a dictionary. Its `code_cache` is what the model's own c
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -96,6 +96,10 @@ class Subject(ABC):
     dtype: torch.dtype = torch.float32
     # True if the number format can be changed.
     convertible = True
+    # True if somebody else has built the model and uses it afterwards.
+    is_borrowed = True
+    # Where the model computes.
+    device: torch.device = torch.device("cpu")
 
     @abstractmethod
     def read(
@@ -215,12 +219,15 @@ class Subject(ABC):
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
         """Compute in a number format in the block, if the code can be converted.
 
-        Weights are converted in place, so that no second model is held. In float64
-        tables are converted, too; in smaller formats they stay as they are.
+        Weights are converted in place. Those of a model that somebody else has built are
+        put back at the end: what float32 has lost cannot be converted back, and others may
+        hold their memory. Of another model no second copy is held. In float64 tables are
+        converted, too; in smaller formats they stay as they are.
         """
         # Code that cannot be converted is left alone: an empty module takes its place.
         module = self.code if self.convertible else nn.Module()
-        with keep_tables(module):
+        keep = keep_weights(module) if self.is_borrowed else nullcontext()
+        with keep_tables(module), keep:
             try:
                 if dtype == torch.float64:
                     module.to(dtype)
@@ -231,7 +238,8 @@ class Subject(ABC):
                         module.to(dtype)
                     yield
             finally:
-                module.to(self.dtype)
+                if not self.is_borrowed:
+                    module.to(self.dtype)
 
 
 class TransformersSubject(Subject):
@@ -239,9 +247,10 @@ class TransformersSubject(Subject):
 
     separates_restarts = True
 
-    def __init__(self, model: Any, name: str = "") -> None:
+    def __init__(self, model: Any, name: str = "", is_borrowed: bool = True) -> None:
         self.model = model
         self.code = model
+        self.is_borrowed = is_borrowed
         self.config = model.config
         self.text_config = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
@@ -571,6 +580,29 @@ def keep_tables(module: nn.Module) -> Iterator[None]:
     finally:
         for each, buffers in kept:
             each._buffers.update(buffers)
+
+
+@contextmanager
+def keep_weights(module: nn.Module) -> Iterator[None]:
+    """Restore weights and their gradients at the end of the block, each with its memory
+    and its number format.
+    """
+    kept = []
+    for parameter in module.parameters():
+        gradient = parameter.grad
+        kept.append((parameter, parameter.data, gradient, _data_of(gradient)))
+    try:
+        yield
+    finally:
+        for parameter, data, gradient, gradient_data in kept:
+            parameter.data = data
+            if gradient is not None:
+                gradient.data = gradient_data
+                parameter.grad = gradient
+
+
+def _data_of(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.data
 
 
 @contextmanager

@@ -338,6 +338,47 @@ def test_buffers_of_own_code_in_a_smaller_format_stay_as_they_were():
     assert model.head.weight.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_model_that_others_use_stays_as_it_was(dtype):
+    model = untouched("llama").to(dtype)
+    # As some libraries keep it.
+    model.lm_head.float()
+    model.get_input_embeddings().weight.requires_grad_(True)
+    tokens = torch.arange(4)[None]
+    if dtype == torch.float32:
+        model(tokens).logits.sum().backward()
+    for parameter in model.parameters():
+        # The last bits of float64 are lost in float32.
+        parameter.data = parameter.data * (1 + 1e-12)
+
+    def describe() -> list[Any]:
+        rows: list[Any] = [model.config.to_dict(), model.generation_config.to_dict()]
+        for parameter in model.parameters():
+            rows.append((parameter.data_ptr(), parameter.dtype, parameter.tolist()))
+            gradient = parameter.grad
+            rows.append(None if gradient is None else gradient.tolist())
+        return rows
+
+    before = describe()
+    ropelab.doctor(model)
+    assert describe() == before
+
+
+def test_the_kernel_that_a_model_was_built_with_is_no_broken_law():
+    # Its config.json does not name it, so that another one is chosen on loading.
+    model = untouched("llama")
+    model.set_attn_implementation("eager")
+    found = ropelab.doctor(model).tables["trials"].set_index("trial")
+    assert found.verdict["saved and loaded"] == "holds"
+
+
+def test_laws_are_asked_without_autocast():
+    model = untouched("llama")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not ropelab.doctor(model).broken
+        assert torch.is_autocast_enabled("cpu")
+
+
 def test_a_model_that_cannot_be_saved_is_asked_all_else(monkeypatch):
     def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("no room")
