@@ -34,6 +34,7 @@ IDEAS = (
     "kits",
     "headers",
     "servers",
+    "settings",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
