@@ -121,13 +121,14 @@ def test_a_quoted_value_of_several_lines_is_one_line_and_blanks_of_a_name_stay()
 
 
 def test_the_configuration_of_a_program_is_as_json_would_hold_it() -> None:
-    endless: dict[str, Any] = dict(LLAMA)
+    llama: dict[Any, Any] = dict(LLAMA)
+    endless = dict(llama)
     endless["text_config"] = endless
     endless_list: list[Any] = []
     endless_list.append(endless_list)
     configurations: tuple[Any, ...] = (
-        *({**LLAMA, (1, 2): 3}, {**LLAMA, "a": {b"rope_theta": 3}}),
-        *(endless, {**LLAMA, "a": endless_list}, LlamaConfig()),
+        *({**llama, (1, 2): 3}, {**llama, "a": {b"rope_theta": 3}}),
+        *(endless, {**llama, "a": endless_list}, LlamaConfig()),
     )
     for configuration in configurations:
         with pytest.raises(InputError) as refused:
@@ -144,7 +145,8 @@ def test_a_configuration_of_mappings_and_tuples_is_one() -> None:
 
 def rotate(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return cos and sin without the scaling."""
-    width = LLAMA["hidden_size"] // LLAMA["num_attention_heads"]
-    inv_freq = LLAMA["rope_theta"] ** (-np.arange(0, width, 2) / width)
+    llama: dict[str, Any] = dict(LLAMA)
+    width = llama["hidden_size"] // llama["num_attention_heads"]
+    inv_freq = llama["rope_theta"] ** (-np.arange(0, width, 2) / width)
     angles = positions[:, None] * inv_freq
     return np.cos(angles), np.sin(angles)

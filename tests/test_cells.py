@@ -182,7 +182,7 @@ def read_settings() -> dict[str, pd.DataFrame]:
         torch.get_default_dtype(),
         torch.get_float32_matmul_precision(),
         torch.zeros(1).device,
-        sorted({*np.geterr().values()}),
+        sorted({str(mode) for mode in np.geterr().values()}),
         str(np.float64(1 / 3)),
     )
     modes = (

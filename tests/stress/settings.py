@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import ropelab
+from ropelab.audit.audited import audit
 from tests.models.released.tiny import untouched
 from tests.stress.arrays import MODEL
 from tests.stress.promise import Trial
@@ -69,7 +70,7 @@ QUESTIONS: dict[str, Callable[[], str]] = {
     "precision": lambda: list_tables(
         ropelab.precision(length=512, draws=2, samples=4, head_dim=16)
     ),
-    "audit": lambda: ropelab.audit("config.json").answer,
+    "audit": lambda: audit("config.json").answer,
     "emit": lambda: str(ropelab.emit("config.json", context=65536)),
     "check": lambda: ropelab.check(".").answer,
     "doctor": lambda: ask_doctor(untouched("llama")),

@@ -587,22 +587,20 @@ def keep_weights(module: nn.Module) -> Iterator[None]:
     """Restore weights and their gradients at the end of the block, each with its memory
     and its number format.
     """
-    kept = []
+    weights = []
+    gradients = []
     for parameter in module.parameters():
-        gradient = parameter.grad
-        kept.append((parameter, parameter.data, gradient, _data_of(gradient)))
+        weights.append((parameter, parameter.data))
+        if parameter.grad is not None:
+            gradients.append((parameter, parameter.grad, parameter.grad.data))
     try:
         yield
     finally:
-        for parameter, data, gradient, gradient_data in kept:
+        for parameter, data in weights:
             parameter.data = data
-            if gradient is not None:
-                gradient.data = gradient_data
-                parameter.grad = gradient
-
-
-def _data_of(gradient: Tensor | None) -> Tensor | None:
-    return None if gradient is None else gradient.data
+        for parameter, gradient, data in gradients:
+            gradient.data = data
+            parameter.grad = gradient
 
 
 @contextmanager
