@@ -36,7 +36,7 @@ def use_library_defaults() -> Iterator[None]:
     """Compute with the default settings of NumPy and torch, whatever other code of this
     process has set.
     """
-    with _use_numpy_defaults(), _use_torch_defaults():
+    with _use_numpy_defaults(), use_torch_defaults():
         yield
 
 
@@ -59,7 +59,10 @@ def _use_numpy_defaults() -> Iterator[None]:
 
 
 @contextmanager
-def _use_torch_defaults() -> Iterator[None]:
+def use_torch_defaults() -> Iterator[None]:
+    """Compute with torch's default settings, whatever other code of this process has
+    set.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         # Nothing has imported torch, so no setting was changed.
