@@ -98,7 +98,7 @@ def test_a_weight_that_changes_is_rounded_again_inside_another_autocast():
             with machine.computing_in("bfloat16", "cpu"):
                 products.append(float((one @ weight)[0, 0].detach()))
             with torch.no_grad():
-                weight *= 2
+                weight.mul_(2)
     assert products == [4, 8]
 
 

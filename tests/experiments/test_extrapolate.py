@@ -347,7 +347,7 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     assert (far.loc[128:] < rows.loc[128:, "sliding_window"]).all()
     assert (everything.loc[:64] == near.loc[:64]).all()
     assert tables["searched"]["chosen"].str.match(r"weight=0\.\d").all()
-    assert f"lower its loss to {far[256]:.3f}" in results.answer(tables)
+    assert f"lower its loss to {far[256]:.2f}" in results.answer(tables)
     pairs = tables["comparisons"]
     only = made(results, config(tasks="text", methods="unscaled"), context)[
         "comparisons"
@@ -550,7 +550,14 @@ def copied(inside: float) -> pd.DataFrame:
         ("yarn", 4.0, *row) for row in yarn
     ]
     table = pd.DataFrame(rows, columns=["method", "factor", *PLACE, "accuracy"])
-    return table.assign(arm="zero_shot", seed=0, train_len_tokens=2048)
+    accuracy = table["accuracy"]
+    return table.assign(
+        arm="zero_shot",
+        seed=0,
+        train_len_tokens=2048,
+        ci_low=accuracy - 0.005,
+        ci_high=accuracy + 0.005,
+    )
 
 
 def test_the_question_has_the_lengths_that_were_asked_for():
@@ -579,9 +586,9 @@ def told(verdict: str, task: str = "copy") -> pd.DataFrame:
 def test_the_answer_follows_from_the_tables(verdict, is_best):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
     assert "From 4096 tokens back" in said
-    assert mentions(said, "yarn ×4", "best", 0.95) is is_best
+    assert mentions(said, "yarn ×4", "best", "0.950 [0.945, 0.955]") is is_best
     assert mentions(said, "no method", "better") is not is_best
-    assert "unscaled 0.02" in said
+    assert "unscaled 0.020 [0.015, 0.025]" in said
 
 
 @pytest.mark.parametrize(("inside", "learned"), [(0.79, False), (0.8, True)])

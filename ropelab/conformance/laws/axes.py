@@ -24,7 +24,7 @@ from ropelab.conformance.laws.law import (
     join_passes,
 )
 from ropelab.conformance.laws.rotation import STILL, recover_turns
-from ropelab.conformance.laws.subject import Prompt, Tokens
+from ropelab.conformance.laws.subject import Prompt, Tokens, TransformersSubject
 from ropelab.conformance.pairs import pair_features
 from ropelab.conformance.prompts import Counting, Segment, count_positions
 from ropelab.math.axes import Axes
@@ -47,9 +47,9 @@ FAR_STEP = 509
 
 def find_spec(case: Case) -> RopeSpec:
     """Return the rotation that the configuration asks for, with its axes."""
-    text = getattr(case.subject, "text", None)
-    if text is None:
+    if not isinstance(case.subject, TransformersSubject):
         raise UnaskedError("its positions have one axis")
+    text = case.subject.text_config
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is not None and reading.main.axes is not None:
         return reading.main
