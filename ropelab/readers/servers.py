@@ -128,6 +128,10 @@ class Server(Transformers5):
             return reader.head_dim_of(trace, ("qk_rope_head_dim",))
         return super().find_head_dim(trace)
 
+    def check_width(self, trace: Trace, width: int) -> None:
+        # The servers have attention of their own, whose parts are in served.toml.
+        pass
+
     def find_pairing(self, trace: Trace) -> Any:
         # DeepSeek 1 again, which has the usual pairs, too.
         if trace.get("qk_rope_head_dim") == 0:

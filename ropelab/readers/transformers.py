@@ -29,7 +29,7 @@ class Transformers(Reader):
 
     def make_spec(self, settings: Settings) -> RopeSpec:
         spec = super().make_spec(settings)
-        refuse_by_rotated_part(settings.trace, spec.rotary_dim)
+        self.check_width(settings.trace, spec.rotary_dim)
         return spec
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
@@ -39,6 +39,10 @@ class Transformers(Reader):
 
         refuse_by_class(settings)
         return super().make_scaling(settings)
+
+    def check_width(self, trace: Trace, width: int) -> None:
+        """Raise RefusedError if attention rotates another number of features."""
+        refuse_by_rotated_part(trace, width)
 
     def find_type(self, settings: Settings) -> Any:
         if settings.get("rope_type") == "axial":

@@ -317,7 +317,7 @@ def test_the_window_beside_fine_tuned_rows_was_trained_on_as_long(config, contex
         .set_index(["method", "arm"])[NLL]
     )
     best = "finetuned" if losses["unscaled"].idxmin() == "finetuned" else "zero_shot"
-    kept = f"trained length ({losses['sliding_window', best]:.3f})"
+    kept = f"trained length ({losses['sliding_window', best]:.3f} ["
     assert mentions(answer, "sliding window", kept)
     assert {"loss_by_position_finetuned", "finetuned_against_zero_shot"} <= set(
         draw(tables)
