@@ -1,5 +1,6 @@
 """Tiny random models of many architectures, saved as real ones are."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ SHAPE: dict[str, Any] = {
 def config(model_type: str, **changes: Any) -> Any:
     """A configuration of a tiny model, by transformers' name of its architecture."""
     values = {k: v for k, v in {**SHAPE, **changes}.items() if v is not None}
-    return CONFIG_MAPPING[model_type](**values)
+    # The classes write into the blocks that they are given, which tests share.
+    return CONFIG_MAPPING[model_type](**deepcopy(values))
 
 
 def untouched(model_type: str, **changes: Any) -> Any:
