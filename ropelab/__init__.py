@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ropelab.experiments import NAMES
 
 if TYPE_CHECKING:
-    from ropelab.lab import Run
+    from ropelab.plan import Run
 
 __version__ = "0.1.0"
 # The functions that are no experiments, and where they are. `audit` and `models` are

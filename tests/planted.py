@@ -14,7 +14,7 @@ from typing import Any
 
 import ropelab
 from ropelab import experiments
-from ropelab.lab import Plan
+from ropelab.plan import Plan
 from ropelab.runs import store
 from ropelab.runs.config import Label
 

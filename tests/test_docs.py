@@ -127,6 +127,27 @@ def test_files_that_are_named_exist(file):
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_contributing_names_files_where_they_are():
+    """A file named without its folder is in a folder that its row names."""
+    count = 0
+    for row in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
+        names = re.findall(r"`([\w./-]+)`", row)
+        paths = [ROOT / name for name in names if "/" in name]
+        folders = [path if path.is_dir() else path.parent for path in paths]
+        for name in names:
+            if "/" in name or not folders or Path(name).suffix not in (".py", ".toml"):
+                continue
+            count += 1
+            assert any((folder / name).exists() for folder in folders), name
+    assert count > 10
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/findings.md"])
+def test_no_list_in_a_sentence_is_empty(file):
+    prose = re.sub(r"```.*?```", "", (ROOT / file).read_text(), flags=re.DOTALL)
+    assert not re.findall(r"\w+ [.,;:](?=\s)", prose)
+
+
 def test_readme_names_every_command():
     commands = [command.name for command in application().registered_commands]
     assert len(commands) > 15

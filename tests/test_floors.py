@@ -23,11 +23,13 @@ MAY_IMPORT = {
     "claims": {"models", "math", "runs"},
     # One file, which hands tables to the figures of its experiment.
     "experiments": {"models", "show", "math", "runs"},
-    "lab": {"claims", "experiments", "readers", "show", "math", "runs"},
-    "sweeps": {"lab", "show", "runs"},
+    "plan": {"claims", "experiments", "show", "runs"},
+    "lab": {"plan", "experiments", "readers", "math", "runs"},
+    "sweeps": {"lab", "plan", "show", "runs"},
     "cli": {
         "sweeps",
         "lab",
+        "plan",
         "experiments",
         "claims",
         "conformance",

@@ -22,7 +22,8 @@ import pandas as pd
 import pytest
 
 from ropelab import experiments
-from ropelab.lab import Lab, Plan, Run
+from ropelab.lab import Lab
+from ropelab.plan import Plan, Run
 from ropelab.runs import store, surroundings
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here

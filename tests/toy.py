@@ -4,7 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ropelab.experiments import Experiment
-from ropelab.lab import Plan
+from ropelab.plan import Plan
 from ropelab.runs.cell import Computation, Resources
 from ropelab.runs.config import Base, Config, Label, Natural
 from ropelab.runs.errors import MachineError

@@ -1,7 +1,7 @@
 """Common mistakes on the command line, and the command that was meant.
 
-Typer reads the words that a user typed. If it cannot, `explain_mistake` returns its problem and a
-command to type instead. mistakes.toml has other words for commands and flags.
+Typer reads the words that a user typed. If it cannot, `explain_mistake` returns its
+problem and a command to type instead. mistakes.toml has other words for commands and flags.
 """
 
 import re

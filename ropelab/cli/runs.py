@@ -19,7 +19,8 @@ from ropelab.cli.flags import Options
 from ropelab.cli.observed import describe_bases
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.experiments import Experiment
-from ropelab.lab import Lab, Plan, Run
+from ropelab.lab import Lab
+from ropelab.plan import Plan, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, respell, take_label

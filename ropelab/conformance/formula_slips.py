@@ -127,6 +127,10 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     method = expected.spec.scaling
     right = expected.inv_freq
     assert isinstance(method, scaling.Llama3 | scaling.Yarn)
+    if method.factor == 1:
+        # Every blend of equal frequencies is the same.
+        return
+
     plain = expected.spec.geometry.inv_freq
     divided = plain / method.factor
     inverted = plain + divided - right
@@ -149,18 +153,19 @@ def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:
     yield "pairs in the ramp are blended backwards", ramp_inverted
 
     # The share of each pair that is not divided.
-    shares = (right - divided) / (plain - divided)
-    multiplied = shares * plain + (1 - shares) * plain * method.factor
+    kept = (right - divided) / (plain - divided)
+    multiplied = kept * plain + (1 - kept) * plain * method.factor
     answer = f"slow pairs are multiplied by {method.factor:g} instead of divided"
     yield answer, multiplied
+
     if isinstance(method, scaling.Llama3):
         wavelengths = math.tau / plain
         trained = expected.spec.trained_len
         longest = trained / method.low_freq_factor
         shortest = trained / method.high_freq_factor
-        shares = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
+        kept = np.clip((longest - wavelengths) / (longest - shortest), 0, 1)
         answer = "the ramp is linear in the wavelength instead of the frequency"
-        yield answer, shares * plain + (1 - shares) * divided
+        yield answer, kept * plain + (1 - kept) * divided
 
 
 def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
@@ -294,35 +299,42 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
             answer = f"dynamic scaling has these frequencies at {tokens} tokens"
             yield answer, spec.inv_freq(tokens)
 
+    def use_base(base: float) -> Frequencies:
+        """Return the frequencies of another base, without dynamic scaling."""
+        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+        return unscaled.inv_freq(length)
+
     # Inside the trained length the formula has that length.
     ratio = max(length / spec.trained_len, 1.0)
-    base = scaling.ntk_base(geometry, dynamic.factor * ratio)
-    unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
     answer = "dynamic scaling lacks its - (factor - 1)"
     if ratio == 1:
         answer += f", or NTK-aware scaling by {dynamic.factor:g} is always applied"
-    yield answer, unscaled.inv_freq(length)
+    yield answer, use_base(scaling.ntk_base(geometry, dynamic.factor * ratio))
 
     if length > spec.trained_len:
-        base = scaling.ntk_base(geometry, ratio)
-        unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
         answer = "dynamic scaling does not read its factor"
-        yield answer, unscaled.inv_freq(length)
-        width = spec.rotary_dim
-        for words, exponent in (
-            ("d / (d - 1)", width / (width - 1)),
-            ("(d - 2) / d", (width - 2) / width),
-            ("d / 2 / (d / 2 - 2)", width / max(width - 4, 1)),
-        ):
-            base = spec.base * stretch**exponent
-            unscaled = replace(spec, base=base, scaling=scaling.Unscaled())
+        yield answer, use_base(scaling.ntk_base(geometry, ratio))
+
+        for words, exponent in list_wrong_exponents(spec.rotary_dim):
             answer = f"the base's exponent is {words} instead of d / (d - 2)"
-            yield answer, unscaled.inv_freq(length)
+            yield answer, use_base(spec.base * stretch**exponent)
         answer = "the base is multiplied without the exponent d / (d - 2)"
-        unscaled = replace(spec, base=spec.base * stretch, scaling=scaling.Unscaled())
-        yield answer, unscaled.inv_freq(length)
+        yield answer, use_base(spec.base * stretch)
+
         answer = f"frequencies are divided by {ratio:.4g}, as many times as the context"
         yield f"{answer} is longer", geometry.inv_freq / ratio
         divisor = 1 + dynamic.factor * (ratio - 1)
         answer = f"frequencies are divided by {divisor:.4g} instead of another base"
         yield answer, geometry.inv_freq / divisor
+
+
+def list_wrong_exponents(d: int) -> Iterator[tuple[str, float]]:
+    """Yield what code may have for the exponent d / (d - 2), in words and as a number.
+
+    ``d``: the number of features that rotate.
+    """
+    yield "d / (d - 1)", d / (d - 1)
+    yield "(d - 2) / d", (d - 2) / d
+    if d > 4:
+        # The number of pairs in the place of the number of features.
+        yield "d / 2 / (d / 2 - 2)", d / (d - 4)

@@ -22,9 +22,8 @@ SAME_ROW = 1e-6
 # A fraction is sought below this position. At larger ones an error may also be due to
 # rounding.
 FARTHEST = 4096
-# The inverse of the largest share by which positions may be stretched and still be
-# recovered as stretched ones.
-LARGEST_STRETCH = 64
+# The largest share by which positions may be stretched and still be recovered.
+LARGEST_STRETCH = 1 / 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 FROM_ZERO = "count positions from 0"
@@ -118,8 +117,8 @@ def explain_recovered(
     last_shift = shifts[-1]
     # Where every position is rotated as 0, nothing was shifted.
     if last_shift < 0 < recovered[-1]:
-        is_held = np.array_equal(recovered, np.maximum(positions + last_shift, 0))
-        if is_held:
+        shifted = np.maximum(positions + last_shift, 0)
+        if np.array_equal(recovered, shifted):
             answer = f"positions are shifted by {last_shift:.0f}, and 0 before that"
             return answer, FROM_ZERO
 
@@ -221,10 +220,11 @@ def find_stretch(
 
     ``exact``: the recovered positions.
     """
-    is_far = positions > positions.max() / LARGEST_STRETCH
+    # At far positions the quotient is known best.
+    is_far = positions > LARGEST_STRETCH * positions.max()
     ratios = exact[is_far] / np.maximum(positions[is_far], 1)
     stretch = float(np.median(ratios))
-    if not 0 < abs(stretch - 1) < 1 / LARGEST_STRETCH:
+    if not 0 < abs(stretch - 1) < LARGEST_STRETCH:
         return 0.0
 
     # Without the factor an angle is wrong by more than a rounded table shows, also where

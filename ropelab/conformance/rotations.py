@@ -244,13 +244,14 @@ def name_moved_block(
 
     rotated = np.sort(np.asarray(spec.rotated))
     moves = places[rotated] - rotated
-    if not moves[0] or np.ptp(moves):
+    has_moved_whole = moves[0] != 0 and np.ptp(moves) == 0
+    if not has_moved_whole:
         return None
-    first, last = rotated[0], rotated[-1]
-    answer = (
-        f"features {first} to {last} come back as {first + moves[0]} to"
-        f" {last + moves[0]}"
-    )
+
+    first = rotated[0]
+    last = rotated[-1]
+    move = moves[0]
+    answer = f"features {first} to {last} come back as {first + move} to {last + move}"
     return answer, "put the part that rotates back where it was"
 
 

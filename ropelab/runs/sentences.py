@@ -73,6 +73,8 @@ def sentences_of(parts: Iterable[str]) -> str:
 def write_with_interval(value: float, low: float, high: float, form: str = "f") -> str:
     """Write a value and the ends of its interval, in the decimals that it supports.
 
+    Without an interval (nan) the value stands alone.
+
     Half of the interval gets one digit, or two if it begins with a 1. A share or a loss
     has two decimals or three, so that the cells of a column are alike. A percentage has
     none.
@@ -87,7 +89,12 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
     ('0.95 [0.93, 0.97]', '1.07 [1.04, 1.11]')
     >>> write_with_interval(0.951, 0.929, 0.973, "%")
     '95% [93%, 97%]'
+    >>> write_with_interval(0.951, math.nan, math.nan)
+    '0.951'
     """
+    if math.isnan(low) or math.isnan(high):
+        return f"{value:.0%}" if form == "%" else f"{value:.3f}"
+
     half_width = (high - low) / 2
     decimals = 3
     if half_width > 0:

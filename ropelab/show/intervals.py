@@ -28,6 +28,18 @@ def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return intervals
 
 
+def find_ends(names: Sequence[str]) -> set[str]:
+    """Return the columns that are ends of intervals, and no values of their own.
+
+    >>> sorted(find_ends(["accuracy", "ci_low", "ci_high", "n"]))
+    ['ci_high', 'ci_low']
+    """
+    ends: set[str] = set()
+    for interval in find_intervals(names).values():
+        ends.update(interval)
+    return ends
+
+
 def join_intervals(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with each interval in the cell of its value, as a text.
 

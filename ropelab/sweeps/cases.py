@@ -13,7 +13,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from ropelab.lab import Lab, Plan
+from ropelab.lab import Lab
+from ropelab.plan import Plan
 from ropelab.runs.config import Config, Label, read_toml, take_label, title_in
 from ropelab.runs.errors import InputError, naming
 from ropelab.runs.spelling import ROTARY_SHARE, plain, spellings

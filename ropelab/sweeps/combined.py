@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ropelab.lab import Lab, Run
+from ropelab.lab import Lab
+from ropelab.plan import Run
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label
 from ropelab.runs.spelling import command_of, plain

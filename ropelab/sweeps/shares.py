@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from ropelab.lab import Lab, Plan, Work, unite
+from ropelab.lab import Lab
+from ropelab.plan import Plan, Work, unite
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import write_size

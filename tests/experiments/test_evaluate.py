@@ -20,12 +20,13 @@ from ropelab.experiments.evaluate.recommendation import (
     make_recommendation,
 )
 from ropelab.experiments.evaluate.results import model_table
-from ropelab.lab import Lab, Plan
+from ropelab.lab import Lab
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
 from ropelab.models.tasks import cells, grid
 from ropelab.models.tasks.tables import BUCKET, NLL, average_losses, compare_rows
 from ropelab.models.tasks.task import Texts
+from ropelab.plan import Plan
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError

@@ -10,6 +10,7 @@ import typer
 
 from ropelab import lab
 from ropelab.models.lm.corpus import LARGEST
+from ropelab.plan import Plan
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 
@@ -171,7 +172,7 @@ def one(
     """A command with that corpus: refused in one line, or its corpus is used."""
     used: list[str] = []
 
-    def stop(self: object, plans: Sequence[lab.Plan]) -> None:
+    def stop(self: object, plans: Sequence[Plan]) -> None:
         used.append(plans[0].config.inputs()["corpus"])
         # The end of a command that typer knows; others count as code that ends it.
         raise typer.Exit(0)

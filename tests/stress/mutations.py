@@ -25,6 +25,7 @@ import typer
 from ropelab import experiments, lab
 from ropelab.cli import app as cli
 from ropelab.models.lm import corpus
+from ropelab.plan import Plan
 from ropelab.runs.errors import InputError
 from tests.audit.test_bad_input import mutated
 from tests.stress.bench import told
@@ -169,15 +170,15 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 
 @contextmanager
-def checked_only() -> Iterator[list[lab.Plan]]:
+def checked_only() -> Iterator[list[Plan]]:
     """Nothing is carried out, the standard library is read once, and a warning is an
     error.
 
     Yields a list that holds the runs that the last command would make.
     """
-    plans: list[lab.Plan] = []
+    plans: list[Plan] = []
 
-    def stop(self: lab.Lab, asked: Sequence[lab.Plan]) -> None:
+    def stop(self: lab.Lab, asked: Sequence[Plan]) -> None:
         plans[:] = asked
         # The end of a command that typer knows; others count as code that ends it.
         raise typer.Exit(0)
@@ -194,7 +195,7 @@ def checked_only() -> Iterator[list[lab.Plan]]:
 
 
 def one(
-    arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool = True
+    arguments: tuple[str, ...], what: str, plans: list[Plan], met: bool = True
 ) -> Trial:
     """A command that is accepted and can be repeated, or is refused in one line."""
     problems: list[str] = []

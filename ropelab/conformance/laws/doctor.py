@@ -17,6 +17,7 @@ from ropelab.conformance.laws.axes import MROPE
 from ropelab.conformance.laws.batch import PACKING, PADDING, SHIFT
 from ropelab.conformance.laws.cached import CACHE
 from ropelab.conformance.laws.eviction import EVICTION
+from ropelab.conformance.laws.kept import disable_dropout
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -30,7 +31,7 @@ from ropelab.conformance.laws.law import (
 from ropelab.conformance.laws.model import find_subject
 from ropelab.conformance.laws.moved import COMPILED, KSHIFT, STATE
 from ropelab.conformance.laws.rotation import ROTATION
-from ropelab.conformance.laws.subject import Subject, evaluating, make_subject
+from ropelab.conformance.laws.subject import Subject, make_subject
 from ropelab.models.released.loading import ModelDtype
 from ropelab.runs.arguments import check_texts, read_path
 from ropelab.runs.errors import InputError
@@ -109,7 +110,6 @@ def examine(
     laws: Sequence[Law] = LAWS,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
-    # Under autocast logits are rounded to 8 or 11 bits, which would be called broken laws.
     # float32 comes first, since trials may change what a faulty model remembers.
     dtypes = [torch.float32]
     if subject.convertible:
@@ -118,9 +118,11 @@ def examine(
     answers_by_trial: dict[tuple[Law, Trial], dict[str, Any]] = {}
     layers: list[dict[str, Any]] = []
     for dtype in dict.fromkeys(dtypes):
+        # An autocast of other code would round logits to 8 or 11 bits, which looks like
+        # broken laws.
         with (
             torch.autocast(subject.device.type, enabled=False),
-            evaluating(subject.code),
+            disable_dropout(subject.code),
             subject.computing(dtype),
         ):
             case = Case(subject, dtype)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from ropelab.conformance.laws.kept import keep_tables
 from ropelab.conformance.laws.subject import (
     Subject,
     TransformersSubject,
-    keep_tables,
     make_subject,
 )
 from ropelab.models.released import loading

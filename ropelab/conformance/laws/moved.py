@@ -6,8 +6,8 @@ A model's state is all that may change how it reads the same text later.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ropelab.conformance.laws.cached import PREFILLED
 from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.kept import keep_configs
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -248,25 +249,6 @@ def compare_saved(case: Case) -> Comparison:
         again = type(model).from_pretrained(folder, dtype=case.dtype, **options)
     loaded = TransformersSubject(again.to(subject.device), is_borrowed=False)
     return Comparison(loaded.read(case.tokens), case.whole, exact=True)
-
-
-@contextmanager
-def keep_configs(model: Any) -> Iterator[None]:
-    """Restore what a model's configurations hold at the end of the block.
-
-    Saving writes the name of the class and the number format into them.
-    """
-    kept = []
-    for name in ("config", "generation_config"):
-        config = getattr(model, name, None)
-        if hasattr(config, "__dict__"):
-            kept.append((config, dict(vars(config))))
-    try:
-        yield
-    finally:
-        for config, values in kept:
-            vars(config).clear()
-            vars(config).update(values)
 
 
 def compare_compiled(case: Case) -> Comparison:

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from ropelab.conformance.laws import caches
 from ropelab.conformance.laws.caches import Entry, UnaskedError
+from ropelab.conformance.laws.kept import Float64, keep_tables, keep_weights
 from ropelab.models.released.facts import layer_windows
 
 # The output of each layer, and then the logits, each [rows, tokens, width].
@@ -28,8 +28,6 @@ Stages = list[Tensor]
 Tokens = Int[Tensor, "rows tokens"]
 # A position, or the number of a text, for each token. None: the model makes its own.
 PerToken = Tokens | None
-# Formats that code may ask for in place of float64.
-SMALLER_FORMATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Prompt(NamedTuple):
@@ -39,36 +37,6 @@ class Prompt(NamedTuple):
     kinds: Tensor
     # [images, 3]: frames, rows and columns of patches before they are merged.
     grids: Tensor
-
-
-class Float64(TorchFunctionMode):
-    """A block in which code that asks torch for a smaller format is given float64.
-
-    Rotary modules and norms ask for float32 whatever the format of the model. Otherwise a
-    model in float64 would still have angles in float32, and their rounding would pass for
-    a defect.
-    """
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Any = None,
-    ) -> Any:
-        if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
-            func = Tensor.double
-        wide_args = [widen_format(value) for value in args]
-        wide_kwargs = {}
-        for name, value in (kwargs or {}).items():
-            wide_kwargs[name] = widen_format(value)
-        return func(*wide_args, **wide_kwargs)
-
-
-def widen_format(value: Any) -> Any:
-    if isinstance(value, torch.dtype) and value in SMALLER_FORMATS:
-        return torch.float64
-    return value
 
 
 class Subject(ABC):
@@ -569,49 +537,3 @@ def make_subject(made: Any, name: str = "") -> Subject:
     except (TypeError, ValueError):
         raise TypeError("it must take token ids, positions and a mask") from None
     return Function(made, name)
-
-
-@contextmanager
-def keep_tables(module: nn.Module) -> Iterator[None]:
-    """Restore buffers, such as tables of angles, at the end of the block."""
-    kept = [(each, dict(each._buffers)) for each in module.modules()]
-    try:
-        yield
-    finally:
-        for each, buffers in kept:
-            each._buffers.update(buffers)
-
-
-@contextmanager
-def keep_weights(module: nn.Module) -> Iterator[None]:
-    """Restore weights and their gradients at the end of the block, each with its memory
-    and its number format.
-    """
-    weights = []
-    gradients = []
-    for parameter in module.parameters():
-        weights.append((parameter, parameter.data))
-        if parameter.grad is not None:
-            gradients.append((parameter, parameter.grad, parameter.grad.data))
-    try:
-        yield
-    finally:
-        for parameter, data in weights:
-            parameter.data = data
-        for parameter, gradient, data in gradients:
-            gradient.data = data
-            parameter.grad = gradient
-
-
-@contextmanager
-def evaluating(code: Any) -> Iterator[None]:
-    """Leave out dropout in the block."""
-    modules = code.modules() if isinstance(code, nn.Module) else ()
-    modes = {module: module.training for module in modules}
-    try:
-        for module in modes:
-            module.training = False
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training

@@ -5,7 +5,6 @@ tested. Rows are compared by two metrics: the loss of text and the share of symb
 copied.
 """
 
-import math
 from typing import NamedTuple
 
 import pandas as pd
@@ -129,10 +128,10 @@ def _sort_best_first(means: pd.Series, metric: str) -> list[str]:
 
 def _describe_difference(row: pd.Series) -> str:
     """Write the difference of a row of comparisons; `~` is its verdict if none is shown."""
-    interval = f"[{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+    difference = write_with_interval(row["difference"], row["ci_low"], row["ci_high"])
     if row["verdict"] == "~":
-        return f"no difference is shown: {row['difference']:.3f} {interval}"
-    return f"a difference of {row['difference']:.3f} {interval}"
+        return f"no difference is shown: {difference}"
+    return f"a difference of {difference}"
 
 
 def describe_best(metric: str, tables: Tables, times: int) -> str:
@@ -187,16 +186,13 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
 
 
 def _write_value(values: pd.DataFrame, encoding: str, metric: str) -> str:
-    """Write the value of an encoding with its interval; one model on one text has none.
+    """Write the value of an encoding with its interval, if it has one.
 
     `values` are rows of `quality` with the names of encodings as their index.
     """
-    form = WORDING[metric].form
     row = values.loc[[encoding], ["value", "ci_low", "ci_high"]]
     value, low, high = row.to_numpy(dtype=float)[0]
-    if math.isnan(low):
-        return f"{value:.0%}" if form == "%" else f"{value:.3f}"
-    return write_with_interval(value, low, high, form)
+    return write_with_interval(value, low, high, WORDING[metric].form)
 
 
 def _list_best(values: pd.DataFrame, metric: str, label_of: pd.Series) -> str:

@@ -111,9 +111,8 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 
     # Parameters that were searched on this model are named apart from published ones.
     is_searched = longest["arm"] == labels.SEARCHED
-    means = common.average_with_intervals(longest, "accuracy", "accuracy")
-    published = common.average_by_label(longest[~is_searched], "accuracy")
-    published = published.sort_values(ascending=False, kind="stable")
+    means = common.average_with_intervals(longest[~is_searched], "accuracy", "accuracy")
+    published = means["accuracy"]
     place = {
         "at_tokens": distance,
         "context_tokens": context,
@@ -135,9 +134,11 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     if "unscaled" in published.index and lead.first != "unscaled":
         finding += f"; unscaled {common.write_mean(means, 'unscaled')}"
     if is_searched.any():
-        searched = common.average_by_label(longest[is_searched], "accuracy")
-        best = str(searched.idxmax())
-        finding += f", {best} on this model {common.write_mean(means, best)}"
+        searched = common.average_with_intervals(
+            longest[is_searched], "accuracy", "accuracy"
+        )
+        best = str(searched["accuracy"].idxmax())
+        finding += f", {best} on this model {common.write_mean(searched, best)}"
     return finding
 
 

@@ -281,8 +281,10 @@ def _describe_copying(tables: Tables) -> str:
     # models without positions copy, too.
     half = copying["train_len_tokens"].iloc[0] // 2
     distances = copying["distance_tokens"]
-    is_inside = distances <= half
-    distance = int(distances[is_inside].max() if is_inside.any() else distances.min())
+    up_to_half = distances[distances <= half]
+    distance = int(distances.min())
+    if len(up_to_half):
+        distance = int(up_to_half.max())
     values = copying[distances == distance].merge(tables["schemes"])
 
     # Of several schemes with the same number of frequencies, the best one is kept.

@@ -88,10 +88,10 @@ class PatchedAttention:
             # their features rolled alike, which leaves their products as they are.
             q = q.roll(self.rotation.rotary_dim, dims=-1)
             k = k.roll(self.rotation.rotary_dim, dims=-1)
-        draw_earlier_keys = k.shape[2] - queries
-        first_key = self.first_query - draw_earlier_keys
+        earlier_keys = k.shape[2] - queries
+        first_key = self.first_query - earlier_keys
         k_positions = torch.arange(first_key, stop, device=q.device)
-        q = self.rotation.query(q, k_positions[draw_earlier_keys:])
+        q = self.rotation.query(q, k_positions[earlier_keys:])
         k = self.rotation.key(k, k_positions)
         if self.rotation.fused:
             return original(module, q, k, v, mask, **more)
@@ -109,7 +109,7 @@ class PatchedAttention:
             self.rotation,
             mask,
             softcap=more.get("softcap"),
-            draw_earlier_keys=draw_earlier_keys,
+            earlier_keys=earlier_keys,
             first_key=first_key,
         )
         output = blocked_attention(masked, q, k, v)
@@ -164,7 +164,7 @@ class _MaskedScores(Encoding):
         encoding: Encoding,
         mask: Any,
         softcap: float | None,
-        draw_earlier_keys: int,
+        earlier_keys: int,
         first_key: int,
     ) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class _MaskedScores(Encoding):
         self.softcap = softcap
 
         # The number of keys before the first query.
-        self.draw_earlier_keys = draw_earlier_keys
+        self.earlier_keys = earlier_keys
         self.first_key = first_key
 
     def scores(
@@ -194,7 +194,7 @@ class _MaskedScores(Encoding):
             return scores
 
         # The rows of the mask are the queries.
-        rows = q_positions - self.draw_earlier_keys
+        rows = q_positions - self.earlier_keys
         mask = self.mask[:, :, rows, : len(k_positions)]
         if mask.dtype == torch.bool:
             return scores.masked_fill(~mask, -math.inf)

@@ -450,8 +450,6 @@ def write_mean(means: pd.DataFrame, label: str) -> str:
     `means` is a result of `average_with_intervals`.
     """
     value, low, high = means.loc[[label]].to_numpy()[0]
-    if math.isnan(low):
-        return f"{value:.3g}"
     return write_with_interval(value, low, high)
 
 
@@ -466,8 +464,10 @@ def _find_interval(rows: pd.DataFrame, column: str) -> Interval:
     if seeds < FEWEST_UNITS:
         return Interval(mean, math.nan, math.nan, seeds)
 
+    trials = 0
     is_share = "trials" in rows
-    trials = int(rows["trials"].iloc[0]) if is_share else 0
+    if is_share:
+        trials = int(rows["trials"].iloc[0])
     over_models = average_crossed(value_of_seed[:, None], trials).compute_interval()
     low = over_models.low
     high = over_models.high

@@ -16,7 +16,7 @@ from pandas.api.types import is_numeric_dtype
 
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.intervals import find_intervals
+from ropelab.show.intervals import find_ends, find_intervals
 from ropelab.show.looks import FIGURES, LOOKS, pick_look
 
 # What results are, with their unit, by their columns.
@@ -71,8 +71,7 @@ def choose_parts(tables: Tables) -> Parts:
         if name != along and has_several[name]:
             lines.append(name)
 
-    intervals = find_intervals(others).values()
-    ends = {end for interval in intervals for end in interval}
+    ends = find_ends(others)
     results = []
     for name in others:
         if is_numeric_dtype(table[name]) and name not in ends:

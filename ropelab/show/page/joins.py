@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass as checked
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.leading import Lead, find_leads, is_compared
 from ropelab.runs.sentences import write_number, write_with_interval
-from ropelab.show.intervals import find_intervals
+from ropelab.show.intervals import find_ends, find_intervals
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -212,7 +212,7 @@ def _find_last(table: pd.DataFrame, start: str) -> str | None:
     The ends of intervals, whose names begin as those of their values, do not count.
     """
     names = [str(name) for name in table.columns]
-    ends = {end for interval in find_intervals(names).values() for end in interval}
+    ends = find_ends(names)
     for name in reversed(names):
         if name.startswith(start) and name not in ends:
             return name
