@@ -85,8 +85,13 @@ def find_look(name: str) -> Look:
 
 
 def pick_look(number: int) -> Look:
-    """Return the look of the line with this number, for names that have none."""
-    return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])
+    """Return the look of the line with this number, for names that have none.
+
+    All of 32 lines look different.
+    """
+    # After eight lines a colour comes again, with the next marker and line.
+    shifted = number + number // 8
+    return Look(PALETTE[number % 8], MARKERS[shifted % 8], LINES[shifted % 4])
 
 
 def looks_for_script() -> dict[str, list[int | str]]:

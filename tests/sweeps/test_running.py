@@ -19,7 +19,8 @@ from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.store import read_manifest
 from ropelab.runs.thresholds import DIVERGED
-from ropelab.show.figures.sweep import Parts, choose_parts, draw
+from ropelab.show.figures.sweep import Parts, choose_looks, choose_parts, draw
+from ropelab.show.looks import find_look
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
 from ropelab.sweeps.combined import make_tables
@@ -517,9 +518,28 @@ def test_intervals_are_bands_around_the_lines_and_no_results_of_their_own():
     assert choose_parts(tables).results == ("copy @0.5T",)
     (panel,) = draw(tables)["sweep"].axes
     (band,) = panel.collections
+    assert "95 %" in panel.get_xlabel()
+    assert panel.get_ylabel() == "copy @0.5T, share"
     corners = np.asarray(band.get_paths()[0].vertices)
     assert corners[:, 1].min() == 0.3
     assert corners[:, 1].max() == 1.0
+
+
+def test_methods_look_as_in_other_figures_and_no_two_lines_alike():
+    names = [
+        "ntk ×4",
+        "ntk ×8",
+        "yarn(beta_fast=8) ×4",
+        "sliding_window",
+        "mine",
+        "theirs",
+    ]
+    looks = choose_looks(names)
+    for name in ("ntk ×4", "yarn(beta_fast=8) ×4", "sliding_window"):
+        assert looks[name] == find_look(name)
+    assert len({look.color for look in looks.values()}) == len(names)
+    many = choose_looks([f"line {number}" for number in range(10)])
+    assert len(set(many.values())) == 10
 
 
 def test_shares_from_none_to_all_are_drawn_on_a_linear_axis():

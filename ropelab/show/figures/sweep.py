@@ -6,7 +6,7 @@ field with most values. Where none of them depends on the field, a further table
 runs may have some that do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -14,10 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
+from ropelab.runs.labels import name_in
+from ropelab.runs.leading import LOSSES, SHARES
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.intervals import find_ends, find_intervals
-from ropelab.show.looks import FIGURES, LOOKS, pick_look
+from ropelab.show.looks import FIGURES, LOOKS, Look, pick_look
 
 # What results are, with their unit, by their columns.
 RESULTS = FIGURES["sweep"]["results"]
@@ -140,10 +142,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
             ax.set_ylim(-0.03, 1.05)
         elif _is_wide(table[result]):
             ax.set_yscale("log")
-        ax.set(
-            xlabel=parts.along.replace("_", " "),
-            ylabel=RESULTS.get(result, result.replace("_", " ")),
-        )
+        xlabel = parts.along.replace("_", " ")
+        if result in find_intervals([str(name) for name in table]):
+            xlabel += "\nbands: intervals of 95 %"
+        ax.set(xlabel=xlabel, ylabel=_name_result(result))
 
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()
@@ -159,11 +161,13 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> None:
     """Draw the lines of a result, each with the interval around it if there is one."""
     interval = find_intervals([str(name) for name in table]).get(result)
+    rows_of_line = _split_lines(table, parts.lines)
+    looks = choose_looks(list(rows_of_line))
     x = table[parts.along]
     if not is_numeric_dtype(x):
         # A word is drawn at its number among the words.
         x = x.astype(str).map(_list_words(x).index)
-    for number, (name, rows) in enumerate(_split_lines(table, parts.lines).items()):
+    for name, rows in rows_of_line.items():
         points = pd.DataFrame({"x": x[rows.index], "y": rows[result]})
         if interval:
             low, high = interval
@@ -171,8 +175,45 @@ def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> No
         points = points.dropna(subset=["x", "y"]).sort_values("x")
 
         band = (points["low"], points["high"]) if interval else None
-        look = LOOKS.get(name) or pick_look(number)
-        shapes.draw_line(ax, points["x"], points["y"], look, name, band)
+        shapes.draw_line(ax, points["x"], points["y"], looks[name], name, band)
+
+
+def choose_looks(names: Sequence[str]) -> dict[str, Look]:
+    """Return a look for each line: that of its method in every figure.
+
+    `ntk ×4` and `ntk ×8` would have the same one. The second gets a look of a colour that
+    no line has, as far as there are colours, and so do names that are no methods.
+    """
+    looks: dict[str, Look] = {}
+    for name in names:
+        look = LOOKS.get(name_in(name))
+        if look and look not in looks.values():
+            looks[name] = look
+    for name in names:
+        if name not in looks:
+            looks[name] = _find_free_look(looks.values())
+    return looks
+
+
+def _find_free_look(taken: Collection[Look]) -> Look:
+    """Return a look that is not taken, if possible of a colour that is not, either."""
+    candidates = [pick_look(number) for number in range(2 * MOST_LINES)]
+    unused = [look for look in candidates if look not in taken]
+    colors = {look.color for look in taken}
+    in_new_color = [look for look in unused if look.color not in colors]
+    return (in_new_color or unused)[0]
+
+
+def _name_result(result: str) -> str:
+    """Return the words of a result, with its unit."""
+    if result in RESULTS:
+        return str(RESULTS[result])
+    words = result.replace("_", " ")
+    if result.startswith(LOSSES):
+        return f"{words}, nats per byte"
+    if result.startswith(SHARES):
+        return f"{words}, share"
+    return words
 
 
 def _set_axis(ax: Axes, along: pd.Series) -> None:

@@ -88,7 +88,7 @@ def test_two_models_have_no_interval():
     assert value == 1.25
     assert math.isnan(low)
     assert math.isnan(high)
-    assert write_mean(means, "yarn ×4") == "1.25"
+    assert write_mean(means, "yarn ×4") == "1.250"
     assert write_mean(means, "unscaled") == "2.00 [1.75, 2.75]"
 
 
