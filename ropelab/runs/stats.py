@@ -141,6 +141,10 @@ def _find_variance_of_mean(samples: NDArray[np.float64]) -> float:
     """Return the variance of the mean of independent samples; NaN below two samples."""
     if samples.size < 2:
         return math.nan
+    # The mean of equal numbers can differ from them in the last digit, and their variance
+    # from 0.
+    if (samples == samples[0]).all():
+        return 0.0
     return float(samples.var(ddof=1)) / samples.size
 
 

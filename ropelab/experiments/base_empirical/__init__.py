@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies,"
     " and get by with bases that many heads with many tasks might not."
 )
-VERSION = 7
+VERSION = 8
 BODY = "ropelab.experiments.base_empirical.retrieval"
 
 

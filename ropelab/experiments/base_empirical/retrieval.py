@@ -35,7 +35,9 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.stats import (
     FALSE_DISCOVERIES,
     FEWEST_UNITS,
+    Interval,
     Mean,
+    average_crossed_shares,
     compute_discovery_rates,
 )
 from ropelab.runs.tables import Tables
@@ -183,9 +185,10 @@ def make_predictions(
             if compared.empty:
                 compared = table
             compared = compared.assign(value=compared["correct"] / compared["trials"])
+            accuracy = _average_accuracy(compared, base)
             mean_by_base = compared.groupby("base")["value"].mean()
             accuracy_change = _compare_with_reference(compared, base)
-            accuracy_interval = accuracy_change.compute_interval()
+            change_interval = accuracy_change.compute_interval()
             text_change = _compare_with_reference(late_losses, base)
             text_interval = text_change.compute_interval()
 
@@ -196,18 +199,20 @@ def make_predictions(
                 "is_reference": base == reference,
                 **_compare_limits(config.head_dim, base, first_failing[base], of_base),
                 **_count_failures(of_base),
-                "accuracy": mean_by_base[base],
+                "accuracy": accuracy.value,
+                "accuracy_ci_low": accuracy.low,
+                "accuracy_ci_high": accuracy.high,
                 "reference_accuracy": mean_by_base[reference],
-                "accuracy_difference": accuracy_interval.value,
-                "accuracy_ci_low": accuracy_interval.low,
-                "accuracy_ci_high": accuracy_interval.high,
+                "accuracy_difference": change_interval.value,
+                "difference_ci_low": change_interval.low,
+                "difference_ci_high": change_interval.high,
                 # This is a p-value here. It is replaced by the rate below, for which all
                 # p-values are needed.
                 "accuracy_false_discovery_rate": accuracy_change.compute_p_value(),
                 "text_difference_nats_per_byte": text_interval.value,
                 "text_ci_low_nats_per_byte": text_interval.low,
                 "text_ci_high_nats_per_byte": text_interval.high,
-                "n": accuracy_interval.n,
+                "n": change_interval.n,
             }
             rows.append(row)
 
@@ -266,6 +271,19 @@ def _count_failures(accuracies: pd.DataFrame) -> dict[str, int]:
         counts[f"distances_{suffix}"] = len(mean_by_distance)
         counts[f"failing_{suffix}"] = int((mean_by_distance < FAILS).sum())
     return counts
+
+
+def _average_accuracy(trials: pd.DataFrame, base: float) -> Interval:
+    """Return the share of right answers under a base, over seeds and sequences.
+
+    Each sequence counts once: its trials are those at all its distances.
+    """
+    of_base = trials[trials["base"] == base]
+    groups = of_base.groupby(["seed", "sequence"])
+    # A row per seed, a column per sequence.
+    shares = groups["value"].mean().unstack("sequence")
+    trials_per_sequence = int(groups["trials"].sum().iloc[0])
+    return average_crossed_shares(shares.to_numpy(), trials_per_sequence)
 
 
 def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
@@ -436,6 +454,6 @@ def summary(tables: Tables) -> pd.DataFrame:
     table = tables["predictions"]
     if table.empty:
         return tables["text_nll"].head(12)
-    short_names = list(SHORT.values())
-    columns = ["task", "base", *short_names[:-1], "accuracy", short_names[-1]]
-    return table.rename(columns=SHORT)[columns].head(12)
+    table = table.rename(columns=SHORT)
+    columns = ["task", "base", *SHORT.values()]
+    return table[columns].head(12)

@@ -244,3 +244,11 @@ def test_intervals_of_proportions_hold_the_truth_too(share, least, seeds):
     found = [average_crossed_shares(rng.binomial(200, p) / 200, 200) for p in shares]
     assert np.mean([i.low <= truth <= i.high for i in found]) >= least
     assert all(0 <= i.low <= i.value <= i.high <= 1 for i in found)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.5, 0.7])
+def test_equal_numbers_do_not_vary_though_their_mean_is_rounded(share: float) -> None:
+    mean = average_crossed(np.full((1, 3), share))
+    assert mean.variance == 0
+    equal_shares = average_crossed(np.full((1, 3), share), trials=10)
+    assert equal_shares.variance == pytest.approx(1 / 31**2)
