@@ -186,6 +186,18 @@ class Run:
             lines.append(row(f"`{label}`", *cells))
         return "\n".join(lines)
 
+    # For `encodings`: rows are encodings.
+
+    def recall_gap(self, a: str, b: str, back: int, context: int) -> str:
+        """The difference a - b in recall of two encodings, trained with the same seeds,
+        with its interval over seeds.
+        """
+        at = {"distance_tokens": back, "context_tokens": context}
+        recalls = self.rows("copy_accuracy", **at).pivot(
+            index="seed", columns="encoding", values="accuracy"
+        )
+        return mean_of(recalls[a] - recalls[b], 2)
+
     def by_document(self, a: str, b: str) -> pd.Series:
         """The difference a - b of two rows on each document, nats per byte."""
         losses = self.table("text_by_document").pivot(
@@ -479,7 +491,10 @@ def refilled(text: str) -> str:
         if block.strip().startswith(("|", "#", "!", "<", "    ")):
             return block
         marker = re.match(r"- |\d\. ", block)
-        fill.subsequent_indent = " " * len(marker.group()) if marker else ""
+        # A paragraph of a list item is indented as the item's text is.
+        indent = re.match(" *", block).group()
+        fill.initial_indent = indent
+        fill.subsequent_indent = " " * len(marker.group()) if marker else indent
         return fill.fill(" ".join(block.split()))
 
     parts = re.split(
