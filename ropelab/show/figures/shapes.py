@@ -436,10 +436,21 @@ def name_line_ends(ax: Axes) -> None:
         if label.startswith("_"):
             continue
 
+        # A thin line leads from the last point to the name, which may stand apart.
+        leader = {
+            "arrowstyle": "-",
+            "color": line.get_color(),
+            "linewidth": 0.6,
+            "relpos": (0, 0.5),
+            "shrinkA": 1,
+            "shrinkB": 4,
+        }
         ax.annotate(
             label,
-            (1.015, 0),
-            xycoords="axes fraction",
+            xy=line.get_xydata()[-1],  # type: ignore[index]
+            xytext=(1.02, 0),
+            textcoords="axes fraction",
+            arrowprops=leader,
             color=line.get_color(),
             fontsize=9,
             va="center",
