@@ -34,6 +34,8 @@ TARGETS = {
     "observed.toml": "ropelab/cli/observed.toml",
 }
 LOSS = "nll_nats_per_byte"
+# A space at which lines are not broken.
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 class Run:
@@ -495,7 +497,10 @@ def refilled(text: str) -> str:
         indent = re.match(" *", block).group()
         fill.initial_indent = indent
         fill.subsequent_indent = " " * len(marker.group()) if marker else indent
-        return fill.fill(" ".join(block.split()))
+        text = " ".join(block.split())
+        # A number stays on the line of its percent sign, and an interval on one line.
+        tied = re.sub(r"(?<=\d) (?=%)|(?<=\d,) (?=-?\d+\.\d+\])", NO_BREAK, text)
+        return fill.fill(tied).replace(NO_BREAK, " ")
 
     parts = re.split(
         r"(^```.*?^```$|\n{2,}|\n(?=- |\d\. ))", text, flags=re.MULTILINE | re.DOTALL
