@@ -110,11 +110,11 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
         look, name = CURVES[values]
         first = fits[fits["values"] == values].head(1)
         for fit in shapes.iterate_rows(first):
-            label = f"{name}: {fit.coefficient:.3g} L^{fit.exponent:.3f}"
+            label = f"{name}: {fit.coefficient:.3g} $L^{{{fit.exponent:.3f}}}$"
             shapes.draw_line(
                 ax, grid, fit.coefficient * grid**fit.exponent, look, label
             )
-            growth[values] = f"L^{fit.exponent:.2f}"
+            growth[values] = f"$L^{{{fit.exponent:.2f}}}$"
     shapes.draw_line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
 
     title = "The smallest base by context, and power laws"
@@ -201,7 +201,7 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
         spans = list(zip(low.tolist(), (high - low).tolist(), strict=True))
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
         # A window narrower than a pixel is still seen by its edge.
-        ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.5)
+        ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.8)
 
     contexts = bound["context_tokens"]
     ax.set_yticks(range(len(bound)), [shapes.format_tokens(c) for c in contexts])

@@ -231,17 +231,18 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     words = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
     labels = [f"{words[scheme]}\n{component}" for scheme, component in CODES]
     ax.set_xticks(range(len(CODES)), labels)
-    ax.set(ylabel="neighbours with the same code", ylim=(0, 1.12))
+    ax.set(ylabel="neighbouring positions that look equal", ylim=(0, 1.12))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
 
-    full = _percent(shares["one", "cos and sin", "float32"])
-    half = _percent(shares["one", "cos and sin", "bfloat16"])
+    one = _percent(shares["one", "cos and sin", "bfloat16"])
+    many = _percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"One slow frequency: bfloat16 loses {half} of neighbours, float32 {full}"
+        f"bfloat16 loses {one} of neighbours with one frequency,"
+        f" {many} with {pairs['many']}"
     )
-    ax.legend(loc="upper right")
+    ax.legend(loc="center right")
     return figure
 
 

@@ -43,7 +43,7 @@ def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
     counts = pairs["role"].value_counts(sort=False)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())
     ax.set(xlabel="pair, fastest first", ylabel="wavelength, tokens")
-    ax.set_title(f"{scaling['method']}: {roles}")
+    ax.set_title(f"Pairs under {scaling['method']}: {roles}")
     shapes.put_legend_outside(ax)
     return figure
 
@@ -91,13 +91,20 @@ def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
         look = Look(ORANGE, "X", "none")
         label = "the same, angles not seen in training"
         shapes.draw_line(ax, unseen["pair"], unseen["test_phase_rad"], look, label)
-    shapes.mark_value(ax, 2 * math.pi, "a full rotation")
+    ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
+    highest = ax.get_ylim()[1]
+    ax.axhspan(2 * math.pi, highest, color=SHADES["kept"], linewidth=0)
+    shapes.mark_value(ax, 2 * math.pi, "from a full rotation on: all angles met")
+    ax.set_ylim(top=highest)
 
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
     tokens = " and ".join(map(shapes.format_tokens, lengths))
-    ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
     tested = shapes.format_tokens(scaling["test_len_tokens"])
-    count = f"{len(unseen)} of {len(pairs)}"
-    ax.set_title(f"At {tested}, {count} pairs meet angles not trained at {tokens}")
+    if len(unseen):
+        count = f"{len(unseen)} of {len(pairs)}"
+        title = f"At {tested}, {count} pairs meet angles not trained at {tokens}"
+    else:
+        title = f"At {tested}, no pair meets an angle that was not trained at {tokens}"
+    ax.set_title(title)
     shapes.put_legend_outside(ax)
     return figure

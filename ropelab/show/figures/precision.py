@@ -221,6 +221,9 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 
     There is a panel for each code, and a line for each format.
     """
+    if (table["format"] != "float64").any():
+        # float64 keeps all neighbours, and its line would hide others.
+        table = table[table["format"] != "float64"]
     panels = _choose_panels(table)
     size = (2 + 2.2 * len(panels), 4.2)
     figure, axes = shapes.make_panels(1, len(panels), size, sharey=True)
@@ -231,13 +234,13 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
             percent = 100 * group["fraction"]
             shapes.draw_line(ax, x, percent, find_look(name), name, clip_on=False)
         _set_position_axis(ax)
-        ax.set(ylim=(0, 100))
+        ax.set(ylim=(0, 105))
         ax.set_title(title, fontsize=10)
         if rows["adjacent_collisions"].sum() == 0:
             text = "none, in\nany format"
             ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center")
 
-    axes[0][0].set_ylabel("neighbours with the same code, %")
+    axes[0][0].set_ylabel("neighbours that look equal, %")
     shapes.put_legend_outside(axes[0][-1])
 
     worst = resolution.groupby(["scheme", "component"])["adjacent_collisions"].max()
@@ -245,7 +248,7 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     one_loses = worst.get(("single", "pair"), 0) > 0
     title = "Which neighbours share a stored code?"
     if many_keep_all and one_loses:
-        title = "One frequency loses neighbours in 16 bits; many frequencies keep them"
+        title = "One slow frequency loses neighbours in 16 bits; RoPE's pairs keep them"
     shapes.set_headline(figure, title)
     return figure
 

@@ -4,6 +4,7 @@ A scheme is a choice of the frequencies of a head's pairs. Models were trained w
 scheme and copy tokens from some distance back. A band is a third of the frequencies.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     _name_groups(ax, schemes)
     seeds = int(inside["seeds"].max())
     plural = "s" if seeds > 1 else ""
-    how = f"trained at {trained} tokens, {seeds} seed{plural}"
+    how = f"trained at {trained} tokens, {seeds} seed{plural}; bars: intervals of 95 %"
     ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head")
     ax.set_xlabel(f"tokens copied correctly (share)\n{how}")
     ax.set_title(_write_title(inside, schemes, half))
@@ -177,6 +178,9 @@ def name_scheme(row: pd.Series) -> str:
         return "none"
     if count == 1:
         period = f"{row['longest_period_tokens']:,.4g}".replace("e+0", "e")
+        if math.isclose(row["longest_period_tokens"], 2 * math.pi, rel_tol=1e-4):
+            # One radian a token, the frequency of RoPE's first pair.
+            period = "2π"
         spacing = f"period {period}"
     elif name.startswith("spaced"):
         spacing = "equal steps" if "uniform" in name else "geometric"
