@@ -163,8 +163,8 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
     ax.set(
         yscale="log",
         ylim=(low, HIGHEST_SPREAD),
-        xlabel="distance of query and key, tokens\n(root mean square of each doubling)",
-        ylabel="deviation of a score over places\n(scores have deviation 1)",
+        xlabel="distance of query and key, tokens\n(a point for each doubling)",
+        ylabel="how much a score varies with the place\n(deviation; that of all scores is 1)",
         title=title,
     )
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE, linewidth=0)
