@@ -16,8 +16,8 @@ import numpy as np
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.results import cells, tables
-from ropelab.experiments.precision.shared import spectrum_of
-from ropelab.math.numerics.chain import span
+from ropelab.experiments.precision.shared import make_spectrum
+from ropelab.math.numerics.chain import list_positions
 from ropelab.runs.cell import Context, Values
 
 LONG = 1 << 24
@@ -35,8 +35,8 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 def one_pass(config: PrecisionConfig) -> Callable[[], object]:
     """cos and sin of every angle of the grid."""
-    inv_freq = spectrum_of(config).inv_freq[:, None]
-    angles = inv_freq * span(config.offset, config.offset + config.length)
+    inv_freq = make_spectrum(config).inv_freq[:, None]
+    angles = inv_freq * list_positions(config.offset, config.offset + config.length)
     into = np.empty_like(angles)
 
     def work() -> None:

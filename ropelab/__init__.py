@@ -6,8 +6,9 @@ DataFrames:
     import ropelab
     ropelab.precision(base=1e6).tables["resolution"]
 
-So are `audit`, `check`, `doctor`, `emit`, `run` and `vectors`, which return answers of
-their own. `ropelab.methods()` and `ropelab.models()` are DataFrames of what can be named.
+`audit`, `check`, `doctor`, `emit`, `run` and `vectors` are functions here, too. Each
+returns an answer of its own type. `ropelab.methods()` and `ropelab.models()` return
+DataFrames of the names that options take.
 """
 
 from collections.abc import Callable
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from ropelab.plan import Run
 
 __version__ = "0.1.0"
-# The functions that are no experiments, and where they are. `audit` and `models` are
-# packages of code, too; their modules have a `__call__`, so that both uses work.
+# The functions that are not experiments, and the modules that have them. `audit` and
+# `models` are packages of code, too; their modules have a `__call__`, so that both uses
+# work.
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.conformance.check:check",
@@ -45,7 +47,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
     if name in ELSEWHERE:
         return resolve_name(ELSEWHERE[name])
-    return command_of(name.replace("_", "-"))
+    return write_command(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:
@@ -53,7 +55,7 @@ def __dir__() -> list[str]:
 
 
 @cache
-def command_of(name: str) -> "Callable[..., Run]":
+def write_command(name: str) -> "Callable[..., Run]":
     """Return the function of an experiment, whose parameters are the fields of its
     config.
     """

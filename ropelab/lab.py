@@ -32,8 +32,8 @@ from ropelab.runs.cell import (
     Resources,
     Stored,
     Values,
-    list_with_starts,
-    name_of,
+    hash_cell,
+    list_with_prerequisites,
     silent,
 )
 from ropelab.runs.config import build, respell
@@ -41,10 +41,10 @@ from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, RopelabError, naming, needing_packages
 from ropelab.runs.estimate import MINUTE, refuse_beyond, refuse_longer
 from ropelab.runs.files import check_name
-from ropelab.runs.folders import Waiting, quietly
+from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import explain_dtype, find_free_memory, use_library_defaults
 from ropelab.runs.own import find_sources
-from ropelab.runs.tables import as_stored
+from ropelab.runs.tables import convert_to_stored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,7 @@ class Lab:
     # Shows how much of the work is done.
     progress: Progress = silent
     # It is called with a folder that another process holds, while the lab waits for it.
-    waiting: Waiting = quietly
+    waiting: Waiting = say_nothing
     # It is called with what a user should read before long work; None for no notices.
     notice: Callable[[str], None] | None = None
     # It is called with the short table of a run while it fills; None if nobody watches.
@@ -105,7 +105,7 @@ class Lab:
             values: the fields of its config.
             called: returns the name of a field as the user typed it, for errors.
 
-        InputError: there is no such experiment, or a value is not allowed.
+        InputError: the experiment does not exist, or a value is not allowed.
         """
         experiment = experiments.load(name)
         config = build(experiment.config, _read_model_file(experiment, values), called)
@@ -120,8 +120,9 @@ class Lab:
         """Make runs side by side, and yield each one as soon as it is finished, with the
         number of its plan.
 
-        InputError: a run cannot be made, or only beyond the limits. Nothing was computed
-        then. RopelabError: a run failed. The others were still made.
+        InputError: a run cannot be made, or only beyond the limits. In this case
+        nothing was computed. RopelabError: a run failed. All other runs were still
+        made.
         """
         numbers_of_plan = self._number_plans(plans)
         # Runs that read the results of other runs are made after them, one by one.
@@ -134,8 +135,8 @@ class Lab:
             for plan, run in self._run_side_by_side(group, failures):
                 for number in numbers_of_plan[plan]:
                     yield number, run
-                    # A run that several plans ask for is made once, and reused for the
-                    # others.
+                    # A run that several plans ask for is made once, for the first plan,
+                    # and reused for all others.
                     run = replace(run, reused=True)
         if failures:
             raise failures[0]
@@ -143,7 +144,7 @@ class Lab:
     def _number_plans(self, plans: Sequence[Plan]) -> dict[Plan, list[int]]:
         """Return each plan once, with its numbers in `plans`.
 
-        Plans whose results others require are added, without a number.
+        Plans whose results other plans require are added, without a number.
         """
         numbers_of_plan: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
@@ -161,7 +162,7 @@ class Lab:
     def find_work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
-            cells = list_with_starts(plan.experiment.cells(plan.config))
+            cells = list_with_prerequisites(plan.experiment.cells(plan.config))
         left = dict(cells)
         for name, cell in cells.items():
             if context.cells.is_finished(cell):
@@ -204,12 +205,12 @@ class Lab:
         if self.results is None:
             return Context(self.progress, limits=self.limits)
 
-        again = ""
+        fresh_run = ""
         if self.force:
-            # Stored cells are only used if this very command made them, which a random
-            # name marks.
-            again = uuid4().hex
-        cells = Cells(self.results / ".cells", again, self.waiting)
+            # Stored cells are used only if this very command made them. The random name
+            # marks the cells of this command.
+            fresh_run = uuid4().hex
+        cells = Cells(self.results / ".cells", fresh_run, self.waiting)
         return Context(self.progress, cells, self.limits)
 
     def _run_side_by_side(
@@ -272,11 +273,11 @@ class Lab:
         # have one name, so that the first to be finished gives both their tables.
         named_cells = []
         for cell in plan.experiment.cells(plan.config):
-            named_cells.append((name_of(cell), cell))
+            named_cells.append((hash_cell(cell), cell))
 
         for cell, error in computed:
             if error is None:
-                known_tables[name_of(cell)] = values[cell]
+                known_tables[hash_cell(cell)] = values[cell]
                 finished = [
                     (each, known_tables[name])
                     for name, each in named_cells
@@ -335,13 +336,13 @@ class Lab:
         if place is None:
             # Tables in memory get the values that they would have after being stored and
             # read back, so that both give the same answer.
-            return plan.finish(as_stored(plan.tables(values)))
+            return plan.finish(convert_to_stored(plan.tables(values)))
 
         tables, reused = place.keep(make, self.waiting, self.force)
         run = plan.finish(tables, place.path, reused)
         if reused and self.figures:
             # Meanwhile another process has made the run, perhaps without figures.
-            place.draw(run.pictures, again=False, waiting=self.waiting)
+            place.draw(run.pictures, is_forced=False, waiting=self.waiting)
         return run
 
     def _find_folder(self, plan: Plan) -> store.RunFolder | None:
@@ -360,7 +361,7 @@ class Lab:
 
         hashes_of_inputs = {
             **config.inputs(),
-            **store.as_inputs(self.results, folders_read),
+            **store.hash_manifests(self.results, folders_read),
             **find_sources(config.model_dump(mode="json")),
         }
         return store.RunFolder(
@@ -376,7 +377,9 @@ class Lab:
         """Return the stored runs of an experiment, for the runs that read them."""
         if self.results is None:
             return []
-        return store.stored_runs(self.results, name, experiments.load(name).version)
+        return store.load_stored_runs(
+            self.results, name, experiments.load(name).version
+        )
 
     def _make(
         self, plan: Plan, values: Values, work: Work, stopwatch: Stopwatch
@@ -391,15 +394,15 @@ class Lab:
 
         about = {
             "title": plan.label.title,
-            "question": config.asks(experiment.question),
+            "question": config.adapt_question(experiment.question),
             "cannot_show": experiment.cannot_show,
             "answer": run.answer,
-            "summary": store.to_records(run.summary()),
+            "summary": store.make_records(run.summary()),
             "command": config.command(experiment.name),
             "start": stopwatch.start.isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
             "measurements": work.counts,
-            "times": {name: store.to_records(table) for name, table in times.items()},
+            "times": {name: store.make_records(table) for name, table in times.items()},
         }
 
         pictures = None
@@ -457,7 +460,7 @@ def _group_by_plan(
             yield plan, []
 
     for cell, error in computed:
-        name = name_of(cell)
+        name = hash_cell(cell)
         waiting = [plan for plan in works if name in awaited[plan]]
         for plan in waiting:
             awaited[plan].remove(name)
@@ -469,9 +472,9 @@ def _group_by_plan(
 
 
 def _join_errors(errors: Sequence[Exception]) -> Exception:
-    """Make one error of the errors of a run's cells.
+    """Make one error from the errors of a run's cells.
 
-    An error that is no RopelabError is a bug, and is returned as it is.
+    An error that is not a RopelabError is a bug, and is returned as it is.
     """
     bugs = [error for error in errors if not isinstance(error, RopelabError)]
     if bugs:

@@ -1,4 +1,6 @@
-"""A plan, which is a run to be made; the work that it needs; and the run that comes of it."""
+"""A run before, during and after it is made: Plan (what to make), Work (the cells that must
+be computed for it) and Run (the finished tables with their answer).
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING
 from ropelab.experiments import Experiment
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.config import Config, Label
-from ropelab.runs.engine.schedule import machine_for
+from ropelab.runs.engine.schedule import choose_machine
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.sentences import with_scope
+from ropelab.runs.sentences import add_scope
 from ropelab.runs.tables import Tables
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Run:
     answer: str
     # The folder with its files; None for a run that is kept in memory.
     folder: Path | None = None
-    # True if the run had been made before.
+    # True if the run was read from disk because it had been made before.
     reused: bool = False
 
     def __repr__(self) -> str:
@@ -44,7 +46,7 @@ class Run:
         from ropelab.show.intervals import join_intervals
         from ropelab.show.terminal import format_value
 
-        question = escape(self.config.asks(self.experiment.question))
+        question = escape(self.config.adapt_question(self.experiment.question))
         answer = escape(self.answer)
         cells = join_intervals(self.summary()).map(format_value)
         summary = cells.to_html(index=False, border=0)
@@ -68,7 +70,8 @@ class Run:
         return self.experiment.further(self.tables)
 
     def verdicts(self) -> "pd.DataFrame":
-        """Return what this run alone means for published statements.
+        """Return the verdicts on published statements that follow from this run by
+        itself.
 
         The ledger of claims judges. Verdicts are not stored, because a stored run would
         keep old verdicts when the ledger changes.
@@ -110,7 +113,7 @@ class Plan:
         self, tables: Tables, folder: Path | None = None, reused: bool = False
     ) -> Run:
         """Return the run, with the answer that its tables give."""
-        answer = with_scope(self.experiment.answer(tables), self.config.scope)
+        answer = add_scope(self.experiment.answer(tables), self.config.scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
 
@@ -118,9 +121,9 @@ class Plan:
 class Work:
     """The cells of one run, or of several."""
 
-    # All cells by name. A cell that starts from the result of another one comes after it.
+    # All cells by their hash (`hash_cell`). Each cell comes after its prerequisites.
     cells: Mapping[str, Cell]
-    # The cells that are not computed yet.
+    # The cells that are not computed yet, by their hash.
     left: Mapping[str, Cell]
 
     @property
@@ -130,17 +133,19 @@ class Work:
             total += cell.resources.estimate()
         return total
 
-    def count_workers(self, asked: int | None) -> int:
+    def count_workers(self, wanted_workers: int | None) -> int:
         """Return how many processes will compute the cells side by side.
 
-        `asked` is the number that a user wants; None for as many as fit.
+        `wanted_workers` is the number that a user wants; None for as many as fit.
         """
         resources = [cell.resources for cell in self.left.values()]
-        return machine_for(asked, resources).workers
+        return choose_machine(wanted_workers, resources).workers
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of cells that are left to compute, and of finished ones."""
+        """The number of cells that are left to compute, and the number of finished
+        cells.
+        """
         return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
 
 

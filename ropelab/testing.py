@@ -34,8 +34,8 @@ def assert_rope(
 ) -> None:
     """Raise AssertionError with the mistake unless rotary code follows a configuration.
 
-    An error of the code is raised as it is, except one that would end the process or skip
-    the test.
+    An error that the code raises is raised as it is, unless it would end the process or
+    skip the test.
 
     Args:
         module: the code: a rotary class of transformers, a function of positions that
@@ -44,7 +44,8 @@ def assert_rope(
         config: a config.json, a model folder, or the configuration as a dict.
         length: the number of tokens in the context; None for the claimed length.
         layer_type: a layer type of the model, such as `full_attention`, or `indexer`
-            for that of sparse attention; empty for that of full attention.
+            for the rotation of the indexer of sparse attention; empty for full
+            attention.
         tolerance: the error of an angle, in radians, that is allowed beyond the rounding
             of float32.
     """

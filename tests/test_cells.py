@@ -60,7 +60,7 @@ def test_a_failing_cell_leaves_nothing(tmp_path):
 def test_again_makes_each_cell_anew_once(tmp_path):
     make = Maker()
     Cells(tmp_path).tables(SAME, make)
-    forced = Cells(tmp_path, again="a run")
+    forced = Cells(tmp_path, fresh_run="a run")
     forced.tables(SAME, make)
     forced.tables(SAME, make)
     assert make.calls == 2
@@ -72,7 +72,7 @@ def test_a_directory_keeps_its_files_between_visits(tmp_path):
             seen = (folder / "step").exists()
             (folder / "step").write_text("7")
     assert seen
-    with Cells(tmp_path, again="a run").directory(
+    with Cells(tmp_path, fresh_run="a run").directory(
         CellName("model", 1, {"seed": 0})
     ) as folder:
         assert not (folder / "step").exists()
@@ -172,7 +172,7 @@ def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
     name = CellName("copy", 1, {"seed": 0})
     Cells(tmp_path).tables(name, dict)
     assert Cells(tmp_path).pack(name) is not None
-    assert Cells(tmp_path, again="a new run").pack(name) is None
+    assert Cells(tmp_path, fresh_run="a new run").pack(name) is None
 
 
 def read_settings() -> dict[str, pd.DataFrame]:

@@ -21,7 +21,7 @@ from ropelab.math.methods import FREQUENCIES
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
 from ropelab.runs.config import group_of
-from ropelab.runs.spelling import FieldGroup, flag_of
+from ropelab.runs.spelling import FieldGroup, make_flag
 from tests.processes import started
 from tests.texts import mentions
 
@@ -86,13 +86,13 @@ def test_options_of_a_command_stand_in_panels_the_commonest_first(call, name):
     if config.common:
         first = panels["Most used"]
         assert first[: len(config.common)] == [
-            flag_of(field) for field in config.common
+            make_flag(field) for field in config.common
         ]
         assert len(first) == 5
     groups = {*map(str, FieldGroup)}
     for field, info in config.model_fields.items():
         if field not in (*config.common, config.argument):
-            assert flag_of(field) in panels[group_of(info)]
+            assert make_flag(field) in panels[group_of(info)]
     assert groups & {*panels}
     assert "--results" in panels["Output"]
     assert panels["Running"][-1] == "-h"
@@ -104,7 +104,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
     assert status == 0
     config = experiments.load(name).config
     for field, info in config.model_fields.items():
-        assert (field.upper() if field == config.argument else flag_of(field)) in out
+        assert (field.upper() if field == config.argument else make_flag(field)) in out
         assert info.description, f"{name}.{field} has no help text"
 
 
@@ -308,7 +308,7 @@ def test_json_is_one_document_and_equals_the_tables(call):
             keep_default_na=False,
             na_values=[""],
         )
-        assert rows == store.to_records(table)
+        assert rows == store.make_records(table)
 
 
 def test_methods_are_listed_with_what_their_factor_means(call):
@@ -380,7 +380,7 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/x.csv")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "metrics_of", full)  # inside of a run's new folder
+        patched.setattr(store, "flatten_summary", full)  # inside of a run's new folder
         status, _, err = call(*QUICK, "--quiet")
     assert status == 1
     assert mentions(err, "ropelab:", os.strerror(errno.ENOSPC))

@@ -20,9 +20,9 @@ from ropelab.runs.config import (
     build,
     read_toml,
 )
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.files import parse
-from ropelab.runs.spelling import command_of, read_list, read_number
+from ropelab.runs.spelling import read_list, read_number, write_command
 from tests.texts import mentions
 
 
@@ -186,12 +186,12 @@ def test_seeds_and_another_list_have_a_bound_together():
 
 def test_a_list_with_blanks_is_a_list_and_its_command_too():
     assert build(Sample, {"contexts": "32, 768"}).contexts == (32, 768)
-    command = command_of("base", {"context": [32, 768]})
+    command = write_command("base", {"context": [32, 768]})
     assert command == "ropelab base --context '32, 768'"
     # Numbers that nobody would write with such commas stay as they were.
     for lengths in ([512, 4096], [64, 256, 512], [128, 256]):
         text = ",".join(map(str, lengths))
-        assert command_of("base", {"context": lengths}).endswith(f" {text}")
+        assert write_command("base", {"context": lengths}).endswith(f" {text}")
         assert build(Sample, {"contexts": text}).contexts == tuple(lengths)
 
 
@@ -336,7 +336,7 @@ def test_bad_toml_is_one_line(tmp_path, text, sentence):
 
 
 def test_a_long_unknown_name_is_cut_in_the_error():
-    error = unknown_name("key", "k" * 500_000, ["base"])
+    error = make_name_error("key", "k" * 500_000, ["base"])
     assert len(str(error)) < 300
 
 

@@ -22,7 +22,7 @@ from ropelab.models.lm.training import Recipe
 from ropelab.runs import cell, estimate, machine
 from ropelab.runs.cell import Context, Resources
 from ropelab.runs.errors import InputError, say
-from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
+from ropelab.runs.estimate import DAY, Estimate, measure_slowness, refuse_beyond
 from tests.test_cli import call, visible
 from tests.test_interrupts import heard
 from tests.texts import mentions
@@ -41,7 +41,7 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def _the_machine_whose_rates_are_known(monkeypatch):
     """The same sentences on every machine, however busy."""
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    monkeypatch.setattr(estimate, "measure_slowness", lambda: 1.0)
     for user in ("ropelab.lab", "ropelab.runs.engine.schedule"):
         monkeypatch.setattr(f"{user}.find_free_memory", lambda: 8 * GB)
     monkeypatch.setattr(machine, "has_instructions", lambda name: True)
@@ -143,15 +143,15 @@ def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypat
 
 
 def test_a_slower_machine_is_told_longer_times(monkeypatch):
-    monkeypatch.setattr(estimate, "slowness", lambda: 3.0)
+    monkeypatch.setattr(estimate, "measure_slowness", lambda: 3.0)
     assert mentions(Estimate(240, GB).text(), "12 minutes", "1.0 GB")
     with pytest.raises(InputError, match="more than a day"):
         refuse_beyond(Estimate(0.4 * DAY), 1, GB)
 
 
 def test_the_calibration_measures_a_time():
-    slowness.cache_clear()
-    assert 0.01 < slowness() < 1000
+    measure_slowness.cache_clear()
+    assert 0.01 < measure_slowness() < 1000
 
 
 def test_only_what_is_left_is_counted(corpora, tmp_path):
@@ -178,7 +178,7 @@ def test_emulated_bfloat16_takes_longest(monkeypatch):
     quick, plain = machine.find_rate("bfloat16"), machine.find_rate("float32")
     monkeypatch.setattr(machine, "has_instructions", lambda name: name == "avx512_bf16")
     assert machine.find_rate("bfloat16") == quick > plain
-    assert not machine.multiplies_bfloat16("cpu")  # nothing is trained in it
+    assert not machine.is_bfloat16_quick("cpu")  # nothing is trained in it
     monkeypatch.setattr(machine, "has_instructions", lambda name: False)
     assert machine.find_rate("bfloat16") < plain
 

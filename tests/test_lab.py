@@ -28,7 +28,7 @@ from ropelab.runs import store, surroundings
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.folders import quietly
+from ropelab.runs.folders import say_nothing
 from ropelab.runs.pictures import read_png
 from ropelab.runs.store import read_manifest
 from ropelab.runs.tables import DamagedError
@@ -166,7 +166,7 @@ def test_another_run_that_takes_the_name_meanwhile_is_left_alone(lab, monkeypatc
         "command": "", "start": "2026-01-01T00:00:00+00:00", "seconds": 0.0,
         "measurements": {}, "times": {},
     })  # fmt: skip
-    place.keep(lambda: made, quietly, again=True)
+    place.keep(lambda: made, say_nothing, is_forced=True)
     assert place.path.name.endswith("-0123456789abcdef")
     assert manifest_of(before)["config"]["base"] == 2.0
     assert manifest_of(place.path)["config"]["base"] == 3.0
@@ -179,7 +179,7 @@ def test_a_run_of_a_newer_version_is_left_alone_and_said(lab, capsys):
     assert folder_of(ours) != folder_of(theirs)
     assert lab.run(plan()).reused
     assert lab.run(plan(experiment=newer)).reused
-    stored = store.stored_runs(lab.results, "toy", toy().version)
+    stored = store.load_stored_runs(lab.results, "toy", toy().version)
     assert [run.path for run in stored] == [str(ours.folder)]
     (line,) = capsys.readouterr().err.splitlines()
     assert str(theirs.folder) in line
@@ -190,14 +190,14 @@ def test_runs_of_an_earlier_version_are_quoted_where_there_is_none_of_this_one(
 ):
     earlier = lab.run(plan())
     newer = replace(toy(), version=2)
-    (stored,) = store.stored_runs(lab.results, "toy", 2)
+    (stored,) = store.load_stored_runs(lab.results, "toy", 2)
     assert stored.path == str(earlier.folder)
     assert mentions(capsys.readouterr().err, str(earlier.folder), "version 1")
     assert stored.earlier_version == 1
 
     # A run of another name replaces nothing.
     other = lab.run(plan(experiment=newer, base=2.0))
-    found = {run.path: run for run in store.stored_runs(lab.results, "toy", 2)}
+    found = {run.path: run for run in store.load_stored_runs(lab.results, "toy", 2)}
     assert set(found) == {str(earlier.folder), str(other.folder)}
     assert found[str(other.folder)].earlier_version is None
 
@@ -207,7 +207,7 @@ def test_a_run_of_an_earlier_version_gives_way_to_one_of_its_name(lab, capsys):
     earlier = lab.run(plan(label=label))
     newer = replace(toy(), version=2)
     other = lab.run(plan(label=label, experiment=newer, base=2.0))
-    (stored,) = store.stored_runs(lab.results, "toy", 2)
+    (stored,) = store.load_stored_runs(lab.results, "toy", 2)
     assert stored.path == str(other.folder)
     assert stored.earlier_version is None
     (line,) = capsys.readouterr().err.splitlines()
@@ -243,7 +243,7 @@ def test_readers_put_back_what_a_killed_process_left_under_another_name(lab):
         lambda: [folder for folder, _ in store.find_finished(lab.results)],
         lambda: [
             Path(each.path)
-            for each in store.stored_runs(lab.results, "toy", toy().version)
+            for each in store.load_stored_runs(lab.results, "toy", toy().version)
         ],
         lambda: [shown.folder for shown in find_runs([folder])],
         lambda: [folder_of(lab.run(plan()))],
@@ -430,7 +430,7 @@ def test_a_damaged_config_or_metric_is_said_and_the_run_made_again(
 def test_a_damaged_table_is_said_and_the_run_made_again(lab, capsys):
     run = lab.run(plan())
     (run.folder / "tables/toy.csv").write_text("base,length_tokens\n1,1\n")
-    assert store.stored_runs(lab.results, "toy", 1) == []
+    assert store.load_stored_runs(lab.results, "toy", 1) == []
     assert "left out" in capsys.readouterr().err
     assert lab.run(plan()).tables["toy"].base[0] == 1e4
     said = capsys.readouterr().err
@@ -485,7 +485,7 @@ def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
     foreign.parent.mkdir()
     foreign.write_text(text)
     for _ in range(2):
-        assert [run.path for run in store.stored_runs(lab.results, "toy", 1)] == [
+        assert [run.path for run in store.load_stored_runs(lab.results, "toy", 1)] == [
             str(whole.folder)
         ]
     assert capsys.readouterr().err.count("left out") == 1
@@ -537,7 +537,7 @@ def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, entry: CHANGES[entry]}))
     assert read_manifest(run.folder) is None
-    assert store.stored_runs(lab.results, "toy", 1) == []
+    assert store.load_stored_runs(lab.results, "toy", 1) == []
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert mentions(said, "left out:", path, "not what was written")
@@ -661,17 +661,17 @@ def test_without_results_nothing_is_written(tmp_path, monkeypatch):
 def test_stored_runs_are_found_with_their_tables(lab):
     lab.run(plan(base=5e5))
     lab.run(plan(base=7e5))
-    stored = store.stored_runs(lab.results, "toy", 1)
+    stored = store.load_stored_runs(lab.results, "toy", 1)
     assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
-    assert store.stored_runs(lab.results, "toy", 0) == []
-    assert store.stored_runs(lab.results, "other", 1) == []
+    assert store.load_stored_runs(lab.results, "toy", 0) == []
+    assert store.load_stored_runs(lab.results, "other", 1) == []
 
 
 def test_records_for_json_have_no_numbers_that_json_lacks():
     table = pd.DataFrame(
         {"x": [1.5, math.nan, math.inf], "y": [1, 2, 3], "z": ["a", None, "nan"]}
     )
-    assert store.to_records(table) == [
+    assert store.make_records(table) == [
         {"x": 1.5, "y": 1, "z": "a"},
         {"x": None, "y": 2, "z": None},
         {"x": "inf", "y": 3, "z": "nan"},
@@ -938,7 +938,7 @@ def test_any_program_may_be_called_git(monkeypatch, answer):
         return subprocess.CompletedProcess(command, 0, text, "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    surroundings._commit.cache_clear()
-    found = surroundings._commit()
-    surroundings._commit.cache_clear()
+    surroundings._find_commit.cache_clear()
+    found = surroundings._find_commit()
+    surroundings._find_commit.cache_clear()
     assert found == {"commit": None, "dirty": None}

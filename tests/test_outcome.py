@@ -15,7 +15,7 @@ import pytest
 
 from ropelab.cli import outcome
 from ropelab.cli.app import main
-from ropelab.runs.errors import InputError, printable
+from ropelab.runs.errors import InputError, escape_controls
 from tests.texts import mentions
 
 ERRORS = [
@@ -124,7 +124,7 @@ def test_what_steers_a_terminal_is_written_out(capsys):
     def command():
         raise InputError(f"no such corpus {STEERING}")
 
-    assert printable(STEERING) == r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
+    assert escape_controls(STEERING) == r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
     assert outcome.status_of(command) == 2
     outcome.print_line(STEERING)
     out, err = capsys.readouterr()

@@ -28,7 +28,13 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import from_source, own
-from ropelab.runs.cell import Cells, Computation, Context, list_with_starts, name_of
+from ropelab.runs.cell import (
+    Cells,
+    Computation,
+    Context,
+    hash_cell,
+    list_with_prerequisites,
+)
 from ropelab.runs.config import build
 from ropelab.runs.engine import on_ray
 from ropelab.runs.engine.local import Workers
@@ -151,9 +157,9 @@ def test_precision_under_a_changed_class_is_computed_anew(mymodule) -> None:
 
 def test_times_of_a_changed_encoding_are_measured_anew(mymodule, corpus) -> None:
     values = {**SMALL, "corpus": corpus, "encodings": "mymodule:MyEncoding"}
-    before = name_of(Timing(build(EncodingsConfig, values)))
+    before = hash_cell(Timing(build(EncodingsConfig, values)))
     mymodule(MODULE + MORE.replace("q * 2.0", "q * 3.0"))
-    assert name_of(Timing(build(EncodingsConfig, values))) != before
+    assert hash_cell(Timing(build(EncodingsConfig, values))) != before
 
 
 RECALIBRATED = """
@@ -219,9 +225,9 @@ def test_a_trained_encoding_is_trained_anew_when_its_file_changes(
 
     def models() -> dict[str, str]:
         plan = Lab().prepare("encodings", values)
-        cells = list_with_starts(plan.experiment.cells(plan.config)).values()
+        cells = list_with_prerequisites(plan.experiment.cells(plan.config)).values()
         return {
-            cell.called: name_of(cell) for cell in cells if isinstance(cell, Training)
+            cell.called: hash_cell(cell) for cell in cells if isinstance(cell, Training)
         }
 
     before = models()

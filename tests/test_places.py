@@ -27,7 +27,7 @@ def one_file_of_each_folder() -> list[Path]:
     ]
 
 
-def files_below(folder: Path) -> dict[str, bytes]:
+def list_files_below(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -66,10 +66,10 @@ def test_results_beside_the_tests_are_neither_read_nor_written(tmp_path):
     )
 
     assert done.returncode == 0, done.stdout
-    assert files_below(home) == {}
+    assert list_files_below(home) == {}
     left = {
         name: content
-        for name, content in files_below(results).items()
+        for name, content in list_files_below(results).items()
         if not name.startswith("reference/")
     }
     assert set(left.values()) == {POISON.encode()}

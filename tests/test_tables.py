@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from ropelab.runs.tables import DamagedError, Format, as_stored, unit_of
+from ropelab.runs.tables import DamagedError, Format, convert_to_stored, find_unit
 
 FORMAT = Format("about.json", "tables", TypeAdapter(dict[str, Any]))
 
@@ -58,7 +58,7 @@ def test_text_that_looks_like_numbers_stays_text(tmp_path):
     assert back["kind"].tolist()[:3] == ["01", "1", "1e2"]
     assert back["kind"].isna().tolist() == [False] * 3 + [True]
     assert back["name"].tolist() == ["True", "False"] * 2
-    pd.testing.assert_frame_equal(as_stored({"t": table})["t"], back)
+    pd.testing.assert_frame_equal(convert_to_stored({"t": table})["t"], back)
     written = json.loads((tmp_path / "about.json").read_text())["tables"]["t"]
     assert written["columns"] == {"kind": "text", "name": "text"}
 
@@ -113,4 +113,4 @@ def test_what_was_not_written_is_not_read(tmp_path, file, damage):
     ],
 )
 def test_units_come_from_column_names(column, unit):
-    assert unit_of(column) == unit
+    assert find_unit(column) == unit

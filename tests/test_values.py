@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ropelab.lab import Lab
-from ropelab.runs.cell import Values, name_of
+from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import read_toml
 from tests.small import mostly_slow
 
@@ -24,7 +24,7 @@ class Recorded(Values):
     asked: set[str] = field(default_factory=set)
 
     def __getitem__(self, cell):
-        self.asked.add(name_of(cell))
+        self.asked.add(hash_cell(cell))
         return super().__getitem__(cell)
 
 
@@ -51,8 +51,10 @@ def test_a_run_asks_for_exactly_the_cells_that_its_config_lists(path, monkeypatc
     plan.experiment.tables(plan.config, values)
     plan.experiment.times(plan.config, values)
     assert values.asked <= set(work.cells)
-    starts = {name_of(start) for cell in work.cells.values() for start in cell.starts}
-    assert set(work.cells) <= values.asked | starts
+    prerequisites = {
+        hash_cell(start) for cell in work.cells.values() for start in cell.prerequisites
+    }
+    assert set(work.cells) <= values.asked | prerequisites
 
 
 # A small config of each, and another value for each of its fields.

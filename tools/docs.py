@@ -22,7 +22,7 @@ import jinja2
 import pandas as pd
 
 from ropelab.readers.registry import RUNTIMES
-from ropelab.runs.labels import method_label, roughly, row_labels
+from ropelab.runs.labels import label_method, label_rows, write_roughly
 from ropelab.runs.stats import average_samples
 
 ROOT = Path(__file__).parents[1]
@@ -66,8 +66,8 @@ class Run:
         found = pd.read_csv(self.folder / "tables" / f"{name}.csv")
         if {"method", "factor", "arm"} <= set(found.columns):
             pairs = zip(found["method"], found["factor"], strict=True)
-            found["label"] = [method_label(*pair) for pair in pairs]
-            found["row"] = row_labels(found)
+            found["label"] = [label_method(*pair) for pair in pairs]
+            found["row"] = label_rows(found)
         return found
 
     def rows(self, name: str, /, **equal: object) -> pd.DataFrame:
@@ -368,9 +368,9 @@ def presets() -> pd.DataFrame:
 
 def reports() -> dict[str, tuple[int, int]]:
     """Count the printed numbers of each report that are reproduced, and all of them."""
-    from ropelab.math.numerics.incidents import incidents
+    from ropelab.math.numerics.incidents import measure_incidents
 
-    found = incidents()
+    found = measure_incidents()
     names = found["source"].str.extract(r"github\.com/[\w.-]+/([\w.-]+)/\w+/(\d+)")
     verdicts = (found["verdict"] == "agrees").groupby(
         (names[0] + " " + names[1]).fillna(found["source"]), sort=False
@@ -458,7 +458,13 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    made.filters |= {"f2": f2, "f3": f3, "pct": pct, "sci": sci, "roughly": roughly}
+    made.filters |= {
+        "f2": f2,
+        "f3": f3,
+        "pct": pct,
+        "sci": sci,
+        "roughly": write_roughly,
+    }
     functions = (
         run,
         row,

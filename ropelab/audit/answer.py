@@ -6,7 +6,7 @@ The parts of the sentence are empty where there is nothing to say.
 from collections.abc import Sequence
 
 from ropelab.audit.aspects import Aspect
-from ropelab.audit.audit_case import AuditCase, agrees
+from ropelab.audit.audit_case import AuditCase, have_equal_rotation
 from ropelab.audit.lengths import STOPS_BEYOND, list_exceeded
 from ropelab.math.scaling import PositionInterpolation
 from ropelab.readers.spec import short
@@ -27,7 +27,7 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
 
-    # A file with linear scaling states the length after scaling alone.
+    # A file with linear scaling states only the length after scaling.
     if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
     else:
@@ -44,7 +44,9 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
 
 
 def describe_meaningless(case: AuditCase) -> str:
-    """Say which values have no meaning; what follows is said of the other runtimes."""
+    """Say which runtimes read values without a meaning. The rest of the answer is about
+    all other runtimes.
+    """
     problems = case.group_problems("meaningless")
     if not problems:
         return ""
@@ -59,7 +61,8 @@ def describe_meaningless(case: AuditCase) -> str:
 def describe_agreement(
     case: AuditCase, aspects: Sequence[Aspect], several_lengths: bool
 ) -> str:
-    """Say how many runtimes compute the same, and which do not.
+    """Say how many runtimes compute the same, and which runtimes compute something
+    else.
 
     ``several_lengths``: True if runtimes claim different lengths.
     """
@@ -67,7 +70,7 @@ def describe_agreement(
     # The names of runtimes that compute something else.
     others = set()
     for name, spec in case.specs:
-        if not agrees(spec, case.spec):
+        if not have_equal_rotation(spec, case.spec):
             others.add(name)
     for aspect in aspects:
         right = aspect.does.get(reference)
@@ -109,9 +112,11 @@ def describe_refusals(case: AuditCase) -> str:
     exceeded = list_exceeded(case)
     stopping = [name for _, name in exceeded if name in STOPS_BEYOND]
     if stopping:
-        words += f"; {case.asked} tokens are refused by {', '.join(stopping)}"
+        words += (
+            f"; {case.requested_length} tokens are refused by {', '.join(stopping)}"
+        )
     elif exceeded:
-        words += f"; {case.asked} tokens are more than it has"
+        words += f"; {case.requested_length} tokens are more than it has"
     return words
 
 

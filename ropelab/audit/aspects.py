@@ -1,11 +1,11 @@
 """What a model does with positions besides the frequencies of its main layers.
 
 Such an aspect is the rotation of other layers, layers without rotation, factors on
-queries, an encoder of images, or axes of positions. For some of them only the code of a
-few runtimes was read, which aspects.toml names.
+queries, an encoder of images, or axes of positions. Of some aspects only the code of a
+few runtimes was read. aspects.toml names these runtimes.
 
 A ladder is a sequence of frequencies, from the fastest to the slowest pair. Axes of
-positions may share one, or have a ladder each.
+positions may share a ladder, or have a ladder each.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ropelab.audit.audit_case import AuditCase, agrees
+from ropelab.audit.audit_case import AuditCase, have_equal_rotation
 from ropelab.audit.words import EXTRA_NAMES, describe_place
 from ropelab.math.axes import describe_pairs
 from ropelab.readers.axes import VISION_CONFIG, find_facts, find_vision, read_vision
@@ -143,7 +143,7 @@ def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     if spec is None:
         return ""
     # What is computed alike is said in the same words.
-    if agrees(spec, right):
+    if have_equal_rotation(spec, right):
         spec = right
     return f"base {write_number(spec.base)}, {spec.method}"
 
@@ -201,7 +201,8 @@ def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
         floor = text.get("floor_scale", floor)
         scale = text.get("attn_scale", scale)
     elif runtime != "llama.cpp":
-        # llama.cpp has the numbers above in its code; others were not read.
+        # llama.cpp has the numbers above in its code. The code of no other runtime was
+        # read.
         return ""
     if not is_on:
         return "none"

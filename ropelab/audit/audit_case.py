@@ -1,7 +1,7 @@
 """A configuration as the runtimes read it, and how far their rotations are apart.
 
-One of the readings is the reference, which all others are compared with: that of
-transformers 5 if it reads the file.
+One of the readings is the reference, and all other readings are compared with it. The
+reference is the reading of transformers 5 if that reads the file.
 """
 
 import math
@@ -24,8 +24,8 @@ TOLERANCE = 0.01
 # Pairs with a lower frequency, in radians per token, count as not rotating. Their
 # wavelengths would overflow.
 SLOWEST = 1e-300
-# The name of the rotation of queries and keys of attention. Other rotations are those of
-# an indexer, or of compressed keys.
+# The name of the rotation of queries and keys of attention. A model may have other
+# rotations, of an indexer or of compressed keys.
 MAIN = "main"
 
 
@@ -38,11 +38,13 @@ class AuditCase:
     reference: Reading
     # The number of tokens at which the runtimes are compared.
     length: int
-    # The same, if the user asked for it.
-    asked: int | None
-    # The only runtime that is asked for this length; empty: all are.
-    asking: str
-    # The flags of servers, whose values replace those of the document.
+    # The length that the user requested, which is then `length`; None if `length` is the
+    # length that the reference claims.
+    requested_length: int | None
+    # The runtime whose own flag requests the length; empty if the request is for all
+    # runtimes.
+    requested_runtime: str
+    # The flags of servers. Their values replace values of the document.
     flags: Flags
 
     @property
@@ -102,16 +104,18 @@ class AuditCase:
         return spec.method, ratio, position
 
     def list_layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
-        """Yield the name of each layer type, its rotation, and that of the reference.
+        """Yield the name of each layer type, its rotation, and the rotation of the
+        reference.
 
-        A layer type that the reference lacks is compared with its main rotation.
+        A layer type that the reference lacks is compared with the reference's main
+        rotation.
         """
         for layer, spec in reading.layers.items():
             of_reference = self.reference.layers.get(layer) or self.spec
             yield layer, spec, of_reference
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
-        """Return a rotation other than that of attention, as a runtime computes it."""
+        """Return a rotation that is not the one of attention, as a runtime computes it."""
         _, text = language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, text, reading.layers)
 
@@ -119,9 +123,11 @@ class AuditCase:
 def measure_distance(
     spec: RopeSpec, other: RopeSpec, length: int
 ) -> tuple[float | None, int | None]:
-    """Return the largest ratio of two frequencies, and the first position that is off.
+    """Return the largest ratio of two frequencies, and the first position with a wrong
+    angle.
 
-    The ratio is None if no pair rotates in both, and the position None if none is off.
+    The ratio is None if no pair rotates in both rotations. The position is None if no
+    angle is wrong by more than TOLERANCE.
     """
     inv_freq = spec.inv_freq(length)
     other_inv_freq = other.inv_freq(length)
@@ -141,7 +147,7 @@ def measure_distance(
     return float(np.exp(largest_logarithm)), position
 
 
-def agrees(spec: RopeSpec, other: RopeSpec) -> bool:
+def have_equal_rotation(spec: RopeSpec, other: RopeSpec) -> bool:
     """Return True for the same frequencies and the same factor on the logits.
 
     Scaling may depend on the length: frequencies are compared within the trained length
@@ -149,7 +155,7 @@ def agrees(spec: RopeSpec, other: RopeSpec) -> bool:
     """
     far = 2 * max(other.trained_len, other.length)
     for length in (64, far):
-        _, first_off = measure_distance(spec, other, length)
-        if first_off is not None:
+        _, first_wrong_position = measure_distance(spec, other, length)
+        if first_wrong_position is not None:
             return False
     return math.isclose(spec.logit_multiplier, other.logit_multiplier, rel_tol=1e-9)

@@ -42,7 +42,7 @@ class FileAudit(AuditCase, Result):
     """A case with its tables, its findings, and the answer in a sentence."""
 
     rows: Mapping[str, Rows]
-    # The worst ones come first.
+    # The worst findings come first.
     findings: tuple[AuditFinding, ...]
     answer: str
 
@@ -56,7 +56,10 @@ class FileAudit(AuditCase, Result):
 
 
 def read_runtimes(runtime: str | Sequence[str]) -> Sequence[str]:
-    """Return names of runtimes; InputError for text with separators alone."""
+    """Return names of runtimes.
+
+    InputError: the text has separators, such as commas, but no name.
+    """
     if isinstance(runtime, Sequence) and not isinstance(runtime, str):
         for name in runtime:
             check_texts(runtime=name)
@@ -70,15 +73,16 @@ def read_runtimes(runtime: str | Sequence[str]) -> Sequence[str]:
 
 
 def read_flags(text: str) -> Flags:
-    """Read the flags of a server; InputError for what is no text."""
+    """Read the flags of a server; InputError if they are not a text."""
     check_texts(flags=text)
     return parse_flags(text)
 
 
 def read_context(value: Any) -> int:
-    """Return the context of a server's flag; InputError for no whole number of tokens.
+    """Return the context that a server's flag sets, where 0 stands for the length of the
+    model.
 
-    0 stands for the length of the model.
+    InputError: the value is not a whole number of tokens.
     """
     is_zero = isinstance(value, int) and value == 0
     if not (is_zero or is_context(value)):
@@ -111,24 +115,32 @@ def audit(
     check_texts(dtype=dtype)
     if length is not None:
         check_length(length)
-    settings = flags if isinstance(flags, Flags) else read_flags(flags)
+    server_flags = flags if isinstance(flags, Flags) else read_flags(flags)
     if isinstance(source, Document):
         document = source
     else:
         document = read_source(read_path("source", source))
     names = read_runtimes(runtime)
     model_format = find_format(document.config, dtype)
-    readings = read_by_runtimes(document, names, settings)
+    readings = read_by_runtimes(document, names, server_flags)
     reference = choose_reference(document, readings)
 
-    asked = length or settings.settings.get("length")
-    # The runtime whose own flag gives the length; empty: all are asked for it.
-    asking = ""
-    if asked is None and "ctx_size" in settings.settings:
-        asked = read_context(settings.settings["ctx_size"])
-        asking = "llama.cpp"
-    compared = asked or reference.layers[reference.main_layer].length
-    case = AuditCase(document, readings, reference, compared, asked, asking, settings)
+    requested_length = length or server_flags.settings.get("length")
+    requested_runtime = ""
+    if requested_length is None and "ctx_size" in server_flags.settings:
+        requested_length = read_context(server_flags.settings["ctx_size"])
+        requested_runtime = "llama.cpp"
+    claimed_length = reference.layers[reference.main_layer].length
+    compared_length = requested_length or claimed_length
+    case = AuditCase(
+        document,
+        readings,
+        reference,
+        compared_length,
+        requested_length,
+        requested_runtime,
+        server_flags,
+    )
 
     aspects = list_aspects(case)
     findings = collect_findings(case, aspects)
@@ -147,10 +159,10 @@ def audit(
         document,
         readings,
         reference,
-        compared,
-        asked,
-        asking,
-        settings,
+        compared_length,
+        requested_length,
+        requested_runtime,
+        server_flags,
         rows=rows,
         findings=findings,
         answer=write_answer(case, aspects),
@@ -158,21 +170,21 @@ def audit(
 
 
 def read_by_runtimes(
-    document: Document, names: Sequence[str], settings: Flags
+    document: Document, names: Sequence[str], flags: Flags
 ) -> tuple[Reading, ...]:
     """Return a document as runtimes read it, with their flags laid over it.
 
     ``names``: the runtimes by name or prefix; all if empty.
     """
-    # The reason why no runtime finds a class for it; empty if there is none.
+    # The reason why no runtime finds a class for the model type; empty if runtimes do.
     problem = ""
     if document.kind == "config":
         problem = registry.explain_missing_class(document.config)
 
     readings = []
     for runtime in registry.choose_runtimes(names, document.kind):
-        config = settings.applied(runtime.name, document.config)
-        readings.append(registry.read(runtime, config, settings.settings, problem))
+        config = flags.applied(runtime.name, document.config)
+        readings.append(registry.read(runtime, config, flags.settings, problem))
     return tuple(readings)
 
 
@@ -211,6 +223,8 @@ def shorten_tables(audit: FileAudit) -> dict[str, Rows]:
 
     runtimes = []
     for row in audit.rows["runtimes"]:
+        # The column `reader` says what is known of our reader of the runtime: why it
+        # reads nothing from this file, or else how it was checked.
         about = {"reader": row["problem"] or row["proof"], **row}
         about["runtime"] = f"{row['runtime']} {row['version']}"
         if "pairs_kept" in row:

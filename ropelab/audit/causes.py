@@ -1,7 +1,8 @@
-"""Why runtimes compute something else than the reference, and which do for each cause.
+"""Causes for which runtimes compute something else than the reference.
 
 A runtime may pass over the scaling, take its factor from the lengths of the file, or
-scale from another trained length.
+scale from another trained length. For each cause, a function here lists the runtimes that
+it affects.
 """
 
 import math
@@ -17,16 +18,18 @@ from ropelab.readers.trace import MAXIMUM, ORIGINAL, language_part
 
 
 def find_length_to_claim(case: AuditCase) -> int | None:
-    """Return the length to claim where YaRN's factor is not the ratio of the lengths.
+    """Return the length that the file should claim, if YaRN's factor contradicts its claim.
 
-    None: it is the ratio, or there is no such factor.
+    YaRN reaches the factor times the original length, and the file should claim this
+    length. None: the file claims it, or has no factor of YaRN.
     """
     if case.kind != "yarn":
         return None
+    # The names would stand in the text of RefusedError, which nobody reads here.
     try:
-        maximum = whole(case.maximum, "")
-        original = whole(case.block.get(ORIGINAL), "")
-        reached = number(case.block.get("factor"), "") * original
+        maximum = whole(case.maximum, MAXIMUM)
+        original = whole(case.block.get(ORIGINAL), ORIGINAL)
+        reached = number(case.block.get("factor"), "factor") * original
     except RefusedError:
         return None
 
@@ -55,18 +58,21 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     """
     prefix, _ = language_part(case.document.config)
     config = deepcopy(dict(case.document.config))
-    # The part of the file that has the keys of the language model.
+    # Go to the part of the file that has the keys of the language model. The prefix is
+    # empty, or the path to this part with a dot at its end, such as "text_config.". The
+    # piece after the last dot is empty, and no key.
     part = config
-    for name in prefix.split(".")[:-1]:
-        part = part[name]
+    *path_to_part, _ = prefix.split(".")
+    for key in path_to_part:
+        part = part[key]
     part[MAXIMUM] = length
 
     misled = []
     for reading in case.readings:
         if reading.main is None:
             continue
-        _, first_off = measure_distance(reading.main, case.spec, case.length)
-        if first_off is not None:
+        _, first_wrong_position = measure_distance(reading.main, case.spec, case.length)
+        if first_wrong_position is not None:
             continue
 
         name = reading.runtime.name
@@ -75,8 +81,8 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
         if spec is None:
             misled.append(name)
             continue
-        _, first_off = measure_distance(spec, case.spec, case.length)
-        if first_off is not None:
+        _, first_wrong_position = measure_distance(spec, case.spec, case.length)
+        if first_wrong_position is not None:
             misled.append(name)
     return misled
 
@@ -104,28 +110,38 @@ def is_plain(spec: RopeSpec) -> bool:
     # Dynamic scaling and longrope change nothing at short lengths.
     far = 4 * spec.trained_len
     unscaled = replace(spec, scaling=Unscaled())
-    _, first_off = measure_distance(spec, unscaled, far)
-    if first_off is not None:
+    _, first_wrong_position = measure_distance(spec, unscaled, far)
+    if first_wrong_position is not None:
         return False
-    return math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
+
+    # The plan has the factor on cos and sin that the scaling method defines. The spec has
+    # the factor that the runtime applies, which may be another one. A scaling that changes
+    # nothing has neither.
+    factor_of_method = spec.plan(far).attention_factor
+    factor_of_runtime = spec.attention_factor
+    return math.isclose(factor_of_method * factor_of_runtime, 1.0)
 
 
 def list_explained(case: AuditCase) -> set[str]:
     """Return the runtimes whose difference has a cause that is reported by itself.
 
-    These are another base or width, no scaling, and a factor from the lengths.
+    The causes are: another base, another width, no scaling, and a factor that is the ratio
+    of the lengths.
     """
-    right = case.spec
+    reference = case.spec
     names = {*list_unscaled(case), *list_scaled_by_ratio(case)}
     for name, spec in case.specs:
-        other_base = not math.isclose(spec.base, right.base, rel_tol=1e-7)
-        if spec.rotary_dim != right.rotary_dim or other_base:
+        has_other_base = not math.isclose(spec.base, reference.base, rel_tol=1e-7)
+        has_other_width = spec.rotary_dim != reference.rotary_dim
+        if has_other_width or has_other_base:
             names.add(name)
     return names
 
 
 def list_scaled_by_ratio(case: AuditCase) -> list[str]:
-    """Return the runtimes whose factor is the ratio of the lengths, not the file's."""
+    """Return the runtimes that scale by the ratio of the lengths instead of the factor
+    that the file states.
+    """
     if find_length_to_claim(case) is None:
         return []
     ratio = case.maximum / case.block[ORIGINAL]
@@ -137,31 +153,35 @@ def list_scaled_by_ratio(case: AuditCase) -> list[str]:
 
 
 def list_started_elsewhere(case: AuditCase) -> list[str]:
-    """Return the runtimes that scale from another trained length, and differ by it."""
+    """Return the runtimes that scale from another trained length than the reference, and
+    whose angles differ for this reason.
+    """
     if case.kind not in ("yarn", "llama3", "longrope"):
         return []
     names = []
     for name, spec in case.specs:
         starts_elsewhere = spec.trained_len != case.spec.trained_len
-        _, _, first_off = case.compare(spec)
-        if starts_elsewhere and first_off is not None:
+        _, _, first_wrong_position = case.compare(spec)
+        if starts_elsewhere and first_wrong_position is not None:
             names.append(name)
     return names
 
 
 def leave_out(case: AuditCase, names: Collection[str]) -> AuditCase:
     """Return the case without some runtimes."""
-    others = [each for each in case.readings if each.runtime.name not in names]
-    return replace(case, readings=others)
+    kept = [each for each in case.readings if each.runtime.name not in names]
+    return replace(case, readings=kept)
 
 
 def describe_phase(case: AuditCase, names: Collection[str]) -> str:
-    """Return the end of a sentence, on the first position at which a phase is off."""
+    """Return the end of a sentence about runtimes: the first position at which the phase
+    of any of them is wrong.
+    """
     positions = []
     for name, spec in case.specs:
-        _, _, first_off = case.compare(spec)
-        if name in names and first_off is not None:
-            positions.append(first_off)
+        _, _, first_wrong_position = case.compare(spec)
+        if name in names and first_wrong_position is not None:
+            positions.append(first_wrong_position)
     if not positions:
         return ""
     return f"; a phase is off by {TOLERANCE} rad from position {min(positions)}"

@@ -1,4 +1,6 @@
-"""The differences of two audited files: keys, and what runtimes make of them."""
+"""The differences of two audited files: their keys, and the rotations that runtimes
+compute from them.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +17,7 @@ EFFECTS = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
 def compare(one: FileAudit, other: FileAudit) -> Rows:
     """Return a row for each difference of two files.
 
-    They are differences of keys, and of what runtimes make of them. A difference that
+    Keys differ, or the rotations that runtimes compute from the keys. A difference that
     several runtimes share is one row.
     """
     rows: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ropelab.audit.aspects import Aspect, list_aspects
-from ropelab.audit.audit_case import AuditCase, agrees, measure_distance
+from ropelab.audit.audit_case import AuditCase, have_equal_rotation, measure_distance
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.flags import Flags
@@ -32,8 +32,9 @@ OLDER = frozenset(f"transformers-4.{minor}" for minor in (44, 48, 51, 55))
 # Keys of the number of layers.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
 Verdict = Literal["own code", "agrees", "differs", "refuses", "reads", "not read"]
-# How a reader was checked for a model type: its values were compared with those of the
-# runtime for that type, for others, or the source was read alone.
+# How a reader was checked for a model type: "run": its values were compared with the
+# runtime's for that type; "by rule": they were compared for other types; "read": only
+# the source was read.
 Evidence = Literal["run", "by rule", "read", ""]
 
 
@@ -158,7 +159,7 @@ def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
     Both are empty for the same frequencies, near and far, and the same factor on the
     logits.
     """
-    if agrees(spec, other):
+    if have_equal_rotation(spec, other):
         return "", ""
     if spec.rotary_dim != other.rotary_dim:
         return "W06", f"{spec.rotary_dim} features, not {other.rotary_dim}"

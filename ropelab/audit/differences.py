@@ -40,8 +40,8 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         # 64 tokens are below every original length, where the short table is to be used.
         other_tables = []
         for name, spec in case.specs:
-            _, first_off = measure_distance(spec, of_reference, 64)
-            if first_off is not None:
+            _, first_wrong_position = measure_distance(spec, of_reference, 64)
+            if first_wrong_position is not None:
                 other_tables.append(name)
         if other_tables:
             yield make_finding("W08", names=other_tables)

@@ -29,7 +29,7 @@ from ropelab.audit.wanted import (
     read_model_file,
 )
 from ropelab.math import scaling as scalings
-from ropelab.math.models import model_named
+from ropelab.math.models import find_model
 from ropelab.math.scaling.plan import write_parameter
 from ropelab.readers import registry
 from ropelab.readers.document import Document
@@ -59,7 +59,8 @@ class Emission:
     text: str
     # What the target does not do as wanted, in sentences.
     lost: tuple[str, ...]
-    # True if the text has keys for the file, or flags besides those of a length.
+    # True if the text has keys for the file, or other flags than those that set a
+    # length.
     changes: bool = True
     # What is no loss: runtimes that do not know the model, and what runtimes make of a
     # file that needs no change.
@@ -111,7 +112,7 @@ def emit(
     if file:
         document = read_source(file)
     else:
-        document = Document(model, "config", make_file(model_named(model)))
+        document = Document(model, "config", make_file(find_model(model)))
     if document.kind != "config":
         raise InputError(
             "--from wants a config.json; a GGUF file or params.json is scaled by flags,"
@@ -153,9 +154,10 @@ def emit(
 
 
 def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
-    """Return the text of a target that runs a class which reads no scaling.
+    """Return the text for a target whose runtime runs a class that reads no scaling.
 
-    Such a target is given the length alone, and any other one the text ``scaled``.
+    If the target runs such a class, the text has only the length. For any other target
+    the text is ``scaled``.
     """
     runtimes = TARGETS[scaled.target].runtimes
     runs_class = any(
@@ -205,7 +207,7 @@ def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
 def read_trained_length(file: str, model: str) -> int:
     """Return the length from which a file or a known model is scaled, in tokens."""
     if model and not Path(model).exists():
-        return model_named(model).trained_len
+        return find_model(model).trained_len
 
     source, spec = read_model_file(file or model, read_source(file or model).config)
     kind = (str(source.text.get("model_type")), spec.trained_len)
@@ -235,14 +237,14 @@ def write_text(target: str, wanted: Wanted) -> Emission:
 
     # Runtimes that do not know the model are a loss only if no other reads the text.
     remarks: list[str] = []
-    if losses.asked:
+    if losses.reading_count:
         remarks += losses.unread
     else:
         lost += losses.unread
-    # If the file needs no change, the text loses nothing: a runtime that differs does so
-    # by itself.
+    # If the file needs no change, the text loses nothing: a runtime that differs from
+    # the wanted rotation differs without the text, too.
     needs_nothing = wanted.is_released and not wanted.beyond and not changes
-    if needs_nothing and losses.asked:
+    if needs_nothing and losses.reading_count:
         remarks += lost
         lost = []
     text = fill_template(chosen, wanted, fragment, flags, changes)
@@ -255,8 +257,8 @@ def write_keys_and_flags(
     """Return all keys and flags that make a target compute the wanted rotation."""
     written = wanted
     if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
-        # No block names NTK-aware scaling, but that of Hunyuan, which its files have
-        # already. Another base gives the same rotation.
+        # Only Hunyuan's block can name NTK-aware scaling, and Hunyuan's files have it
+        # already. For all other models another base gives the same rotation.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
 
@@ -273,10 +275,11 @@ def write_keys_and_flags(
 def leave_out_keys(
     target: Target, wanted: Wanted, fragment: Fragment, flags: Mapping[str, Any]
 ) -> tuple[Fragment, "Losses"]:
-    """Return the keys that the file needs, and what runtimes do not do with them.
+    """Return the keys that the file needs, and what runtimes fail to do with these
+    keys.
 
-    Keys that the file has already are left out: all keys, or all but those of lengths, if
-    the shorter text loses nothing more.
+    Keys that the file has already are left out if the shorter text loses nothing more:
+    first all such keys, or else all such keys but those of lengths.
     """
     losses = find_losses(target, wanted, fragment, flags)
     keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
@@ -289,11 +292,11 @@ def leave_out_keys(
         if shorter_losses.count_silent() > losses.count_silent():
             continue
 
-        # If the file has the wanted rotation already, a runtime that differs does so with
-        # the keys, too.
+        # If the file has the wanted rotation already, a runtime that differs without
+        # the keys also differs with the keys.
         new_differences = set(shorter_losses.differing) - set(losses.differing)
         is_no_worse = wanted.is_released and not new_differences
-        is_right = not shorter_losses.differing and bool(shorter_losses.asked)
+        is_right = not shorter_losses.differing and bool(shorter_losses.reading_count)
         if is_no_worse or is_right:
             return shorter, shorter_losses
     return fragment, losses
@@ -302,7 +305,7 @@ def leave_out_keys(
 def list_lost(
     target: Target, wanted: Wanted, losses: "Losses", changes: bool
 ) -> list[str]:
-    """Return what a text does not do as wanted, in sentences.
+    """Return sentences about what the text does not do, although the user wants it.
 
     ``changes``: True if the text has keys, or other flags than that of the length.
     """
@@ -315,7 +318,7 @@ def list_lost(
         lost.append("it leaves the rotation of the encoder as it is")
     lost += [*losses.refusing, *losses.differing]
     if nest and target.flat and changes:
-        # A flat target sets keys at the top of the file alone.
+        # A flat target can set keys only at the top of the file.
         lost.append(f"it sets no keys inside {nest[0]}")
     return lost
 
@@ -357,7 +360,7 @@ class Losses:
     # Differences from the wanted rotation.
     differing: tuple[str, ...]
     # The number of runtimes that read the text.
-    asked: int
+    reading_count: int
 
     def count_silent(self) -> int:
         """Count the runtimes that give no rotation for the text."""
@@ -419,8 +422,8 @@ def find_losses(
             for word in list_differences(layers, other):
                 differing.append(f"{name}: {label}: {word}")
 
-    asked = len(target.runtimes) - len(refusing) - len(unread)
-    return Losses(tuple(refusing), tuple(unread), tuple(differing), asked)
+    reading_count = len(target.runtimes) - len(refusing) - len(unread)
+    return Losses(tuple(refusing), tuple(unread), tuple(differing), reading_count)
 
 
 def find_nest(target: Target, source: ModelFile) -> Sequence[str]:

@@ -50,7 +50,8 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     _, text = language_part(case.document.config)
     stated_lengths = [text.get(key) for key in VLLM_LENGTHS]
 
-    # The names of the runtimes, by the length that each claims and the one it multiplied.
+    # The names of the runtimes, by the length that each claims and the length that it
+    # multiplied.
     pairs = []
     for name, spec in case.specs:
         claimed = spec.claimed_len
@@ -65,7 +66,7 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find keys that look like a known one, and keys that one runtime alone reads."""
+    """Find keys that look like a known key, and keys that only one runtime reads."""
     default_block = find_family(case.reference.model_type).rope_block
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
@@ -101,7 +102,7 @@ def find_meant_key(path: str) -> str:
 def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a factor that is not the ratio of the lengths.
 
-    Some runtimes take the factor from the file, others the ratio.
+    Some runtimes take the factor from the file, and other runtimes compute the ratio.
     """
     length = find_length_to_claim(case)
     if length is None or list_unscaled(case):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ropelab.audit.audit_case import AuditCase
 from ropelab.readers.registry import explain_missing_class
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.sentences import printable
+from ropelab.runs.sentences import escape_unprintable
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -50,8 +50,8 @@ def make_finding(
     values["names"] = ", ".join(names)
     sentence = agree_verbs(row.get("says", ""), several=len(names) > 1)
     advice = row.get("do", "")
-    says = printable(sentence.format(**values))
-    return AuditFinding(code, level, says, printable(advice.format(**values)))
+    says = escape_unprintable(sentence.format(**values))
+    return AuditFinding(code, level, says, escape_unprintable(advice.format(**values)))
 
 
 def agree_verbs(sentence: str, several: bool) -> str:
@@ -68,8 +68,8 @@ def blame_runtimes(
 ) -> AuditFinding:
     """Return a finding about some runtimes, as an error or a warning.
 
-    It is an error if our reader of one of them was compared with the runtime itself for
-    this model type.
+    It is an error if, for at least one of these runtimes, our reader was compared with
+    the runtime itself for this model type.
     """
     level: Level = "warn"
     for reading in case.readings:

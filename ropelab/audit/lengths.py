@@ -1,7 +1,8 @@
-"""Rules of an audit about lengths: which differ, and which reach too far.
+"""Rules of an audit about lengths: lengths that differ between runtimes, and lengths
+that reach too far.
 
-A runtime claims a length: the most tokens that it allows for the file. Its trained length
-is the one before scaling.
+A runtime claims a length: the most tokens that it allows for the file. Its trained
+length is the length before scaling.
 """
 
 import math
@@ -96,15 +97,17 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
 
 
 def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
-    """Return the limit and the name of each runtime that is asked for more tokens."""
-    if case.asked is None:
+    """Return the limit and the name of each runtime that has a lower limit than the user
+    requests of it.
+    """
+    if case.requested_length is None:
         return []
 
     exceeded = []
     for name, spec in case.specs:
         limit = find_limit(case, name, spec)
-        is_asked = case.asking in ("", name)
-        if is_asked and limit is not None and case.asked > limit:
+        is_requested = case.requested_runtime in ("", name)
+        if is_requested and limit is not None and case.requested_length > limit:
             exceeded.append((limit, name))
     return exceeded
 
@@ -117,9 +120,15 @@ def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
         for name in names:
             if name in STOPS_BEYOND:
                 variable = STOPS_BEYOND[name]
-                about = {"asked": case.asked, "limit": limit, "variable": variable}
+                about = {
+                    "asked": case.requested_length,
+                    "limit": limit,
+                    "variable": variable,
+                }
                 yield blame_runtimes(case, "E10", [name], **about)
             else:
                 others.append(name)
         if others:
-            yield make_finding("W18", names=others, asked=case.asked, limit=limit)
+            yield make_finding(
+                "W18", names=others, asked=case.requested_length, limit=limit
+            )

@@ -26,7 +26,8 @@ def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
 def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     """State what YaRN does to prompts within the trained length.
 
-    A model that was trained with YaRN knows nothing else, and gets no such note.
+    A model that was trained with YaRN has never seen unscaled positions, and gets no
+    note.
     """
     scaling = case.spec.scaling
     if not isinstance(scaling, Yarn) or scaling.factor <= 1:
@@ -41,9 +42,11 @@ def note_static_yarn(case: AuditCase) -> Iterator[AuditFinding]:
     yield make_finding("N01", factor=scaling.factor, trained=trained, times=times)
 
     # The user asked for a length that a smaller factor would reach.
-    if case.asked and case.asked < scaling.factor * trained:
-        needed = max(1.0, case.asked / trained)
-        yield make_finding("N02", asked=case.asked, need=needed, factor=scaling.factor)
+    if case.requested_length and case.requested_length < scaling.factor * trained:
+        needed = max(1.0, case.requested_length / trained)
+        yield make_finding(
+            "N02", asked=case.requested_length, need=needed, factor=scaling.factor
+        )
 
 
 def was_trained_with_yarn(family: Family) -> bool:

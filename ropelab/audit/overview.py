@@ -1,8 +1,8 @@
 """The tables of an audit: keys, runtimes side by side, pairs, context, precision.
 
 A runtime, such as vLLM, reads a configuration in its own way. One runtime is the
-reference, which the others are compared with. Tables are lists of rows here, so that a
-command that prints JSON imports nothing heavy.
+reference, and all other runtimes are compared with it. Tables are lists of rows here,
+so that a command that prints JSON imports nothing heavy.
 """
 
 import math
@@ -27,7 +27,7 @@ from ropelab.math.numerics.angle_errors import (
     find_worst_table_error,
 )
 from ropelab.math.numerics.casts import PRESETS
-from ropelab.math.numerics.chain import Chain, Spectrum, octaves
+from ropelab.math.numerics.chain import Chain, Spectrum, cut_into_octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, name_roles
 from ropelab.readers.axes import VISION, read_vision
@@ -43,7 +43,7 @@ from ropelab.runs.rows import Rows, group_pairs
 # Rounding errors are not searched at larger positions, since float32 has lost all angles
 # by then.
 LONGEST = 2**26
-# The proof of what a runtime computes, for other rotations than that of attention.
+# The column `proof` of rotations that are not the one of attention.
 READ_ONLY = "read from source, not run"
 
 
@@ -164,15 +164,16 @@ def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any
 
 
 def list_pairs(case: AuditCase) -> Rows:
-    """Return a row per runtime, layer type and pair, with its frequency and the ratio to
-    that of the reference.
+    """Return a row per runtime, layer type and pair, with its frequency and the ratio
+    to the frequency of the reference.
     """
     rows = []
     for reading in case.readings:
         for layer, spec, other in case.list_layers(reading):
             frequencies = spec.inv_freq(case.length).tolist()
             references = other.inv_freq(case.length).tolist()[: len(frequencies)]
-            # If the reference has fewer pairs, the frequency of the others is None there.
+            # If the reference has fewer pairs, its frequency is None for the pairs that
+            # it lacks.
             by_pair = zip_longest(frequencies, references)
             for pair, (frequency, of_reference) in enumerate(by_pair):
                 # A pair that hardly rotates has no wavelength, and no ratio to it.
@@ -198,11 +199,12 @@ def list_pairs(case: AuditCase) -> Rows:
 def list_axes(case: AuditCase) -> Rows:
     """Return a row per layer type and pair, with the axis of positions that moves it.
 
-    A position may have several axes, such as time, height and width in a video. The layer
-    types are those of the reference, and an encoder of images. The angle of a pair is
-    ``inv_freq`` times ``rate`` times the distance of the position from ``origin``. Where
-    positions are counted from the middle of an image, ``rate`` and ``origin`` are formulas
-    in the number n of patches along the axis.
+    A position may have several axes, such as time, height and width in a video. The
+    layer types are the layer types of the reference and an encoder of images, if the
+    model has one. The angle of a pair is ``inv_freq`` times ``rate`` times the distance
+    of the position from ``origin``. Where positions are counted from the middle of an
+    image, ``rate`` and ``origin`` are formulas in the number n of patches along the
+    axis.
     """
     specs = dict(case.reference.layers)
     vision = read_vision(case.document.config)
@@ -265,9 +267,10 @@ def list_contexts(case: AuditCase) -> Rows:
 
 
 def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
-    """Return the number format that is named, else that of the file, else bfloat16.
+    """Return the number format that is named, else the file's number format, else
+    bfloat16.
 
-    ``given``: the name; empty if none was given.
+    ``given``: the name that the user gave, or empty.
     """
     if given:
         return FORMATS[check_known("--dtype", given, FORMATS)]
@@ -319,7 +322,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
         if not is_precise:
             by_octave = (
                 find_worst(chain, start, stop - start)
-                for start, stop in octaves(0, last)
+                for start, stop in cut_into_octaves(0, last)
             )
             beyond = find_first_beyond(chain, by_octave, TOLERANCE)
         row = {

@@ -10,7 +10,8 @@ from ropelab.audit.finding import CODES as RECORDS
 from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-# The levels of SARIF, by those of a finding, and by the first letter of its code.
+# The levels of SARIF, by the level of a finding, and by the first letter of a finding's
+# code.
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
 LEVELS_OF_CODES = {"E": "error", "W": "warning", "N": "note"}
 # The title of each code.

@@ -34,7 +34,7 @@ def read_source(name: str) -> Document:
 
 
 def refuse_missing(name: str) -> None:
-    """Raise InputError for a name that is no path and looks like something else."""
+    """Raise InputError for a name that is not a path, and say what else it looks like."""
     save = "save its config.json, then type: ropelab audit config.json"
     if URL.match(name):
         raise InputError(f"{name} is an address, and nothing is downloaded; {save}")

@@ -38,7 +38,7 @@ def writes_keys(*targets: str) -> Callable[[Writer], Writer]:
 
 
 def writes_flags(*targets: str) -> Callable[[Writer], Writer]:
-    """Register a function that writes flags of these targets."""
+    """Register a function that writes the flags of some targets."""
 
     def register(writer: Writer) -> Writer:
         FLAGS.update(dict.fromkeys(targets, writer))
@@ -312,7 +312,7 @@ class Target:
     unchanged: str = ""
     # True if rope_scaling is emptied, which would replace rope_parameters.
     replaces: bool = False
-    # True if the text sets keys at the top of a file alone.
+    # True if the text can set keys only at the top of a file.
     flat: bool = False
 
     @property

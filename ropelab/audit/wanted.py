@@ -1,9 +1,10 @@
-"""The rotation that `emit` writes into a model's file: its own scaling, or another.
+"""The rotation that `emit` writes into a model's file: the file's own scaling, or
+another scaling.
 
 A user wants a model to read a longer context. The file's own scaling is kept, with a
-larger factor if the context needs it (`keep_scaling`), or another method takes its place
-(`choose_scaling`). A file may have several rotations. Only that of its main layers is
-scaled, and those of other layers stay.
+larger factor if the context needs it (`keep_scaling`), or another method takes its
+place (`choose_scaling`). A file may have several rotations. Only the rotation of its
+main layers is scaled. The rotations of other layers stay.
 
 A block is the part of a file that has the keys of the scaling, such as rope_scaling.
 """
@@ -44,7 +45,7 @@ BETAS = {"beta_fast": 32, "beta_slow": 1}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model's file, and the part of it that is about the language model."""
+    """A model's file, and the part of the file that is about the language model."""
 
     config: Mapping[str, Any]
     # The keys that lead to that part, such as text_config; empty: it is the whole file.
@@ -57,9 +58,11 @@ class ModelFile:
     layers: Fragment = field(default_factory=dict)
     # The rotations of the other layer types.
     other_layers: Mapping[str, RopeSpec] = field(default_factory=dict)
-    # True for each layer that rotates. None: all do, or it is not known.
+    # True for each layer that rotates. None: all layers rotate, or it is not known
+    # which.
     rotating: tuple[bool, ...] | None = None
-    # The number of tokens that the rotating layers see, if all of them have a window.
+    # The number of tokens that the rotating layers see, if all rotating layers have a
+    # window.
     window: int | None = None
     # The rotation of the file as it is.
     released: RopeSpec | None = None
@@ -180,11 +183,11 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
     scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
     if any(text.get(key) == scaled for key in VLLM_LENGTHS):
-        # The file states the length after scaling under one of these keys, and the length
-        # before as the maximum.
+        # The file states the length after scaling under one of these keys, and the
+        # length before scaling as the maximum.
         spec = replace(spec, claimed_len=scaled)
 
-    # Layer types are those of transformers 5 alone.
+    # Only transformers 5 has layer types.
     main = reading.main_layer if by_reference else "all"
     other_layers = {}
     if by_reference:

@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.audit_case import MAIN, AuditCase, agrees, measure_distance
+from ropelab.audit.audit_case import (
+    MAIN,
+    AuditCase,
+    have_equal_rotation,
+    measure_distance,
+)
 from ropelab.readers.extra_rotations import COMPRESSED_KEYS, INDEXER
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import shorten_numbers, write_number
 
-# What other rotations than that of attention are called.
+# Names of the rotations that are not the one of attention.
 EXTRA_NAMES = {
     INDEXER: "indexer of sparse attention",
     COMPRESSED_KEYS: "compressed keys",
@@ -23,13 +28,15 @@ EXTRA_NAMES = {
 class Alike:
     """A rotation of one layer type, and the runtimes that compute it."""
 
-    # The row of the first of these in the table of runtimes.
+    # The row of the group's first runtime in the table of runtimes.
     row: Mapping[str, Any]
     spec: RopeSpec
     names: list[str] = field(default_factory=list)
 
     def includes(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
-        """Return True if another runtime rotates alike, at this length and at others."""
+        """Return True if another runtime has an equal rotation, at this length and at
+        other lengths.
+        """
         columns = ["layers", "rotation", "base", "rotary_dim", "claimed_tokens"]
         if row["rotation"] != MAIN:
             # For attention these columns depend on the order in which a runtime stores
@@ -38,7 +45,7 @@ class Alike:
         if any(self.row[name] != row[name] for name in columns):
             return False
         _, position = measure_distance(spec, self.spec, length)
-        return position is None and agrees(spec, self.spec)
+        return position is None and have_equal_rotation(spec, self.spec)
 
 
 def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
@@ -56,7 +63,7 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
             spec = reading.layers[row["layers"]]
         else:
             extra = case.read_rotation(reading, row["rotation"]).spec
-            # A row with a base is that of a rotation.
+            # A row with a base describes a rotation.
             assert extra is not None
             spec = extra
 
@@ -75,25 +82,27 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
     for group in groups:
         text = describe_row(group.row)
         alike = [each for each in groups if describe_row(each.row) == text]
-        first_off = group.row["first_off_tokens"]
-        if first_off and alike[0].row["first_off_tokens"] is None:
-            # Its numbers are those of the reference, and some frequencies are not.
+        first_wrong_position = group.row["first_off_tokens"]
+        if first_wrong_position and alike[0].row["first_off_tokens"] is None:
+            # Its base and its other numbers equal the reference's, and some of its
+            # frequencies differ.
             pairs = describe_different_pairs(group.spec, alike[0].spec, case.length)
             layer, _, _ = text.partition("base ")
             text = f"{layer}the same numbers, but {pairs}"
-        elif len(alike) > 1 and not first_off:
+        elif len(alike) > 1 and not first_wrong_position:
             # Different rotations may have the same words: the method tells them apart.
             text = f"{text}, by {shorten_numbers(group.spec.method)}"
-        if first_off:
-            text = f"{text}, off from position {first_off} in {case.length}"
+        if first_wrong_position:
+            text = f"{text}, off from position {first_wrong_position} in {case.length}"
         lines.append((text, ", ".join(group.names)))
     return lines
 
 
 def describe_different_pairs(spec: RopeSpec, right: RopeSpec, length: int) -> str:
-    """Return in words which pairs of a rotation turn otherwise than those of another.
+    """Return in words which pairs of a rotation have another frequency than in the
+    right rotation.
 
-    Both have the same number of pairs.
+    Both rotations have the same number of pairs.
     """
     ours = spec.inv_freq(length)
     theirs = right.inv_freq(length)
@@ -110,7 +119,8 @@ def describe_different_pairs(spec: RopeSpec, right: RopeSpec, length: int) -> st
 
 
 def count_pairs(row: Mapping[str, Any]) -> str:
-    """Return the numbers of pairs that are kept, blended and divided, and of any others.
+    """Return the numbers of pairs that are kept, blended and divided, and of pairs that
+    are none of these.
 
     >>> row = {"pairs_kept": 8, "pairs_blended": 9, "pairs_divided": 15}
     >>> count_pairs({**row, "pairs_otherwise": 0})

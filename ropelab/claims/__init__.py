@@ -16,7 +16,7 @@ class _CallableClaims(ModuleType):
     def __call__(self, **values: Any) -> Any:
         import ropelab
 
-        return ropelab.command_of("claims")(**values)
+        return ropelab.write_command("claims")(**values)
 
 
 sys.modules[__name__].__class__ = _CallableClaims

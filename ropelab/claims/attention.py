@@ -56,7 +56,7 @@ def compute_attention(
     """Return softmax(q k^T / sqrt(width)) v, without positions."""
     scores = q @ k.T / math.sqrt(q.shape[-1])
     if causal:
-        # The scores above the diagonal are those of keys after the query.
+        # The scores above the diagonal belong to keys after the query.
         is_after_query = np.triu(np.ones_like(scores), 1) > 0
         scores = np.where(is_after_query, -math.inf, scores)
     return arrays.softmax(scores) @ v
@@ -86,7 +86,7 @@ def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -
     the same way.
     """
     straight = np.arange(12)
-    # Each token takes the place of the next one in a random cycle through all of them,
+    # Each token takes the place of the next token in a random cycle through all tokens,
     # so that no token stays at its place.
     cycle = np.random.default_rng(seed).permutation(len(straight))
     order = np.empty_like(cycle)
@@ -113,7 +113,7 @@ def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -
 
 @claim("same-output")
 def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
-    """Compare the outputs of a text with those of the same text read backwards."""
+    """Compare the outputs of a text with the outputs of the same text read backwards."""
     straight = np.arange(tokens)
     _, forwards = attend_in_order(straight, causal=False, seed=seed)
     _, backwards = attend_in_order(straight[::-1], causal=False, seed=seed)
@@ -128,7 +128,7 @@ def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> Non
 
 @claim("scores-without-order")
 def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
-    """Compare the scores of a text with those of the same text read backwards."""
+    """Compare the scores of a text with the scores of the same text read backwards."""
     q, k = arrays.gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
     backward_scores = q[::-1] @ k[::-1].T
@@ -149,7 +149,7 @@ def check_printed_softmax(
     """Compare attention with a printed formula.
 
     ``inside``: True if the formula takes the softmax after the product with the values,
-    False if it takes the softmax of the scores alone.
+    False if it takes the softmax of the scores before the product.
     """
     x = arrays.gaussian(seed, 3, WIDTH)
     scores = x @ x.T
@@ -173,7 +173,8 @@ def check_score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) ->
     findings.add_at_most("largest difference after rearranging", difference, 0, "{:g}")
 
     # The products of real vectors with each other form a symmetric matrix without
-    # negative eigenvalues, and each such matrix consists of products of some vectors.
+    # negative eigenvalues, and each matrix of this kind consists of products of some
+    # vectors.
     eigenvalues = np.linalg.eigvalsh(first)
     lowest = float(eigenvalues.min())
     what = "such scores exist with q = k (no negative eigenvalue)"
@@ -317,9 +318,9 @@ def check_absolute_too(
     seed: int = 0,
 ) -> None:
     """Distinguish positions by the rotation, and by the number of tokens before them."""
-    # If all scores are equal, each of the n + 1 visible tokens has the weight 1/(n + 1).
-    # The weight of the first token alone then tells the number of tokens before n. The
-    # output is that weight if only the first value is 1.
+    # If all scores are equal, each of the n + 1 visible tokens has the weight 1/(n +
+    # 1). The weight of the first token by itself then tells the number of tokens before
+    # n. The output is this weight if only the first value is 1.
     only_first = np.eye(TOKENS)[:, :1]
     zeros = np.zeros((TOKENS, 1))
     weights_of_first = compute_attention(zeros, zeros, only_first, causal)[:, 0]
@@ -374,7 +375,9 @@ def check_values_left_alone(
 def check_either_direction(
     findings: Findings, distance: int = 3, seed: int = 0
 ) -> None:
-    """Rotate the other way round, with mirrored features and with the same ones."""
+    """Rotate in the opposite direction, with mirrored features and with the same
+    features.
+    """
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     counterclockwise = compute_scores(q, k, 0, distance)
     # A reflection of the plane makes a clockwise rotation of a counterclockwise one, and
@@ -400,7 +403,7 @@ def check_equal_scores(
 ) -> None:
     """Compare the scores of tokens with themselves at position 0 and at position 1.
 
-    ``tokens``: whether one token stands at both positions, or two different ones.
+    ``tokens``: says if the same token is at both positions, or two different tokens.
     """
     # Two queries and two keys for each draw: [draws, HEAD].
     (q0, q1), (k0, k1) = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
@@ -453,8 +456,8 @@ def _measure_mean_gradient(
 ) -> float:
     """Return the mean derivative of a softmax weight by its own score.
 
-    The scores are random, normal and independent, with that deviation. The derivative of
-    a weight w is w (1 - w), which is 0 if one key has all the weight.
+    The scores are random, normal and independent, with the given deviation. The
+    derivative of a weight w is w (1 - w), which is 0 if one key has all the weight.
     """
     weights = arrays.softmax(deviation * arrays.gaussian(0, queries, keys))
     return float((weights * (1 - weights)).mean())

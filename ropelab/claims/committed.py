@@ -1,8 +1,8 @@
 """The findings of the committed results, which travel with the package.
 
 Some claims are decided by stored runs, which a user may not have, and some by code that
-needs torch, which may not be installed. Their findings are then those of the committed
-results, as committed.csv has them. tools/notes.py writes that file.
+needs torch, which may not be installed. For these claims the findings of the committed
+results are used, which committed.csv has. tools/notes.py writes that file.
 """
 
 from csv import DictReader

@@ -45,7 +45,7 @@ ON_ONE_TENSOR = (ATEN.neg,)
 def count_elements(*shapes: Any, out_shape: Sequence[int], **_: Any) -> int:
     """Count the operations of one call; torch gives shapes in the place of tensors.
 
-    A tensor and a single number are not counted: that is the division of all scores by
+    An operation on a tensor and a single number is not counted: it is the division by
     sqrt(head_dim), which some encodings apply to the queries and others to the scores.
     """
     for shape in shapes:
@@ -143,7 +143,9 @@ def count_relative(
     tables: Sequence[str] = ("shaw", "t5"),
     others: Sequence[str] = ("alibi", "rope"),
 ) -> None:
-    """Count what encodings of relative positions train: those with tables, and others."""
+    """Count the trained numbers of encodings of relative positions: of encodings with
+    tables, and of encodings without.
+    """
     for name in tables:
         count = count_trained(name)
         findings.add_part(f"trained numbers of {name}", f"{count:,}", count > 0)
@@ -188,8 +190,8 @@ def ask_far_beyond_end(findings: Findings, far: int = 10**6) -> None:
 
 @claim("relative-space")
 def count_biases_of_t5(findings: Findings) -> None:
-    """Count the biases of T5 at one length and at twice that length: all of them, and
-    the different ones.
+    """Count the biases of T5 at one length and at twice that length: all biases, and
+    the different biases.
     """
 
     def count_biases(tokens: int) -> tuple[int, int]:
@@ -254,8 +256,8 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
 def compare_operations(
     findings: Findings, name: str, slow: bool, seed: int = 0
 ) -> None:
-    """Count the operations from queries and keys to the scores of LENGTH tokens, over
-    those of plain attention. `slow` is what the claim says.
+    """Count the operations from queries and keys to the scores of LENGTH tokens,
+    divided by the operations of plain attention. `slow` is what the claim says.
     """
 
     def count_operations(encoding: Encoding) -> float:
@@ -288,7 +290,7 @@ def compare_with_cached(findings: Findings, seed: int = 0) -> None:
         for token in range(tokens):
             position = torch.tensor([token])
             this_token = slice(token, token + 1)
-            # Each key is encoded alone, when its token comes.
+            # Each key is encoded by itself, when its token comes.
             cached_keys.append(encoding.key(k[:, :, this_token], position))
             keys = torch.cat(cached_keys, dim=-2)
             query = encoding.query(q[:, :, this_token], position)
@@ -308,7 +310,7 @@ def compare_moved_scores(
 ) -> None:
     """Move all positions, and compare the scores of embedded tokens.
 
-    `expected` is True if the claim says that scores depend on distances alone.
+    `expected` is True if the claim says that scores depend only on distances.
     """
     encoding = make_small_encoding(name)
     tokens = 16

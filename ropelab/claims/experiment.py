@@ -1,8 +1,8 @@
 """The experiment `claims`: every statement of the ledger, with a verdict.
 
 A statement is decided by a computation, program code or a dated document, or by small
-trained models: by the stored runs of the other experiments. The two kinds of evidence are
-counted apart: only the first can call a statement wrong.
+trained models: by the stored runs of all other experiments. The two kinds of evidence
+are counted apart: only the first kind can call a statement wrong.
 """
 
 from pathlib import Path
@@ -66,7 +66,7 @@ class ClaimsConfig(Config):
         names = [path.stem for path in Path(__file__).parent.glob("*.toml")]
         ledger = digest({name: read_table_beside(__file__, name) for name in names})
         inputs = {"ledger": ledger}
-        # Without torch the findings on some claims are those of the committed results.
+        # Without torch, some claims take their findings from the committed results.
         if not is_installed("torch"):
             inputs["torch"] = "not installed"
         return inputs

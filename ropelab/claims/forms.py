@@ -41,7 +41,7 @@ DISTANCE = 3
 SHAPE = (8, 12, 10, 32)
 # The number of tokens by which all positions are moved.
 SHIFT = 5
-# The vectors of a worked example, and the rotated ones that it prints: [positions,
+# The vectors of a worked example, and the rotated vectors that it prints: [positions,
 # features].
 EXAMPLE = read_table_beside(__file__)["example"]
 VECTORS = np.array(EXAMPLE["vectors"])
@@ -213,9 +213,9 @@ def check_one_rotation(findings: Findings) -> None:
 
 @claim("rotate-half")
 def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
-    """Compare the scores of pairs of neighbours with those of pairs across the halves
-    (rotate_half), for reordered features, for the same features, and for tables of the
-    other pairing.
+    """Compare the scores of pairs of neighbours with the scores of pairs across the
+    halves (rotate_half): for reordered features, for the same features, and for tables
+    of the other pairing.
     """
     q, k = arrays.gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = arrays.frequencies(head_dim, BASE)
@@ -302,7 +302,8 @@ def check_listing_is_relative(
 ) -> None:
     """Give all positions the same q and k: equal distances must then score the same.
 
-    `tables` is the pairing of the listing's tables, `swap` that of its swapped features.
+    `tables` is the pairing of the listing's tables, and `swap` the pairing of its
+    swapped features.
     """
     batch, heads, tokens, width = SHAPE
     angles = _tabulate_angles(tokens, base, tables)
@@ -310,7 +311,8 @@ def check_listing_is_relative(
     rotated_q = _rotate_elementwise(np.broadcast_to(q, SHAPE), angles, swap)
     rotated_k = _rotate_elementwise(np.broadcast_to(k, SHAPE), angles, swap)
     scores = rotated_q @ np.swapaxes(rotated_k, -1, -2)
-    # Scores of the first tokens, and those of the same distances SHIFT tokens later.
+    # The scores of the first tokens, and the scores at the same distances SHIFT tokens
+    # later.
     first_scores = scores[..., :-SHIFT, :-SHIFT]
     moved_scores = scores[..., SHIFT:, SHIFT:]
     change = arrays.max_abs(first_scores - moved_scores)
@@ -486,7 +488,7 @@ def check_last_index(findings: Findings, said: int = 16) -> None:
 
 def rotate_example(sign: int = 1) -> Float[arrays.Array, "positions features"]:
     """Rotate the vector of every position m by m base^(-2i/d) in every pair i, in full
-    precision. `sign` is that of the angles.
+    precision. `sign` is the sign of the angles.
     """
     tokens, width = VECTORS.shape
     inv_freq = BASE ** (-np.arange(0, width, 2) / width)
@@ -537,7 +539,8 @@ def check_printed_matrix(
     unit: float = 1e-4,
 ) -> None:
     """Compare the printed table with the printed matrix multiplied from either side."""
-    # The matrix is printed for rows: from the left it rotates the other way round.
+    # The matrix is printed for rows: multiplied from the left, it rotates in the
+    # opposite direction.
     errors = {
         "matrix times column": arrays.max_abs(rotate_example(-1) - PRINTED),
         "row times matrix": arrays.max_abs(rotate_example(1) - PRINTED),

@@ -2,7 +2,8 @@
 of this folder have them.
 
 A source is a publication. A note is a source that was read sentence by sentence: every
-sentence of it that makes a claim is listed, and every question that it asks is answered.
+sentence that makes a claim is listed, and every question that the note asks is
+answered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -172,7 +173,7 @@ def find_claim(id_: str) -> Claim:
 
 
 def choose_claims(id_: str = "", source: str = "") -> Sequence[Claim]:
-    """Return the claim with an id, or else those of a source, or else all."""
+    """Return the claim with an id, or else the claims of a source, or else all claims."""
     if id_:
         return (find_claim(id_),)
     if source:

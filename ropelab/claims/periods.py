@@ -39,7 +39,7 @@ COMPONENTS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
 def _distance_to_start(angle: float) -> float:
-    """Return the distance of the code (cos, sin) of an angle from that of 0."""
+    """Return the distance between the code (cos, sin) of an angle and the code of 0."""
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
@@ -174,8 +174,9 @@ def clock_like_rope(
     base: float = BASE,
     exactly: bool = True,
 ) -> None:
-    """Compare the periods of RoPE, or given ones, with those of a clock, in which each is
-    a whole multiple of the one before. That is a limit unless `exactly`.
+    """Compare the periods of RoPE, or given periods, with the periods of a clock, in
+    which each period is a whole multiple of the period before. The finding is a limit
+    unless `exactly`.
     """
     if periods:
         compared = np.array(periods)
@@ -251,7 +252,8 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
                 rows.append(row)
     findings.series["resolution"] = pd.DataFrame(rows)
 
-    # The format that is asked about decides; the others put a condition on the claim.
+    # The format that is asked about decides. All other formats put a condition on the
+    # claim.
     others = [fmt for fmt in FORMATS_COMPARED if fmt != format_]
     for fmt in (format_, *others):
         share = shares["one", fmt, "cos and sin"]
@@ -279,7 +281,7 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
 @claim("one-frequency-signal")
 def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
     """Compare how much a score changes when its key is one token further away, with one
-    frequency and with those of RoPE.
+    frequency and with the frequencies of RoPE.
     """
     # The score of random queries and keys is a sum over pairs. One token on, the part of
     # a pair changes by 2 sin(theta / 2) times its deviation.
@@ -375,7 +377,7 @@ def periods(
     base: float = BASE,
     tolerance: float = 0.01,
 ) -> None:
-    """Compare printed periods, each with the index of its pair, with the true ones."""
+    """Compare printed periods, each with the index of its pair, with the true periods."""
     true_periods = (2 * math.pi / frequencies(HEAD, base)).tolist()
     for index, printed_period in printed:
         true_period = true_periods[index]
@@ -402,8 +404,8 @@ def code_of_position(
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
     last: float = 1.0,
 ) -> None:
-    """Compare printed cosines of position 1, the `first` ones and the `last`, with the
-    true ones.
+    """Compare printed cosines of position 1, those of the `first` and of the `last`
+    pairs, with the true cosines.
     """
     cosines = np.cos(frequencies(HEAD, BASE)).tolist()
     printed = [*first, last]
@@ -428,8 +430,8 @@ def angles(
     base: float = BASE,
     tolerance_degrees: float = 0.5,
 ) -> None:
-    """Compare printed angles, each with its position and the index of its pair, with the
-    true ones.
+    """Compare printed angles, each with its position and the index of its pair, with
+    the true angles.
     """
     for position, index, printed_degrees in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))

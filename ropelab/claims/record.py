@@ -39,8 +39,8 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The outcomes for a claim. REPRODUCED, PARTLY and NOT_REPRODUCED are those of claims
-    about trained models.
+    """The outcomes for a claim. REPRODUCED, PARTLY and NOT_REPRODUCED are the outcomes
+    for claims about trained models.
     """
 
     HOLDS = "holds"
@@ -90,8 +90,9 @@ class ClaimFinding:
     role: Role
     # The deciding number at full precision; None if no single number decides.
     value: Number = None
-    # How far the number is from the other answer (`ropelab.claims.margins`); None if
-    # the answer has no threshold, such as a count that is complete or not.
+    # How far the number is from a number that would give the opposite answer
+    # (`ropelab.claims.margins`); None if the answer has no threshold, such as a count
+    # that is complete or not.
     margin: Number = None
     # True if there was nothing to measure.
     missing: bool = False
@@ -129,7 +130,7 @@ class Findings:
         value: Number = None,
         margin: Number = None,
     ) -> None:
-        """Add a finding; the arguments are those of `ClaimFinding`."""
+        """Add a finding; the arguments are the fields of `ClaimFinding`."""
         finding = ClaimFinding(
             what=what,
             measured=measured,
@@ -249,8 +250,9 @@ class Findings:
 
     @property
     def deciding(self) -> ClaimFinding:
-        """The finding that the verdict follows from: the first of the strongest ones in
-        DECIDES. If the claim holds, it is the part that is closest to failing.
+        """The finding that the verdict follows from: the first of the findings that are
+        strongest in the order of DECIDES. If the claim holds, it is the part that is
+        closest to failing.
         """
         for role, agrees in DECIDES:
             candidates = [
@@ -283,8 +285,8 @@ class Findings:
         return self.is_missing, has_mute_part, unanswered
 
     def take_best(self, answers: "list[Findings]", what: str) -> None:
-        """Take over the findings of the answer that leaves least open, the first of equal
-        ones. Without answers, a finding says that `what` is missing.
+        """Take over the findings of the answer that leaves least open; of equal
+        answers, the first. Without answers, a finding says that `what` is missing.
         """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
@@ -317,8 +319,8 @@ class Findings:
     def select(self, by: str) -> "Findings":
         """Select the findings with the words `by` in `what`, which decide one passage.
 
-        All are selected if none has the words. If all that are selected are limits, they
-        count as parts.
+        If no finding has the words, all findings are selected. If all selected findings
+        are limits, they count as parts.
         """
         chosen = [finding for finding in self.findings if by in finding.what]
         if not chosen:
@@ -375,14 +377,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class Decision:
-    """The check of a claim, and the bound that it applies, if any."""
+    """The check of a claim, and the bound that the check applies, if it applies one."""
 
     check: Check
     bound: Number = None
 
 
-# The decision of each claim, by its id. A module of checks adds those of its claims when
-# it is imported.
+# The decision of each claim, by its id. A module of checks adds the decisions of its
+# claims when it is imported.
 DECISIONS: dict[str, Decision] = {}
 
 

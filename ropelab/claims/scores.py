@@ -81,7 +81,7 @@ def check_multiplication(
         added = length(codes) / length(embeddings)
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
-        # The first size decides, and the others are limits.
+        # The first size decides, and all other sizes are limits.
         role: Role = "part" if size == sizes[0] else "limit"
         findings.add(role, what, text, multiplied > added, multiplied / added)
 
@@ -128,7 +128,7 @@ def check_fixed_coefficients(
 
     codes = _make_first_codes(CODE_WIDTH, tokens)
     one_hot = np.eye(tokens)
-    # The weights with which such a layer picks them out best.
+    # The weights with which a linear layer picks the positions out best.
     weights, *_ = np.linalg.lstsq(codes, one_hot, rcond=None)
     difference = arrays.max_abs(codes @ weights - one_hot)
     count = count_trained(encoding)
@@ -446,8 +446,8 @@ def check_decay_of_bound(
 def check_decay_of_scores(
     findings: Findings, head_dim: int = 128, seed: int = 0
 ) -> None:
-    """Follow the scores of a vector with itself over distance, and those of random
-    vectors.
+    """Follow, over distance, the scores of a vector with itself and the scores of
+    random vectors.
     """
     aligned = compute_aligned_curve(head_dim)
     means = compute_octave_means(aligned)
@@ -460,9 +460,9 @@ def check_decay_of_scores(
     text = "nowhere" if is_never_negative else f"from distance {int(negative[0])} on"
     findings.add_limit("q = k, below zero", text, is_never_negative)
 
-    # The other scores are those of tokens that have nothing to do with each other. DRAWS
-    # pairs give their typical score to about 1 %, so that a ratio below 0.9 is a fall and
-    # not chance.
+    # The other scores belong to tokens that have nothing to do with each other. DRAWS
+    # pairs give their typical score to about 1 %, so that a ratio below 0.9 is a fall
+    # and not chance.
     scores = draw_random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     rms_at_0, rms_at_farthest = np.sqrt(np.square(scores).mean(axis=0)).tolist()
     ratio = rms_at_farthest / rms_at_0

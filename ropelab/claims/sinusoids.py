@@ -88,7 +88,7 @@ def compare_rotated_codes(
             f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
             f" {turning}"
         )
-        # The first direction decides, and the others are limits.
+        # The first direction decides, and all other directions are limits.
         role: Role = "limit" if findings.findings else "part"
         findings.add_at_most(what, difference, EXACT, text, role)
 
@@ -96,8 +96,8 @@ def compare_rotated_codes(
 
 
 def make_shift_series() -> pd.DataFrame:
-    """Return one pair of the code as arrows (sin, cos): the code of x, that of x + delta,
-    and the code of x rotated by the standard matrix.
+    """Return one pair of the code as arrows (sin, cos): the code of x, the code of x +
+    delta, and the code of x rotated by the standard matrix.
     """
     # With these angles, in radians, the three arrows are apart in the figure.
     x = 0.5
@@ -231,8 +231,8 @@ def find_nearest_codes(findings: Findings, tokens: int = 16384) -> None:
     lags = np.arange(1, tokens)
     for name, omega in frequencies_by_name.items():
         # The distance between the codes of two positions, divided by the square root of
-        # the number of pairs. It depends on the lag alone, so that one pair of positions
-        # for each lag is enough.
+        # the number of pairs. The distance depends only on the lag, so that one pair of
+        # positions for each lag is enough.
         squares = 2 - 2 * np.cos(lags[:, None] * omega)
         distances = np.sqrt(squares.mean(axis=-1))
         distance_at_one = float(distances[0])

@@ -35,7 +35,7 @@ from ropelab.math.bounds.walls import (
     make_walls_table,
 )
 from ropelab.math.numerics.casts import PRESETS, find_preset
-from ropelab.math.numerics.chain import span
+from ropelab.math.numerics.chain import list_positions
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
@@ -60,7 +60,7 @@ DRAWS = 12
 
 
 def is_about(value: float, printed: float) -> bool:
-    """Return True if neither number is more than twice the other."""
+    """Return True if neither number is more than twice as large as the other."""
     return printed / 2 <= value <= printed * 2
 
 
@@ -187,7 +187,7 @@ def neighbours_erased(
         slowest = slice(-1, None)
         chain = make_chain(FLOAT32, base, head_dim)
         # Both have one row, for the slowest pair.
-        (cos,), (sin,) = chain.table(span(start, stop), slowest)
+        (cos,), (sin,) = chain.table(list_positions(start, stop), slowest)
         has_equal_cos = np.diff(cos) == 0
         has_equal_sin = np.diff(sin) == 0
         both = has_equal_cos & has_equal_sin
@@ -221,8 +221,8 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
     """Find the first position that the slowest pair of an implementation (`code`) stores
     as the next one (a wall), at several bases.
     """
-    # The position does not change in one direction as the base grows: of these bases it
-    # is least at 1e8.
+    # The position does not change in one direction as the base grows: among these bases
+    # the position is smallest at 1e8.
     bases = (1e4, 1e7, 1e8, 1e11)
     plans = {name: preset.plan for name, preset in PRESETS.items()}
     table = make_walls_table(plans, bases, HEAD)
@@ -277,16 +277,16 @@ def float64_needed(
     base: float = QWEN_3_5,
     usual: float = 1e4,
 ) -> None:
-    """Measure the largest angle error at a base and at the usual one.
+    """Measure the largest angle error at a base and at the usual base.
 
     The error of an angle is its position times the rounding of a frequency, which is as
-    large at every base. So angles must be compared with those at another base: a
-    tolerance alone would be exceeded at any base if the length is large enough.
+    large at every base. Errors must therefore be compared with the errors at another
+    base: if the length is large enough, a fixed tolerance is exceeded at any base.
     """
 
     def find_largest_error(base: float, end: int) -> float:
         chain = make_chain(find_preset(preset).plan, base, ROTATED)
-        return max_abs(chain.angle_errors(span(end - TOKENS, end)))
+        return max_abs(chain.angle_errors(list_positions(end - TOKENS, end)))
 
     error = find_largest_error(base, NATIVE)
     usual_error = find_largest_error(usual, NATIVE)
@@ -308,7 +308,9 @@ def float64_needed(
 def host_drifts(
     findings: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
-    """Compare printed errors of cos and sin in float32, by position, with the true ones."""
+    """Compare printed errors of cos and sin in float32, by position, with the true
+    errors.
+    """
     chain = make_chain(FLOAT32, base, ROTATED)
     right = 0
     for position, printed_error in printed:
@@ -365,7 +367,8 @@ def far_wins(values: Array) -> float:
     half = len(values) // 2
     near = np.sort(values[:half])
     far = values[half:]
-    # The place of a far score in the sorted near ones is the number of those below it.
+    # The place of a far score among the sorted near scores is the number of near scores
+    # below it.
     lower = np.searchsorted(near, far)
     return float(lower.mean() / half)
 
@@ -427,9 +430,9 @@ def token_inversion(base: float, distance: float) -> float:
     at distance 0.
     """
     # The difference of the scores of two keys is taken at distance 0 and at distance r.
-    # Over normal queries and keys the two are jointly normal, and correlate by the mean of
-    # cos(r theta): Men et al.'s sum. Two such numbers have opposite signs with a
-    # probability of acos(correlation) / pi.
+    # Over normal queries and keys the two differences are jointly normal, and their
+    # correlation is the mean of cos(r theta): Men et al.'s sum. Two numbers with this
+    # correlation have opposite signs with a probability of acos(correlation) / pi.
     correlation = np.cos(distance * frequencies(HEAD, base)).mean()
     return math.acos(correlation) / math.pi
 
@@ -450,7 +453,7 @@ def positions_invert(
     share = aligned_inversion(large, CONTEXT)
     findings.add_limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
 
-    # If the key is replaced by its opposite, every comparison comes out the other way.
+    # If the key is replaced by its opposite, every comparison has the opposite result.
     shares: list[float] = []
     for draw in range(DRAWS):
         (scores_of_key, _), _ = scores(large, 0.0, draw)

@@ -37,8 +37,8 @@ from ropelab.runs.cell import Cell, Computation, Resources, Stored, Values
 # The functions that `ropelab.experiments` calls.
 __all__ = ["answer", "cells", "summary", "tables"]
 
-# The years of some sources are unknown. In a column of this type they are missing, while
-# the others stay whole numbers.
+# The years of some sources are unknown. In a column of this type unknown years are
+# missing, and all other years stay whole numbers.
 YEAR = {"year": "Int64"}
 # The share of a claim in the 5 s of all checks, and the memory of the libraries.
 NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
@@ -106,8 +106,8 @@ def check_claim(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame
 
 
 def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return the tables of the ledger: claims, findings, passages, questions, and those
-    of figures.
+    """Return the tables of the ledger: claims, findings, passages, questions, and the
+    tables that figures are drawn from.
     """
     decided = _decide_claims(config, values)
     chosen = choose_claims(config.id, config.source)
@@ -160,7 +160,7 @@ def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
 
 
 def _decide_by_runs(claim: Claim, runs: tuple[Stored, ...]) -> Decided:
-    """Return the findings by stored runs, or the committed ones if no run decides."""
+    """Return the findings by stored runs, or the committed findings if no run decides."""
     findings = claim.evidence(runs=runs)
     is_open = not runs or findings.is_missing
     committed = read_committed().get(claim.id)

@@ -60,9 +60,9 @@ MAY_BE_EMPTY = (
 def application(word: str | None = None) -> typer.Typer:
     """Return the command line.
 
-    If the word names a command, the command line has this command alone. For any other
-    word, such as a misspelt one, it has all commands without their flags, to list their
-    names. For None it has all commands with their flags.
+    If the word names a command, the command line has only this command. For any other
+    word, such as a misspelt name, it has all commands without their flags, to list
+    their names. For None it has all commands with their flags.
     """
     # To make the flags of all experiments takes longer than many commands run, so that
     # only those that are needed are made.
@@ -79,7 +79,8 @@ def application(word: str | None = None) -> typer.Typer:
         "143 terminated; 3 findings (audit, emit, check, doctor).",
     )
     app.callback()(_top)
-    # `run` runs several files, and needs no options that are those of a single run.
+    # `run` runs several files, and has none of the options that only make sense for a
+    # single run.
     run_files = flags.add_shared_options(run, without=flags.OF_ONE_RUN)
     panels.add_command(app, "run", run_files, panels.MEASURE)
     one_model.register(app)
@@ -196,7 +197,7 @@ def run(
         runs.run_files(paths, index, options)
 
 
-def _version(wanted: bool) -> None:
+def _find_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ropelab {ropelab.__version__}")
         raise typer.Exit
@@ -206,7 +207,9 @@ def _top(
     context: typer.Context,
     version: Annotated[
         bool,
-        Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        Option(
+            "--version", callback=_find_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -278,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         for before, word in pairwise(("ropelab", *words)):
             check_name(word)
             _refuse_empty(before, word)
-        # The command is the first word that is no flag.
+        # The command is the first word that is not a flag.
         name = next((word for word in words if not word.startswith("-")), "")
         # A shell that completes a word needs all commands with their flags.
         is_completion = COMPLETION in os.environ

@@ -1,8 +1,8 @@
 """The command audit: a model's configuration as each runtime reads it.
 
 A runtime is software that runs models, such as vLLM or llama.cpp. A finding is an error
-or a difference that audit reports, with a code and a level. A draft model is a small one
-that guesses tokens for a large one, and has to agree with it.
+or a difference that audit reports, with a code and a level. A draft model is a small
+model that guesses tokens for a large model, and has to agree with it.
 """
 
 import shlex
@@ -19,7 +19,7 @@ from ropelab.cli.lengths import Length, read_tokens
 from ropelab.cli.outcome import FOUND, print_document, print_line
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.rows import Rows
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import FileAudit
@@ -43,8 +43,8 @@ class AuditReport:
     draft_findings: "Sequence[AuditFinding]" = ()
 
     def find_levels(self) -> set[str]:
-        """Return the level of the worst finding of each file, and those of the
-        findings on a draft model.
+        """Return the levels of the worst finding of each file, and of all findings on a
+        draft model.
         """
         levels: set[str] = {audit.worst() for audit in self.audits}
         levels |= {finding.level for finding in self.draft_findings}
@@ -143,7 +143,7 @@ def choose_form(format_: str, json: bool) -> str:
 def make_report(files: Sequence[str], flags: str, **options: Any) -> AuditReport:
     """Audit files and, if there are two, compare them.
 
-    `flags` are those of a server, as typed. The options are those of
+    `flags` are the flags of a server, as typed. `options` are further arguments of
     `ropelab.audit.audited.audit`, and hold for every file.
     """
     from ropelab.audit import audited
@@ -161,8 +161,8 @@ def make_report(files: Sequence[str], flags: str, **options: Any) -> AuditReport
 
 
 def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
-    """Draw the figures of one file into a folder, those of several into a numbered
-    folder each.
+    """Draw the figures of a single file into a folder, or of several files into a
+    numbered folder each.
     """
     from ropelab.runs.store import check_writable
     from ropelab.show import drawn
@@ -180,7 +180,7 @@ def draw_audits(audits: "Sequence[FileAudit]", folder: Path) -> None:
 def print_sarif(report: AuditReport) -> None:
     """Print the document of --format sarif.
 
-    The findings on a draft model are listed with those of the last file.
+    The findings on a draft model are listed with the findings of the last file.
     """
     from ropelab.audit.sarif import as_sarif
 
@@ -289,7 +289,7 @@ def show_runtimes(audit: "FileAudit") -> None:
     names_by_reason = audit.group_problems("not modelled")
     left_out = sum(len(names) for names in names_by_reason.values())
     if left_out:
-        print_line(f"{count_of(left_out, 'runtime')} left out (--verbose)")
+        print_line(f"{write_count(left_out, 'runtime')} left out (--verbose)")
 
 
 def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:

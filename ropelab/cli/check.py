@@ -82,7 +82,8 @@ def check(
         if done.wrong:
             show_places({"next": shlex.join(again)})
         elif config or Path(target).is_dir():
-            # There is a configuration, which audit reads. Arrays alone have none.
+            # audit can read the configuration. Arrays without a kit have no
+            # configuration.
             audit = ["ropelab", "audit", config or target]
             show_places({"next": shlex.join(audit)})
     return FOUND if done.wrong else 0

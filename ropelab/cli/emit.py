@@ -116,7 +116,9 @@ def ask_for_context(
 
 
 def describe_observation(scaling: "Scaling") -> str:
-    """Say what small trained models did under a scaling; empty if it was not tried."""
+    """Say what small trained models did under a scaling; empty if the scaling was not
+    tried.
+    """
     from ropelab.cli.observed import describe_scaling
 
     factor = getattr(scaling, "factor", 1.0)

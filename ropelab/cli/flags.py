@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from ropelab.cli import panels
 from ropelab.runs.errors import InputError
-from ropelab.runs.spelling import ROTARY_SHARE, flag_of, plain, spellings
+from ropelab.runs.spelling import ROTARY_SHARE, list_spellings, make_flag, write_plainly
 
 # A command without a config needs no pydantic.
 if TYPE_CHECKING:
@@ -90,15 +90,15 @@ class Options:
     )
 
 
-# The options that say what a run shows and which files it leaves. The others say how it
-# is made.
+# The options that say what a run shows and which files it leaves. All other options say
+# how the run is made.
 OF_OUTPUT = {"results", "redraw", "format", "style", "figures", "quiet", "json"}
 
 
 def option_of(name: str) -> Any:
     """Return a field of Options as an option for Typer."""
     about = dict(Options.__dataclass_fields__[name].metadata)
-    names = about.pop("names") or (flag_of(name),)
+    names = about.pop("names") or (make_flag(name),)
     if name == "quick":
         panel = panels.COMMON
     elif name in OF_OUTPUT:
@@ -125,12 +125,12 @@ BARE = "flag_"
 def add_shared_options(
     command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
-    """Return a command as Typer takes it, with the shared options after its own
-    parameters.
+    """Return a command as Typer takes it, with the shared options after the command's
+    own parameters.
 
-    Its own parameters are `own`, or those of its signature. Typer gives each option as an
-    argument, and the command gets all of them as one object, `options`. The options named
-    in `without` are left out.
+    The command's own parameters are `own`, or else the parameters of its signature.
+    Typer gives each option as an argument, and the command gets all of them as one
+    object, `options`. The options named in `without` are left out.
     """
     if not own:
         own = [
@@ -167,7 +167,7 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
     # A command without a config needs no pydantic.
     from ropelab.runs.config import group_of
 
-    others = spellings(config.model_fields)
+    others = list_spellings(config.model_fields)
     rest = [name for name in config.model_fields if name not in config.common]
     parameters = []
     for name in (*config.common, *rest):
@@ -181,9 +181,9 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
             continue
 
         panel = panels.COMMON if name in config.common else str(group_of(info))
-        flag = flag_of(name)
+        flag = make_flag(name)
         other = others.get(name)
-        also = f"  [also: {flag_of(other)}]" if other else ""
+        also = f"  [also: {make_flag(other)}]" if other else ""
         parameter = BARE + name if name == config.bare else name
         help_text = _help_of(info) + also
         kind = _option(flag, info, help=help_text, rich_help_panel=panel)
@@ -191,12 +191,12 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
         if other:
             # The other spelling is a flag of its own, so that an error is raised if both
             # are typed. With two names of one flag the last would silently win.
-            kind = _option(flag_of(other), info, rich_help_panel=panels.UNLISTED)
+            kind = _option(make_flag(other), info, rich_help_panel=panels.UNLISTED)
             parameters.append(_parameter(other, kind))
 
     if "rotary_dim" in config.model_fields:
         share = Option(
-            flag_of(ROTARY_SHARE),
+            make_flag(ROTARY_SHARE),
             metavar="X",
             help="rotary_dim as a share of head_dim",
             rich_help_panel=str(group_of(config.model_fields["rotary_dim"])),
@@ -213,7 +213,7 @@ def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
             continue
         name = parameter.removeprefix(BARE)
         if name in fields:
-            raise InputError(f"{flag_of(name)} is given twice; give it once")
+            raise InputError(f"{make_flag(name)} is given twice; give it once")
         # A flag that was typed several times has a list of values.
         fields[name] = ", ".join(value) if isinstance(value, list) else value
     return fields
@@ -253,7 +253,7 @@ def default_text(default: object) -> str:
     elif default is None:
         text = ""
     else:
-        text = plain(default)
+        text = write_plainly(default)
     return f"  [default: {text}]" if text else ""
 
 

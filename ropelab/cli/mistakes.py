@@ -16,16 +16,16 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.spelling import (
     FORMAT_NAMES,
-    command_line,
+    quote_words,
     read_format,
     read_number,
     split_list,
 )
 
 SUFFIXES = (".json", ".gguf")
-# The flags that take a model file, those that take a length or a base, and those that
-# take a method. A value that was typed without a flag gets the first of them that the
-# command has.
+# The flags that take a model file, the flags that take a length or a base, and the
+# flags that take a method. A value that was typed without a flag gets the first of
+# these flags that the command has.
 FLAGS_OF_FILES = ("--model", "--from")
 FLAGS_OF_LENGTHS = ("--context", "--test-len", "--length", "--bases")
 FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
@@ -34,8 +34,8 @@ FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
 NEEDLESS = ("--quick", "--verbose", "-v")
 # How similar a known word is to a typed one, at least; 1 is the same word.
 CUTOFF = 0.75
-# `commands` has the command that another word means, `flags` the flags that a typed one
-# may mean, and `words` more spellings of the typed ones.
+# `commands` has the command that another word means, `flags` has the flags that a
+# mistyped flag may mean, and `words` has more spellings of mistyped flags.
 TABLES = read_table_beside(__file__)
 
 
@@ -52,7 +52,7 @@ def explain_mistake(words: Sequence[str], error: Any) -> str:
         meant = _with_command(words, error)
     else:
         meant = _correct_words(words, problem, error)
-    return f"{problem}; type: {command_line(meant)}"
+    return f"{problem}; type: {quote_words(meant)}"
 
 
 def _problem_of(error: Any) -> str:
@@ -64,10 +64,10 @@ def _problem_of(error: Any) -> str:
     if value is None:
         return text
     # A command without a config needs no pydantic.
-    from ropelab.runs.config import plain_words
+    from ropelab.runs.config import translate_message
 
     flag = value[1].split(" / ")[0]
-    return f"{flag} {plain_words(value[2])}"
+    return f"{flag} {translate_message(value[2])}"
 
 
 def _with_command(words: Sequence[str], error: Any) -> list[str]:
@@ -156,7 +156,8 @@ def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[s
 
 
 def flag_meant(typed: str, options: Sequence[str]) -> str:
-    """Return the flag among the options that a typed one means; empty if none does.
+    """Return the flag among the options that a mistyped flag means; empty if it means
+    none.
 
     >>> flag_meant("--max-len", ["--max-minutes", "--train-len", "--test-len"])
     '--test-len'
@@ -209,10 +210,11 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
     from ropelab.math import methods
     from ropelab.math.models import is_known
 
-    # The first part of a list shows of which kind the list is. Commas alone have no parts.
+    # The first part of a list shows the kind of the list. A text of nothing but commas
+    # has no parts.
     parts = split_list(value)
     first = parts[0] if parts else value
-    name = methods.canonical(first.partition("(")[0])
+    name = methods.resolve_alias(first.partition("(")[0])
     flags: Sequence[str] = ()
     if value.endswith(".toml"):
         flags = ("--config",)
@@ -302,7 +304,7 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
 
 def _first_loose_number(words: Sequence[str]) -> str:
     """Return the first number that follows no flag; empty if there is none."""
-    # Each word is paired with the one before it.
+    # Each word is paired with the word before it.
     for before, word in zip(["", *words], words, strict=False):
         if _is_number(word) and not before.startswith("-"):
             return word
@@ -310,7 +312,7 @@ def _first_loose_number(words: Sequence[str]) -> str:
 
 
 def _first(words: Sequence[str], test: Callable[[str], bool]) -> str:
-    """Return the first word that passes a test; empty if none does."""
+    """Return the first word that passes a test; empty if no word does."""
     return next(filter(test, words), "")
 
 
@@ -338,18 +340,18 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
 
     The model is named among the words, or is a file among them.
     """
-    from ropelab.math.models import is_known, model_named
+    from ropelab.math.models import find_model, is_known
     from ropelab.readers.model_file import model_of_file
 
     known = _first(words, is_known)
-    model = model_named(known) if known else None
+    model = find_model(known) if known else None
     file = _first(words, _is_named_file)
     if model is None and file:
         with suppress(InputError):
             model = model_of_file(file)
     if model is None or not _is_number(factor):
         return "128k"
-    # The type of what `read_number` returns is unknown, but `float` reads its text.
+    # The type of the result of `read_number` is unknown, but `float` reads its text.
     factor_value = float(str(read_number(factor)))
     return str(round(factor_value * model.trained_len))
 

@@ -25,8 +25,8 @@ from ropelab.runs.errors import (
     RopelabError,
     cut_middle,
     cut_text,
+    escape_controls,
     find_unseen,
-    printable,
     report_defect,
 )
 
@@ -35,7 +35,7 @@ COMPLETION = "_ROPELAB_COMPLETE"
 # The status that typer returns for a command that a KeyboardInterrupt ended, whatever
 # the signal was.
 INTERRUPTED = 130
-# The status of a command that did its work and found something wrong.
+# The exit status of a command that did its work and found something wrong.
 FOUND = 3
 
 
@@ -98,9 +98,9 @@ def _place_in_own_code(error: BaseException) -> str:
     # If nothing has imported this module, the command used no code of the user.
     if "ropelab.runs.from_source" not in sys.modules:
         return ""
-    from ropelab.runs.own import place_of
+    from ropelab.runs.own import find_place_of_error
 
-    return place_of(error)
+    return find_place_of_error(error)
 
 
 def _fail_in_own_code(place: str, error: BaseException) -> int:
@@ -119,8 +119,8 @@ def _end_interrupted() -> int:
 
 
 def complete_streams() -> None:
-    """Open /dev/null in the place of closed standard streams, and let open ones escape
-    characters that they cannot write.
+    """Open /dev/null in the place of closed standard streams, and let open streams
+    escape characters that they cannot write.
     """
     # A new file gets the lowest free number. If a stream is closed, its number (0, 1 or
     # 2) would go to the first file of the command. /dev/null is opened until these
@@ -167,7 +167,7 @@ def _machine_failure(error: OSError) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    line = cut_middle(printable(" ".join(message.split())))
+    line = cut_middle(escape_controls(" ".join(message.split())))
     with suppress(OSError):
         print(f"ropelab: {line}", file=sys.stderr)
     return status
@@ -175,7 +175,7 @@ def _fail(message: str, status: int) -> int:
 
 def print_line(text: object) -> None:
     """Print a line, with escapes for characters that would steer a terminal."""
-    print(printable(str(text)))
+    print(escape_controls(str(text)))
 
 
 # In a `nothing_but_documents` block `sys.stdout` is stderr, and the last entry is the
@@ -262,8 +262,9 @@ def print_document(document: Mapping[str, Any]) -> None:
         finite = _leave_out_nan(document)
         text = json.dumps(finite, ensure_ascii=ascii_only, allow_nan=False)
 
-    # json.dumps escapes control characters below the blank only. JSON writes a letter as
-    # \u and four digits, or as two such numbers: the 16-bit units of UTF-16.
+    # json.dumps escapes control characters below the blank only. JSON writes a letter
+    # as \u and four digits, or as two numbers of this form, which are the 16-bit units
+    # of UTF-16.
     for letter in find_unseen(text):
         code = letter.encode("utf-16-be", "surrogatepass")
         high_bytes = code[::2]

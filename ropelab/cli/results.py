@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.errors import InputError, check_known, printable, say
+from ropelab.runs.errors import InputError, check_known, escape_controls, say
 
 # The columns of the list of models, and their titles there.
 SHORT = {
@@ -129,7 +129,7 @@ def export(
         say(f"the summary alone; others by --table: {', '.join(rest)}")
     if output is None:
         text = export.encode_text(tables, kind)
-        typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
+        typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
         return
     for path in write_for_user(export.encode_tables(tables, kind), output):
         print_line(path)
@@ -146,7 +146,7 @@ def compare(
     table.
     """
     from ropelab.claims.ledger import judge_run
-    from ropelab.runs.store import to_records
+    from ropelab.runs.store import make_records
     from ropelab.show import compare, terminal
     from ropelab.show.page.shown import find_runs
 
@@ -161,7 +161,7 @@ def compare(
     answer, tables = compare.compare_runs(*runs)
 
     if json:
-        rows = {name: to_records(table) for name, table in tables.items()}
+        rows = {name: make_records(table) for name, table in tables.items()}
         print_document({"experiment": "compare", "answer": answer, "tables": rows})
         return
     terminal.show_paragraph(answer)
@@ -263,17 +263,17 @@ def methods(
     """List the methods that --method and --methods take; one of them in full, with
     parameters, meaning of the factor, and source.
     """
-    from ropelab.math.methods import canonical
+    from ropelab.math.methods import resolve_alias
     from ropelab.models.methods.registry import catalogue
-    from ropelab.runs.store import to_records
+    from ropelab.runs.store import make_records
     from ropelab.show import terminal
 
     table = catalogue()
     if name:
-        chosen = check_known("method", canonical(name), table["method"].tolist())
+        chosen = check_known("method", resolve_alias(name), table["method"].tolist())
         table = table[table["method"] == chosen]
     if json:
-        print_document({"tables": {"methods": to_records(table)}})
+        print_document({"tables": {"methods": make_records(table)}})
         return
     if name:
         terminal.show_records(table, title="method")
@@ -299,7 +299,7 @@ def models(
     """
     from ropelab.math.models import MODELS, OTHER_NAMES
     from ropelab.math.models import table as known_models
-    from ropelab.runs.store import to_records
+    from ropelab.runs.store import make_records
     from ropelab.show import terminal
 
     table = known_models()
@@ -308,7 +308,7 @@ def models(
         chosen = check_known("model", OTHER_NAMES.get(given, given), MODELS)
         table = table[table["name"] == chosen]
     if json:
-        print_document({"tables": {"models": to_records(table)}})
+        print_document({"tables": {"models": make_records(table)}})
         return
     if name:
         terminal.show_records(table, title="name")

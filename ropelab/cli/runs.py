@@ -28,9 +28,9 @@ from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, check_known, say
 from ropelab.runs.folders import check_own
 from ropelab.runs.interrupts import interrupt
-from ropelab.runs.sentences import count_of
-from ropelab.runs.spelling import ROTARY_SHARE, flag_of
-from ropelab.runs.store import check_writable, read_manifest, to_records
+from ropelab.runs.sentences import write_count
+from ropelab.runs.spelling import ROTARY_SHARE, make_flag
+from ropelab.runs.store import check_writable, make_records, read_manifest
 from ropelab.show import drawn, terminal
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
     reductions = ""
     if options.quick:
         given, reductions = experiment.choose_quick_values(given)
-    plan = lab.prepare(experiment.name, given, flag_of)
+    plan = lab.prepare(experiment.name, given, make_flag)
 
     if not options.quiet:
         _say_single_seed(fields)
@@ -83,14 +83,15 @@ def _read_config(path: Path, experiment: str) -> tuple[Label, dict[str, Any]]:
 def _override(
     experiment: Experiment, values: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of a file with those of flags in their place.
+    """Return the values of a file, replaced by the values of flags where a flag was
+    given.
 
-    All have the names of the config's fields, whatever spelling was used.
+    All values have the names of the config's fields, whatever spelling was used.
     """
     kind = experiment.config
     values = respell(kind, values)
-    fields = respell(kind, fields, flag_of)
-    # Two fields say how much of a head rotates. If a flag sets one of them, both are
+    fields = respell(kind, fields, make_flag)
+    # Two fields say how much of a head rotates. If a flag sets either field, both are
     # dropped from the values of the file.
     share = {"rotary_dim", ROTARY_SHARE}
     if share & fields.keys():
@@ -108,8 +109,8 @@ def _print_run(experiment: Experiment, run: Run) -> None:
         "experiment": experiment.name,
         "config": run.config.model_dump(mode="json"),
         "answer": run.answer,
-        "summary": to_records(run.summary()),
-        "tables": {name: to_records(table) for name, table in tables.items()},
+        "summary": make_records(run.summary()),
+        "tables": {name: make_records(table) for name, table in tables.items()},
         "run": str(run.folder),
     }
     print_document(document)
@@ -173,7 +174,9 @@ def compute_share(
         share = shares.choose_share(outlook, (number, count))
         shares.compute(share, replace(lab, engine=engine))
 
-    counts = [f"{count_of(n, 'cell')} {what}" for what, n in share.counts.items() if n]
+    counts = [
+        f"{write_count(n, 'cell')} {what}" for what, n in share.counts.items() if n
+    ]
     print_line(
         f"shard {number}/{count}: {', '.join(counts) or 'nothing to do'}; when all"
         " shards are done, the same command without --shard makes the tables"
@@ -317,8 +320,8 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
 
     # The system cannot wait for more than TIMEOUT_MAX seconds, which are centuries.
     timer = Timer(min(60 * minutes, TIMEOUT_MAX), end)
-    # The callbacks run in reverse order when the block ends. A late signal interrupts one
-    # of them, and the others still run.
+    # The callbacks run in reverse order when the block ends. A late signal interrupts
+    # one callback, and all other callbacks still run.
     with ExitStack() as ending:
         # A script that starts this command with `&` makes it ignore SIGINT.
         before = signal.signal(signal.SIGINT, interrupt)

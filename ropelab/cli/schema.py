@@ -16,7 +16,7 @@ Tables = dict[str, list[Row]]
 
 
 def document(name: str, /, **keys: Any) -> Any:
-    """Return the type of a document that has all of these keys."""
+    """Return the type of a document that has all given keys."""
     fields: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
     return create_model(name, **fields)
 

@@ -38,8 +38,8 @@ LEAST_SINE_ERROR = 1e-3
 ENOUGH_POSITIONS = 8
 # Numbers of entries that a table of one turn has. Finer tables lose less than is tolerated.
 STEPS = (16, 32, 64, 90, 100, 128, 180, 200, 256, 360, 512, 720, 1000, 1024)
-# Angles are those of a table if they are off its steps by a smaller share of a step, as
-# float32 holds them.
+# Angles come from a table with steps if they differ from whole steps by a smaller share
+# of a step than this. float32 holds them this exactly.
 LEAST_STEP = 1e-3
 # Positions up to this one tell whether slow pairs are shifted.
 NEAR_POSITION = 256
@@ -100,13 +100,13 @@ def explain_period(
     expected: Expected,
     tolerance: float,
 ) -> str:
-    """Return how a code reduces large angles wrongly; empty if it does not.
+    """Return how a code reduces large angles wrongly; empty if it reduces them rightly.
 
     Some pairs have angles without an error in float32. If such a pair is off, its angle
     was lost in the computation of sin and cos, which subtracts multiples of 2 pi first.
 
     Args:
-        differences: the observed angles less the right ones.
+        differences: the observed angles less the right angles.
         observed: what a code computes.
         expected: what it should compute.
         tolerance: radians by which an angle may be off.
@@ -145,7 +145,8 @@ def describe_small_loss(
 ) -> str:
     """Name a reduction of large angles that loses less than the tolerance.
 
-    Empty: none is seen. ``differences``: the observed angles less the right ones.
+    Empty: no reduction is seen. ``differences``: the observed angles less the right
+    angles.
     """
     exact_pairs = np.flatnonzero(expected.budget().exact_pairs)
     if not len(exact_pairs) or len(observed.positions) < ENOUGH_POSITIONS:
@@ -164,7 +165,8 @@ def describe_small_loss(
 
 
 def name_reduction(errors: Angles, angles: Angles) -> str:
-    """Return in words how 2 pi is subtracted from angles, by what each of them loses.
+    """Return in words how 2 pi is subtracted from angles, judged by the error of each
+    angle.
 
     Empty: no usual way loses as much.
     """
@@ -204,11 +206,11 @@ def name_shifted_pairs(
     expected: Expected,
     tolerance: float,
 ) -> str:
-    """Name pairs that are one token ahead of the others, or behind them.
+    """Name pairs that are one token ahead of all other pairs, or one token behind.
 
-    Empty: other pairs are wrong, too, so that such a shift is not the mistake.
+    Empty: other pairs are wrong, too, so that a shift of some pairs is not the mistake.
 
-    ``differences``: the observed angles less the right ones, [positions, pairs].
+    ``differences``: the observed angles less the right angles, [positions, pairs].
     """
     allowed = tolerance + expected.budget().angles(observed.positions)
     errors = np.abs(wrap_angles(differences))

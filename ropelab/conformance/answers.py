@@ -86,9 +86,9 @@ def _check_memory(value: Any) -> None:
 def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
     """Return the parts of an answer by name.
 
-    Tables are named `cos` and `sin`, or `table` for cos + i sin. Rotated vectors have the
-    names of ``vectors``, the parameters that were given vectors; those of a single
-    parameter are "".
+    Tables are named `cos` and `sin`, or `table` for cos + i sin. Rotated vectors have
+    the names in ``vectors``, which are the parameters that were given vectors. If there
+    is a single parameter, its rotated vectors have the name "".
     """
     if isinstance(answer, Mapping):
         parts = {str(name): part for name, part in answer.items()}

@@ -1,8 +1,8 @@
 """Find which axis of positions moves each pair of a code, and name mistakes.
 
-Text has equal positions on all axes, so that it passes whichever pair reads which. Here
-one axis moves at a time, then all by random numbers, and the tables that a code gave
-are compared with those of every known mistake.
+Text has equal positions on all axes, so that text does not show which pair reads which
+axis. Here one axis moves at a time, then all axes move by random numbers, and the
+tables that a code gave are compared with those of every known mistake.
 """
 
 from itertools import chain, product
@@ -55,9 +55,9 @@ def explain_axis_frequencies(
     expected: Expected,
     positions: Positions,
 ) -> Fault | None:
-    """Name mistakes that are seen at equal positions on all axes, too.
+    """Name mistakes that also show where the positions on all axes are equal.
 
-    These are frequencies of another ladder, and wrong positions on some axes alone.
+    These are frequencies of another ladder, and wrong positions on only some axes.
     """
     right = make_reference(expected, positions)
     wrong_on_some_axes = list_other_positions(right, most_axes=right.axes.count - 1)
@@ -68,9 +68,10 @@ def explain_axis_frequencies(
 
 
 def describe_measured(observed: Observed, right: Reference) -> Fault:
-    """Name the first pair that another axis moves, or the first that is off.
+    """Name the first pair that a wrong axis moves or, if there is none, the first pair
+    with wrong angles.
 
-    Which axes move a pair is seen from positions that differ along one axis alone.
+    Which axes move a pair is seen from positions that differ along only one axis.
     """
     axes = right.axes
     moves = find_moving(observed, right.positions)  # [axes, pairs]
@@ -105,7 +106,7 @@ def find_moving(
     observed: Observed,
     positions: Positions,
 ) -> Bool[np.ndarray, "axes pairs"]:
-    """Return True where a step along one axis alone moves a pair."""
+    """Return True where a step along only this axis moves the pair."""
     # The row of each position, which is a tuple with a number for each axis.
     row_of_position = {}
     for row, position in enumerate(positions.T.tolist()):

@@ -1,9 +1,9 @@
 """Codes with one mistake at positions of several axes, and what each computes.
 
-The pairs of a head are divided into sections, one for each axis of a position. The ladder
-of an axis is the frequencies of its pairs, from the fastest to the slowest. Mistakes here
-let pairs read another axis, or have another ladder; those of the positions themselves are
-in `axes_wrong_positions`.
+The pairs of a head are divided into sections, one for each axis of a position. The
+ladder of an axis is the frequencies of its pairs, from the fastest to the slowest.
+Mistakes here let pairs read another axis, or have another ladder; mistakes of the
+positions themselves are in `axes_wrong_positions`.
 """
 
 from collections.abc import Iterator
@@ -52,8 +52,8 @@ def list_other_axes(right: Reference) -> Iterator[Movement]:
     fix = describe_pairs(axes.axis_of_pair, axes.names)
     for other, answer in list_other_orders(axes):
         yield Movement(answer, fix, other.axis_of_pair, inv_freq, coordinates)
-        # Where each axis has its own ladder, pairs may take their frequencies from that of
-        # the wrong axis, too.
+        # Where each axis has its own ladder, pairs may also take their frequencies from
+        # the ladder of the wrong axis.
         if axes.ladder != "head":
             frequencies = other.lay_out(spec.geometry.inv_freq, spec.base)
             yield Movement(answer, fix, other.axis_of_pair, frequencies, coordinates)
@@ -191,7 +191,9 @@ def list_ladders(right: Reference) -> Iterator[Movement]:
 
 
 def list_restarted(right: Reference) -> Iterator[tuple[str, Frequencies]]:
-    """Yield frequencies that start again on every axis, or are those of another axis."""
+    """Yield frequencies that start again from the fastest on every axis, or that belong
+    to another axis.
+    """
     spec = right.spec
     axes = right.axes
     # The plain frequencies of all pairs of a head.
@@ -258,7 +260,8 @@ def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
         "ladder": (3, list_ladders(right)),
         "positions": (24, list_other_positions(right)),
     }
-    # The angles that came before: the right ones, and those of all mistakes so far.
+    # The angles that are known already: the right angles, and the angles of all
+    # mistakes so far.
     known_angles = [right.angles]
     known_sentences = set()
 
@@ -277,7 +280,9 @@ def list_commonest(right: Reference) -> Iterator[tuple[str, Movement]]:
 
 
 def are_alike(angles: Table, others: Table) -> bool:
-    """Return True if tables of these angles differ by no more than rounding may."""
+    """Return True if the tables of two sets of angles differ by no more than rounding
+    may.
+    """
     cos_difference = np.abs(np.cos(angles) - np.cos(others)).max()
     sin_difference = np.abs(np.sin(angles) - np.sin(others)).max()
     return bool(max(cos_difference, sin_difference) <= 2 * TABLE_ERROR)

@@ -1,7 +1,7 @@
 """The positions of several axes at which a code is asked, such as times, rows and columns.
 
-There are two sets: positions of which one axis moves at a time, and the patches of an
-image row by row, for code that takes whole images alone.
+There are two sets. In the first, one axis moves at a time. The second has the patches of
+an image row by row, for code that takes only whole images.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ Coordinates = Float[np.ndarray, "axes n"]
 # The rows and columns of the image, in patches. Both are even, since some encoders merge
 # 2 x 2 patches.
 GRID = (12, 28)
-# The first position, and the steps from there along one axis alone.
+# The first position, and the steps from there along one axis while the other axes stay.
 START = (5, 3, 2)
 STEPS = (1, 7, 61, 509)
 # The number of random positions that follow, and the number that they stay below.
 RANDOM = 64
-FARTHEST = 4096
+RANDOM_LIMIT = 4096
 # Slow pairs are looked at in texts up to this length. Codes may make a table with a row
 # for each position of the text.
 LONGEST_TEXT = 2**18
@@ -29,7 +29,7 @@ LONGEST_TEXT = 2**18
 def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
     """Return positions of which one axis moves at a time, and then random ones.
 
-    With ``is_grid`` they are the patches of an image row by row.
+    With ``is_grid`` the positions are instead the patches of an image, row by row.
     """
     spec = expected.spec
     axes = spec.axes
@@ -37,41 +37,47 @@ def choose_axes_positions(expected: Expected, is_grid: bool) -> Positions:
     if is_grid:
         return np.indices(GRID).reshape(2, -1)
 
-    # Encoders of images may have tables for the rows and columns of their training alone.
-    # Three axes are those of a text with images, whose steps may lead to its claimed
-    # length, where the slowest pairs move.
-    end = min(FARTHEST, spec.trained_len)
-    farthest = end
+    # An encoder of images (one or two axes) may have tables only for the rows and columns
+    # that it was trained on, so that no position may be beyond them. A text with images
+    # (three axes) is longer. Its steps lead to the claimed length, where the slowest pairs
+    # move.
     if axes.count == 3:
-        end = FARTHEST
-        farthest = max(end, min(expected.length, LONGEST_TEXT))
+        random_limit = RANDOM_LIMIT
+        step_limit = max(RANDOM_LIMIT, min(expected.length, LONGEST_TEXT))
+    else:
+        random_limit = min(RANDOM_LIMIT, spec.trained_len)
+        step_limit = random_limit
 
     start = np.array(START[: axes.count])[:, None]
     columns = [start]
     for axis in range(axes.count):
-        for step in list_steps(farthest):
+        for step in list_steps(step_limit):
             moved = start.copy()
             moved[axis] += step
-            if moved.max() < farthest:
+            if moved.max() < step_limit:
                 columns.append(moved)
     random = np.random.default_rng(0)
-    columns.append(random.integers(0, end, (axes.count, RANDOM)))
+    columns.append(random.integers(0, random_limit, (axes.count, RANDOM)))
     return np.concatenate(columns, axis=1)
 
 
-def list_steps(farthest: int) -> tuple[int, ...]:
-    """Return the steps along one axis, with one to the farthest position if that is far."""
-    step_to_end = farthest - 1 - max(START)
-    if step_to_end <= max(STEPS):
+def list_steps(step_limit: int) -> tuple[int, ...]:
+    """Return the steps along one axis.
+
+    If the positions below ``step_limit`` reach farther than STEPS, one more step leads to
+    the last of them.
+    """
+    step_to_last = step_limit - 1 - max(START)
+    if step_to_last <= max(STEPS):
         return STEPS
-    return (*STEPS, step_to_end)
+    return (*STEPS, step_to_last)
 
 
 def order_in_blocks(positions: Positions, size: int) -> Positions:
     """Return the patches of a whole image block by block.
 
-    A block has ``size`` rows and columns. Positions that are no patches of a whole image
-    row by row are returned as they are.
+    A block has ``size`` rows and columns. Positions that are not the patches of a whole
+    image, row by row, are returned unchanged.
     """
     rows, columns = (positions[-2:].max(axis=1) + 1).tolist()
     if positions.shape != (2, rows * columns):

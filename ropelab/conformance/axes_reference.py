@@ -44,7 +44,9 @@ class Reference:
         return self.axes.angles(self.positions, self.inv_freq)
 
     def is_like(self, observed: Observed, angles: Table) -> bool:
-        """Return True if a code's cos and sin are those of these angles, rounded."""
+        """Return True if a code's cos and sin are the rounded cos and sin of these
+        angles.
+        """
         if observed.cos.shape != angles.shape:
             return False
         differences = measure_differences(observed, angles, self.spec.attention_factor)
@@ -68,9 +70,10 @@ def make_reference(expected: Expected, positions: Positions) -> Reference:
 
 
 def measure_differences(observed: Observed, angles: Table, factor: float) -> Table:
-    """Return the larger of the differences of cos and of sin from those of the angles.
+    """Return how far the observed cos and sin are from the cos and sin of the angles:
+    the larger of both differences.
 
-    ``factor``: what cos and sin of the angles are multiplied by.
+    ``factor``: the factor by which cos and sin of the angles are multiplied first.
     """
     cos_difference = np.abs(observed.cos - factor * np.cos(angles))
     sin_difference = np.abs(observed.sin - factor * np.sin(angles))

@@ -1,4 +1,5 @@
-"""Vectors at positions of several axes: those of a kit, and those that an engine wrote.
+"""Vectors at positions of several axes: vectors of a kit, and vectors that an engine
+wrote.
 
 `make_axes_sheet` makes the arrays that `ropelab vectors` writes, and `explain_stored`
 judges the arrays that an engine wrote for them. Positions are rows and columns of patches,
@@ -38,7 +39,7 @@ Arrays = Mapping[str, np.ndarray]
 PREFIX = "axes_"
 # The array with the position ids of a prompt.
 PROMPT = "prompt_positions"
-# How the parts of an answer at such positions are called, such as `q at several axes`.
+# The end of the names of parts of an answer, as in `q at several axes`.
 AT_AXES = " at several axes"
 # Arrays that may be at positions of several axes although their names do not begin so.
 PLAIN = ("positions", "cos", "sin", "q", "k", "q_rotated", "k_rotated")
@@ -134,11 +135,11 @@ def explain_stored(
 ) -> dict[str, tuple[Fault | None, str]]:
     """Judge each part of what an engine wrote.
 
-    Returns the fault of each part, and the answer if there is none.
+    Returns the fault of each part, and the answer for a part without a fault.
 
     Args:
         path: the file, to be named in errors.
-        arrays: what it holds, under the names of a kit.
+        arrays: the arrays in the file, under the names of a kit.
         expected: the rotation.
         vectors: the queries and keys of a kit, which the file may leave out.
         rule: how the model counts positions of images; None if it does not.
@@ -173,7 +174,9 @@ def explain_stored(
 
 
 def read_axes_positions(path: Path, arrays: Arrays, expected: Expected) -> Positions:
-    """Return the positions in a file, or those of a kit; InputError: they are none."""
+    """Return the positions in a file, or else the positions of a kit; InputError: the
+    file's array has no positions.
+    """
     axes = expected.spec.axes
     assert axes is not None
     given = arrays.get("axes_positions")
@@ -219,7 +222,8 @@ def observe_stored(
         after = arrays.get(f"axes_{name}_rotated")
         if after is None:
             continue
-        # The vectors before the rotation are in the file, or those of the kit.
+        # The vectors before the rotation are in the file. If not, the vectors of the
+        # kit are used.
         usual_vectors = arrays.get(name, kit_vectors)
         before = arrays.get(f"axes_{name}", usual_vectors)
 

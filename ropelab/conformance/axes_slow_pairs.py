@@ -1,9 +1,9 @@
 """Pairs that turn so slowly that their tables hardly show which axis they read.
 
 Over the positions that a code is asked for, the slowest pairs turn by little, so that
-even the tables of a wrong axis are within the allowed error. Such a pair is still wrong
-if its tables are much nearer to those of another axis; if they are near to both, it is
-undecided.
+even the tables of a wrong axis are within the allowed error. A slow pair is called
+wrong if its tables are much nearer to the tables of another axis. If they are near to
+the tables of both axes, the pair is called undecided.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,16 @@ from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Float
 from ropelab.runs.sentences import join_names
 
-# A pair reads an axis if the right tables of two axes are so many times farther apart
-# than the pair's tables are from those of this axis.
+# A pair reads an axis if the distance between the right tables of this axis and of
+# another axis is at least this many times the distance of the pair's tables from the
+# right tables of this axis.
 CLEAR = 4
 
 
 def explain_slow_pairs(observed: Observed, right: Reference) -> Fault | None:
-    """Name a pair whose tables are much nearer to those of another axis than its own."""
+    """Name a pair whose tables are much nearer to the tables of another axis than to
+    the tables of its right axis.
+    """
     distances = measure_distances(observed, right)
     names = right.axes.names
     for pair, axis in enumerate(right.axes.axis_of_pair):
@@ -72,7 +75,9 @@ def measure_distances(
     observed: Observed,
     right: Reference,
 ) -> Float[np.ndarray, "axes pairs"]:
-    """Return the largest difference of each pair's tables from those of each axis."""
+    """Return the largest difference of each pair's tables from the tables that the pair
+    would have on each axis.
+    """
     factor = right.spec.attention_factor
     distances = []
     for coordinates in right.coordinates:

@@ -32,7 +32,7 @@ def list_other_positions(
     right: Reference,
     most_axes: int | None = None,
 ) -> Iterator[Movement]:
-    """Yield wrong positions on all axes, then on fewer and fewer of them.
+    """Yield wrong positions on all axes, then on fewer and fewer axes.
 
     ``most_axes``: the largest number of axes that are wrong at once; None: all.
     """
@@ -58,7 +58,7 @@ def list_other_positions(
 
 
 def list_subsets(count: int, most: int) -> Iterator[list[int]]:
-    """Yield ``most`` of some axes first, then fewer and fewer of them."""
+    """Yield every choice of ``most`` axes first, then of fewer and fewer axes."""
     for size in range(most, 0, -1):
         for subset in combinations(range(count), size):
             yield [*subset]
@@ -149,7 +149,8 @@ def list_changed(
     for shift in SHIFTS:
         moved = right + shift
         if axes.centred:
-            # Positions run over 4 pi, from -2 pi to 2 pi: a patch is a share of these.
+            # Positions run from -2 pi to 2 pi, so that one patch is 4 pi divided by the
+            # number of patches.
             patch = 4 * math.pi / sizes
             moved = right + shift * patch
         answer = f"are off by {shift:g}"
@@ -199,7 +200,7 @@ def list_reordered(right: Reference) -> Iterator[Movement]:
     """Yield the patches of an image in another order."""
     axes = right.axes
     positions = right.positions
-    # `lexsort` sorts by the last axis first, which is that of columns.
+    # `lexsort` sorts by the last axis first, which is the axis of columns.
     by_columns = positions[:, np.lexsort(positions)]
     orders = {
         "column by column": by_columns,

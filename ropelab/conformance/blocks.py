@@ -1,7 +1,7 @@
 """The 2 x 2 block that multiplies a pair: a rotation, or a known mistake.
 
 A code that rotates a pair wrongly still multiplies it by some block at each position.
-`explain_blocks` compares these blocks with those of each known mistake.
+`explain_blocks` compares these blocks with the blocks of each known mistake.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from ropelab.runs.arrays import Float
 # makes (a x1 + b x2, c x1 + d x2) of its features (x1, x2). A rotation has cos, -sin, sin
 # and cos.
 Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
-FIRST = "x1 cos - x2 sin"
-SECOND = "x2 cos + x1 sin"
+FIRST_ROTATED = "x1 cos - x2 sin"
+SECOND_ROTATED = "x2 cos + x1 sin"
 # Blocks of codes with one mistake, by a short name: the sentence that names the mistake,
 # the right formula, and the block.
 SHAPES: dict[str, tuple[str, str, Shape]] = {}
@@ -25,7 +25,7 @@ SHAPES: dict[str, tuple[str, str, Shape]] = {}
 def add_shape(name: str, which: str, problem: str, shape: Shape) -> None:
     """Add a mistake in the first or second feature of a pair to SHAPES."""
     answer = f"the {which} feature of a pair {problem}"
-    formulas = {"first": FIRST, "second": SECOND}
+    formulas = {"first": FIRST_ROTATED, "second": SECOND_ROTATED}
     SHAPES[name] = (answer, formulas[which], shape)
 
 
@@ -64,7 +64,9 @@ def explain_blocks(
     blocks: Float[np.ndarray, "n pairs 2 2"],
     right: tuple[Table, Table],
 ) -> Fault | None:
-    """Name the mistake of blocks that are no rotations; ``right``: cos and sin."""
+    """Name the mistake of blocks that are not rotations; ``right``: the right cos and
+    sin.
+    """
     # The entries of all blocks, each [n, pairs].
     a = blocks[..., 0, 0]
     b = blocks[..., 0, 1]
@@ -91,7 +93,10 @@ def explain_blocks(
     row, pair = np.argwhere(~is_right)[0]
     (e, f), (g, h) = blocks[row, pair]
     block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"
-    return f"pair {pair} does not rotate but becomes {block}", f"{FIRST} and {SECOND}"
+    return (
+        f"pair {pair} does not rotate but becomes {block}",
+        f"{FIRST_ROTATED} and {SECOND_ROTATED}",
+    )
 
 
 def list_known_blocks(

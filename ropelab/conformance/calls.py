@@ -1,9 +1,9 @@
 """Ask a function for what it rotates at given positions.
 
 The names of its parameters tell what they take. Every way of calling the function that
-the names leave open (`ways`) is tried at position 1, and the ways that work must give the
-same answer. The first of them is then asked at all positions. If these have several axes,
-the first way that takes several is preferred.
+the names leave open (`ways`) is tried at position 1, and the ways that work must give
+the same answer. The first of these ways is then asked at all positions. If positions
+have several axes, the first way that takes several axes is preferred.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,11 @@ from ropelab.conformance.ways import Way, list_ways
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
-# Codes that make tables of a given length are asked for no longer ones, in tokens.
+# Codes that make tables of a given length are asked for tables of at most this many
+# tokens.
 LONGEST_TABLE = 2**18
-# A code is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS each: at
-# all below FURTHER_DENSE, and at others at random.
+# A code is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS each:
+# at all positions below FURTHER_DENSE, and at random positions above.
 FURTHER_DENSE = 1024
 FURTHER_CALLS = 2
 FURTHER_POSITIONS = 2048

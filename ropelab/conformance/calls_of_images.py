@@ -139,7 +139,7 @@ def ask_with_pixels(
             problem = f"raised {type(error).__name__}: {error}"
             continue
 
-        # The last axis is that of features, and the others are those of patches.
+        # The last axis counts features, and all axes before it count patches.
         shapes = [array.shape for array in parts.values()]
         if all(math.prod(shape[:-1]) == rows * columns for shape in shapes):
             return parts

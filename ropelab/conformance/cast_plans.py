@@ -1,4 +1,4 @@
-"""Find the rounding whose tables are nearest to those of a code.
+"""Find the rounding whose tables are nearest to the tables of a code.
 
 A cast plan says which number format each stage of the computation is rounded to:
 position, inverse frequency, angle, and table of cos and sin.
@@ -17,14 +17,15 @@ from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
 
-# The stages up to a table of cos and sin; the others come after it.
+# The stages up to a table of cos and sin. All other stages come after the table.
 CASTS = STAGES[:4]
 
 
 def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
     """Return a row for each cast plan, the plan with the nearest tables first.
 
-    `mean_difference` is the mean magnitude of the difference of cos, plus that of sin.
+    `mean_difference` is the mean magnitude of the difference of cos plus the mean
+    magnitude of the difference of sin.
     """
     spectrum = expected.budget().spectrum
     gain = expected.spec.attention_factor
@@ -33,8 +34,8 @@ def compare_casts(observed: Observed, expected: Expected) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     for name, plan in list_plans().items():
         angles = Chain(plan, spectrum).angles(positions).T
-        # A plan that overflows, as float16 does at 65520, cannot be that of the code,
-        # whose numbers are all finite.
+        # A plan that overflows, as float16 does at 65520, cannot be the plan of the
+        # code, since the code's numbers are all finite.
         if not np.isfinite(angles).all():
             continue
 

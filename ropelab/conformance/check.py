@@ -55,7 +55,7 @@ def check(
         dtype: the number format in which the class of a model folder is asked.
         tolerance: radians by which an angle may be off beyond what float32 loses.
         layer_type: of a model with several rotations, such as `full_attention` or
-            `indexer`; the one that sees the whole context if empty.
+            `indexer`; if empty, the layer type that sees the whole context.
     """
     check_tolerance(tolerance)
     check_texts(dtype=dtype)
@@ -107,8 +107,8 @@ def check_folder(
     module = build_rotary(folder)
     layers_of_class = {"": main}
     if has_layer_types(module):
-        # The class makes tables for layers alone. An indexer and compressed keys take
-        # theirs from these tables.
+        # The class makes tables only for layers. An indexer and compressed keys take
+        # their cos and sin from these tables.
         other_rotations = (*EXTRA_ROTATIONS, VISION)
         layers_of_class = {}
         for name, expected in layers.items():

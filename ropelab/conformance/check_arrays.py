@@ -41,7 +41,8 @@ def check_arrays(
 
     Args:
         path: an .npz or .safetensors file.
-        config: the configuration to follow; that of the kit beside the file if empty.
+        config: the configuration to follow; if empty, the configuration of the kit
+        beside the file.
         length: tokens in the context, the claimed length if None.
         tolerance: radians by which an angle may be off beyond what float32 loses.
         layer_type: the layer type of ``config`` to follow; the main one if empty.
@@ -97,7 +98,7 @@ def check_stored_axes(
 ) -> dict[str, Check]:
     """Judge what an engine wrote at positions of several axes, and position ids.
 
-    Empty: it wrote nothing at such positions.
+    Empty: the engine wrote nothing at positions of several axes.
     """
     arrays_of_axes = axes_sheet.take_axes(arrays)
     if not arrays_of_axes:
@@ -148,7 +149,7 @@ def expect_kit(
 
 
 def list_rotated(path: Path, arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Return those of q and k that have rotated vectors in a file, q first."""
+    """Return which of q and k have rotated vectors in a file, q first."""
     names = set()
     for name in arrays:
         if name[:1] in "qkQK" and name.endswith("_rotated"):

@@ -76,8 +76,9 @@ def accuse(result: Check, part: str, fault: Fault) -> Check:
 def check_images(ask: Ask, expected: Expected) -> Check:
     """Judge a code of an encoder of images, by rows and columns of patches.
 
-    It is asked for all patches of an image first, and then at rows and columns in no
-    order. Code that takes the size of an image alone refuses the latter.
+    The code is asked for all patches of an image first, and then at rows and columns in
+    no order. Code that takes nothing but the size of an image refuses the rows and
+    columns.
     """
     spec = expected.spec
     grid = choose_axes_positions(expected, is_grid=True)
@@ -89,7 +90,7 @@ def check_images(ask: Ask, expected: Expected) -> Check:
     scattered = choose_axes_positions(expected, is_grid=False)
     try:
         parts = ask(spec, scattered)
-    # The table of the code may be too short, or it takes whole images alone.
+    # The table of the code may be too short, or the code may take only whole images.
     except Exception:
         return result
     if not parts:

@@ -22,7 +22,7 @@ Part = tuple[str, Observed, Expected]
 
 
 def judge_code(ask: Ask, expected: Expected, tolerance: float) -> Check:
-    """Judge a code at the length that is expected, and then at others.
+    """Judge a code at the length that is expected, and then at other lengths.
 
     Args:
         ask: returns what the code computes at some positions.

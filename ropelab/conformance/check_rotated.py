@@ -1,8 +1,8 @@
 """Check rotated vectors against what right codes lose by rounding.
 
-A right code may compute in float32 or in a smaller format, and how much it may lose then
-is known for each position (`bound_rotated`). Vectors within one of these bounds are
-right; of others the mistake is sought.
+A right code may compute in float32 or in a smaller format, and how much it may lose
+then is known for each position (`bound_rotated`). Vectors within one of these bounds
+are right. For all other vectors the mistake is sought.
 """
 
 import math
@@ -58,7 +58,7 @@ def check_rotated(
     if answer:
         return Check(answer, False)
 
-    # The widest bound is that of the last kind.
+    # The last kind has the widest bound.
     widest = KINDS[-1]
     bound = bounds[widest]
     errors = measure_errors(after - right)
@@ -93,7 +93,8 @@ def describe_within(
     bounds: Mapping[Kind, Float[np.ndarray, " n"]],
     positions: Positions,
 ) -> str:
-    """Return the answer for vectors that are within a bound; empty if none is kept.
+    """Return the answer for vectors that are within a bound; empty if they exceed every
+    bound.
 
     Args:
         differences: from the right vectors.
@@ -124,10 +125,10 @@ def explain_some_vectors(
     is_wrong: Bool[np.ndarray, " vectors"],
     expected: Expected,
 ) -> Check | None:
-    """Name the vectors (heads) that are wrong if others are right; None: it is no case.
+    """Name the wrong vectors (heads) if at least one vector is right.
 
-    A vector of many zeros does not show a mistake in all pairs, so that such vectors are
-    not judged.
+    None: all vectors are wrong, or one vector has so many zeros that it would not show a
+    mistake in all pairs.
     """
     rotated = before[..., expected.spec.rotated]
     shares_of_numbers = (rotated != 0).mean(axis=-1)

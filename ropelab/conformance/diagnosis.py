@@ -1,4 +1,4 @@
-"""Compare the tables of a code with the right ones, and name the first fault.
+"""Compare the tables of a code with the right tables, and name the first fault.
 
 A code is known by the cos and sin that it gives each pair of features at some positions
 (`Observed`). What is looked at, in this order: whether all numbers are finite, the pairs
@@ -40,7 +40,8 @@ from ropelab.conformance.sines import explain_sine
 from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.runs.rows import Result, Rows
 
-# The largest mean difference of tables from those of a rounding that explains them.
+# A rounding explains tables if their mean difference from the tables of this rounding
+# is at most this.
 FITS = 1e-3
 REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 
@@ -54,7 +55,7 @@ class Check(Result):
     fix: str = ""
     # The user's function with its arguments, in words.
     called: str = ""
-    # A row for each way of rounding, the one with the nearest tables first.
+    # A row for each way of rounding, the way with the nearest tables first.
     rows: Mapping[str, Rows] = field(default_factory=lambda: {"casts": ()})
 
 
@@ -114,7 +115,7 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
         right = expected.rotation.tables(observed.positions)
         fault = explain_blocks(observed.blocks, right)
 
-    # The later explanations are tried only if the earlier ones found nothing.
+    # An explanation is tried only if the explanations before it found nothing.
     return (
         fault
         or explain_tables(observed, expected)
@@ -127,7 +128,7 @@ def explain_numbers(
     expected: Expected,
     rows: list[dict[str, Any]],
 ) -> Fault | None:
-    """Name faults of factors and frequencies; ``rows``: those of `compare_casts`."""
+    """Name faults of factors and frequencies; ``rows``: the rows of `compare_casts`."""
     # Tables with uneven factors do not show angles, which are looked at next.
     fault = explain_uneven_gain(observed)
     if fault:
@@ -156,7 +157,7 @@ def judge_angles(
 ) -> Check:
     """Compare angles with what float32 may lose, and name the stage that loses more.
 
-    ``rows``: those of `compare_casts`, the nearest first.
+    ``rows``: the rows of `compare_casts`, the nearest plan first.
     """
     right = expected.inv_freq * observed.positions[:, None]
     differences = np.arctan2(observed.sin, observed.cos) - right
@@ -194,7 +195,7 @@ def name_stage(
 ) -> Fault:
     """Return the stage of the computation that loses the angles, and what to do.
 
-    ``differences``: the observed angles less the right ones.
+    ``differences``: the observed angles less the right angles.
     """
     nearest = rows[0]["cast"]
     distances = {row["cast"]: row["mean_difference"] for row in rows}

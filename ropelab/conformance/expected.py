@@ -35,7 +35,8 @@ AXES_NOT_JUDGED = "axes of positions were not judged"
 LAYERS_NOT_JUDGED = "which layers rotate was not judged"
 # Positions at which mistakes show.
 PROBES = tuple(USUAL["positions"])
-# The last tokens of a context, whose angles are nearly the largest ones.
+# The number of last tokens of a context. Their angles are nearly the largest of the
+# context.
 LATE_TOKENS = 4096
 
 
@@ -55,7 +56,7 @@ class Rotation:
     shift: int = 0
     # The number format that angles are rounded to.
     angle_format: str = "float64"
-    # True if sin takes the place of cos, and cos that of sin.
+    # True if sin takes the place of cos, and cos takes the place of sin.
     swapped: bool = False
     # The 2 x 2 block of a pair, row by row, from its cos and sin.
     shape: Shape = field(default=lambda c, s: (c, -s, s, c))
@@ -117,7 +118,9 @@ class Expected:
 
     @property
     def is_of_images(self) -> bool:
-        """True for an encoder of images: its positions are rows and columns alone."""
+        """True for an encoder of images: its positions are rows and columns, without
+        times.
+        """
         return self.spec.has_patches
 
     @property
@@ -132,7 +135,9 @@ class Expected:
         )
 
     def scale(self, frequencies: Frequencies) -> Frequencies:
-        """Return what the scaling makes of frequencies other than the plain ones."""
+        """Return what the scaling makes of some frequencies that take the place of the
+        unscaled ones.
+        """
         spec = self.spec
         method = spec.scaling
         # In Llama 3 the ramp follows the frequency, in other methods the number of the
@@ -150,7 +155,9 @@ class Expected:
 
 
 def choose_positions(expected: Expected) -> np.ndarray:
-    """Return the positions to ask for: the usual ones, and the ends of both lengths."""
+    """Return the positions to ask for: the usual positions, and the ends of both
+    lengths.
+    """
     trained = expected.spec.trained_len
     length = expected.length
     ends = (trained - 1, trained, trained + 1, length - 1)
@@ -242,7 +249,7 @@ def expect_config(
     for kind in list_rotations(text):
         rotation = read_rotation(registry.REFERENCE, kind, text, layers).spec
         if rotation:
-            # How other runtimes read such a rotation is not known.
+            # How other runtimes read this rotation is not known.
             expected_layers[kind] = Expected(
                 rotation,
                 length or rotation.length,
@@ -255,7 +262,9 @@ def expect_config(
 
 
 def expect_vision(spec: RopeSpec) -> Expected:
-    """Return the rotation of an encoder of images; nothing else is compared with it."""
+    """Return the rotation of an encoder of images, with no other runtime or layer to
+    compare.
+    """
     return Expected(spec, spec.length, by_runtime={}, layers={VISION: spec})
 
 

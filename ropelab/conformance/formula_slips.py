@@ -1,8 +1,8 @@
 """Formulas of frequencies with one slip, and the frequencies that they give.
 
-Plain frequencies are base^(-2i/d) for pair i of d features. A scaling method divides some
-or all of them; in YaRN and Llama 3 a ramp from 0 to 1 over the pairs says how much of the
-division each pair gets.
+Plain frequencies are base^(-2i/d) for pair i of d features. A scaling method divides
+some or all frequencies; in YaRN and Llama 3 a ramp from 0 to 1 over the pairs says how
+much of the division each pair gets.
 """
 
 import math
@@ -28,7 +28,7 @@ BY_FACTOR = (
 # Original lengths and bases that models often have.
 LENGTHS = USUAL["lengths"]
 BASES = USUAL["bases"]
-# beta_fast and beta_slow of YaRN: the defaults, and those of published models.
+# beta_fast and beta_slow of YaRN: the defaults, and the values of published models.
 BETAS = ((32.0, 1.0), (1.0, 1.0), (64.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 # The sentence that names a mistake, and the frequencies that it gives.
 Explanation = tuple[str, Frequencies]
@@ -95,7 +95,7 @@ def list_wrong_longrope_tables(expected: Expected) -> Iterator[Explanation]:
 def list_omissions(expected: Expected) -> Iterator[Explanation]:
     """Yield a scaling that is missing, applied twice, or made for the whole head.
 
-    Where only a part of the head rotates, YaRN's ramp must be that of the part.
+    Where only a part of the head rotates, YaRN's ramp must be made for this part.
     """
     spec = expected.spec
     right = expected.inv_freq
@@ -195,7 +195,7 @@ def list_other_parameters(expected: Expected) -> Iterator[Explanation]:
 
 
 def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
-    """Yield frequencies in another order, or some of them repeatedly."""
+    """Yield frequencies in another order, or with some frequencies repeated."""
     yield "the frequencies are in reverse order", right[::-1]
     half = right[: len(right) // 2]
     quarter = right[: len(right) // 4]
@@ -270,7 +270,7 @@ def list_recovered_base(
     """
     if not isinstance(expected.spec.scaling, scaling.Llama3 | scaling.Yarn):
         return
-    # The smaller of the first two frequencies is that of pair 1: base^(-2/d).
+    # The smaller of the first two frequencies belongs to pair 1: base^(-2/d).
     frequency = max(abs(measured[:2].min()), 1e-300)
     digits = -expected.spec.rotary_dim / 2 * math.log10(frequency)
     if 1 < digits < 12:

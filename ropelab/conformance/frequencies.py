@@ -1,8 +1,8 @@
-"""Name what makes the frequencies of a code others than they should be.
+"""Say why the frequencies of an implementation are wrong.
 
 The frequency of a pair is the angle by which it turns per token. First the measured
-frequencies are compared with those of formulas with one slip (`formula_slips`); if none
-fits, mistakes are read off the numbers themselves.
+frequencies are compared with the results of formulas that have one slip
+(`formula_slips`). If no formula fits, mistakes are read off the numbers themselves.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from ropelab.conformance.angles import CLOSE, wrap_angles
-from ropelab.conformance.blocks import FIRST, SECOND
+from ropelab.conformance.blocks import FIRST_ROTATED, SECOND_ROTATED
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.formula_slips import are_near, list_explanations
 from ropelab.conformance.observation import Fault, Observed
@@ -26,7 +26,9 @@ from ropelab.runs.sentences import write_number
 # Radians. A frequency that is read off a table in bfloat16 is off by a share of about
 # 2^-8, so that angles up to this one are known to less than half a rotation.
 LARGEST_KNOWN_ANGLE = 2**6
-# Pairs of which a smaller share is divided, or kept, may be beyond the ends of a ramp.
+# YaRN divides a share of each frequency, which grows from 0 at one end of a ramp to 1 at
+# its other end. A pair whose share is closer than this to 0 or to 1 may be beyond the
+# ramp, and is not used to find its ends.
 LEAST_SHARE = 0.05
 # Radians per token; a pair that turns by less does not rotate.
 SLOWEST = 1e-30
@@ -48,7 +50,11 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
         return None
 
     if are_near(measured, -right):
-        return "the rotation has the wrong sign", f"{FIRST} and {SECOND}"
+        # The fix is the formula of the rotation, with its two signs.
+        return (
+            "the rotation has the wrong sign",
+            f"{FIRST_ROTATED} and {SECOND_ROTATED}",
+        )
     for answer, frequencies in list_explanations(expected, measured):
         if len(frequencies) == len(measured) and are_near(measured, frequencies):
             return answer, "compare ropelab audit on the configuration"
@@ -73,7 +79,7 @@ def explain_frequencies(observed: Observed, expected: Expected) -> Fault | None:
 def recover_frequencies(observed: Observed) -> Frequencies:
     """Return radians per token, refined from small positions to large ones.
 
-    Position 1 has to be among those that were observed.
+    Position 1 has to be among the observed positions.
     """
     order = np.argsort(observed.positions)
     angles = np.arctan2(observed.sin, observed.cos)[order]  # [n, pairs]
@@ -153,8 +159,8 @@ def explain_chosen_tables(
     sin = np.empty_like(observed.sin)
     for length in np.unique(lengths):
         rows = lengths == length
-        of_length = replace(expected, length=int(length)).rotation
-        cos[rows], sin[rows] = of_length.tables(positions[rows])
+        rotation_at_length = replace(expected, length=int(length)).rotation
+        cos[rows], sin[rows] = rotation_at_length.tables(positions[rows])
     mixed = replace(observed, cos=cos, sin=sin)
     if are_near(measured, recover_frequencies(mixed)):
         return answer, fix
@@ -170,21 +176,28 @@ def explain_geometric(measured: Frequencies, spec: RopeSpec) -> Fault | None:
         return None
     if are_near(measured, measured[:1]):
         answer = f"every pair turns by {measured[0]:.4g} rad per token"
+        # In languages whose division of integers drops the fraction, 2i/d is 0 for all i.
         return answer, "base^(-2i/d), without a division of whole numbers"
 
-    # The logarithms of such frequencies are on a straight line.
+    # The logarithms of frequencies that fall by one ratio are on a straight line:
+    # log f_i = intercept + slope * i.
     pairs = np.arange(len(measured))
-    slope, start = np.polyfit(pairs, np.log(measured), 1)
-    if not are_near(measured, np.exp(start + slope * pairs)):
+    slope, intercept = np.polyfit(pairs, np.log(measured), 1)
+    if not are_near(measured, np.exp(intercept + slope * pairs)):
         return None
     right_slope = -2 * math.log(spec.base) / spec.rotary_dim
     if abs(slope - right_slope) * len(measured) < CLOSE:
-        first = start / slope
-        if abs(first) > 0.5 and abs(first - round(first)) < CLOSE:
-            answer = f"pairs are counted from {round(first)} instead of 0"
+        # The same line is log f_i = slope * (i + first_number): pairs are counted from
+        # this number.
+        first_number = intercept / slope
+        is_whole = abs(first_number - round(first_number)) < CLOSE
+        if abs(first_number) > 0.5 and is_whole:
+            answer = f"pairs are counted from {round(first_number)} instead of 0"
             return answer, "2i/d with i from 0"
         return None
-    if abs(start) > CLOSE:
+    # The frequency of pair 0 is base^0 = 1 for any base, with the logarithm 0. Otherwise
+    # the frequencies are not those of another base.
+    if abs(intercept) > CLOSE:
         return None
     answer, fix = describe_base(math.exp(-slope * spec.rotary_dim / 2), spec)
     # Dynamic scaling is another base itself.
@@ -211,13 +224,14 @@ def unscale_dynamic(expected: Expected) -> RopeSpec:
 
 
 def describe_base(base: float, spec: RopeSpec) -> Fault:
-    """Name another base, with as many digits as show that it is not the right one."""
-    shown = base
+    """Name another base, in the fewest digits that still differ from the right base."""
+    shown_base = base
+    # From many digits to few: the last rounding that differs from the right base wins.
     for digits in (17, 7, 4):
         rounded = float(f"{base:.{digits}g}")
         if rounded != spec.base:
-            shown = rounded
-    answer = f"base {write_number(shown)} instead of {write_number(spec.base)}"
+            shown_base = rounded
+    answer = f"base {write_number(shown_base)} instead of {write_number(spec.base)}"
     fix = f"base {write_number(spec.base)}"
 
     # NTK-aware scaling by s multiplies the base by s^(d / (d - 2)).
@@ -260,8 +274,8 @@ def explain_common_factor(measured: Frequencies, right: Frequencies) -> Fault | 
 def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     """Name YaRN's ramp with wrong ends, or without ends.
 
-    From one end to the other the share of a frequency that is divided by the factor grows
-    from 0 to 1, by the same amount from pair to pair.
+    From one end of the ramp to its other end, the share of a frequency that is divided
+    by the factor grows from 0 to 1, by the same amount from pair to pair.
     """
     if not isinstance(spec.scaling, scaling.Yarn):
         return None
@@ -291,15 +305,17 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
     is_close = np.isclose(measured, right, rtol=CLOSE, atol=1e-12)
     wrong_pairs = np.flatnonzero(~is_close)
     stands_still = np.abs(measured) < SLOWEST
-    # If no pair rotates at all, that is memory to which nothing was written.
-    if stands_still[wrong_pairs].all() and not stands_still.all():
+    # If no pair at all rotates, the frequencies are memory to which nothing was written,
+    # which is reported below.
+    some_pair_rotates = not stands_still.all()
+    if stands_still[wrong_pairs].all() and some_pair_rotates:
         answer = (
             f"{len(wrong_pairs)} of {len(right)} pairs do not rotate, from pair"
             f" {wrong_pairs[0]} on"
         )
         return answer, "rotate every pair"
 
-    # Such memory holds mostly zeros, or numbers in no order.
+    # Memory to which nothing was written holds mostly zeros, or numbers in no order.
     share_of_zeros = stands_still.mean()
     share_of_rises = (np.diff(measured) > 0).mean()
     if share_of_zeros > 0.5 or 0.25 < share_of_rises < 0.75:

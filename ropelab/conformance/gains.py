@@ -12,8 +12,8 @@ from ropelab.conformance.angles import CLOSE
 from ropelab.conformance.observation import Fault, Observed
 from ropelab.readers.spec import RopeSpec
 
-# The largest share by which the factor of one pair may differ from that of others.
-# Rounding to 8 bits moves it by less.
+# The largest share by which the factor of one pair may differ from the factor of all
+# others. Rounding to 8 bits changes a factor by less.
 UNEVEN = 0.1
 # A drift of the factor is looked for at positions up to this one, of which there have to
 # be a few.

@@ -68,7 +68,7 @@ def list_mistakes(expected: Expected) -> Iterator[tuple[str, str, Rotation]]:
 
     head = spec.head_dim
     if head > width:
-        # The block at the other end of the head.
+        # The rotated features may be at the other end of the head.
         start = head - width if spec.place == 0 else 0
         says = (
             f"features {start} to {start + width - 1} rotate instead of"

@@ -24,8 +24,11 @@ Vectors = Float[np.ndarray, "vectors head_dim"]
 Rotated = Float[np.ndarray, "n vectors head_dim"]
 # What is wrong, in a sentence, and what to do instead.
 Fault = tuple[str, str]
-# Which features form a pair: i and i + half of the width, neighbours, or others. Tables
-# of cos and sin do not show it (unknown).
+# Which features form a pair.
+# half: features i and i + half of the width.
+# adjacent: neighbours.
+# irregular: any other features.
+# unknown: tables of cos and sin do not show which features form a pair.
 Partner = Literal["half", "adjacent", "irregular", "unknown"]
 
 # Tables with a larger factor on cos and sin count as not finite. Sums of smaller numbers

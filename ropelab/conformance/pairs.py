@@ -1,8 +1,9 @@
-"""Which two features of a head rotate as a pair: as they should, and as they do.
+"""Which two features of a head rotate as a pair: which should, and which do in a code.
 
 Pairs are two arrays of the same length: the first features of all pairs, and the second
-ones. What should be follows from `expect_pairs`; `find_pairs` reads what a code does off
-vectors and their rotations, and `fit_blocks` what each pair is multiplied by.
+features. `expect_pairs` returns the right pairs. `find_pairs` finds the pairs of a code
+from vectors and their rotations, and `fit_blocks` finds the block by which the code
+multiplies each pair.
 """
 
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def order_pairs(
     spec: RopeSpec,
 ) -> tuple[Features, Features]:
     """Return the pairs in the order in which they rotate forwards."""
-    # With its two features exchanged a pair rotates the other way.
+    # If its two features are exchanged, a pair rotates in the opposite direction.
     if spec.backwards:
         return second, first
     return first, second
@@ -101,7 +102,8 @@ def find_pairs(
     # The rotation of unit vector i shows in row i with which features it mixes.
     mixed = np.abs(after[positions > 0]).max(axis=0)  # [head_dim, head_dim]
     off_diagonal = mixed - np.diag(np.diag(mixed))
-    # A faulty code may mix only one of the two features with the other.
+    # A faulty code may mix the first feature of a pair into the second without mixing
+    # the second into the first.
     off_diagonal = np.maximum(off_diagonal, off_diagonal.T)
     partners = off_diagonal.argmax(axis=1)
     rotated = np.flatnonzero(off_diagonal.max(axis=1) > ZERO)
@@ -130,7 +132,8 @@ def find_best_layout(
     after: Rotated,
     spec: RopeSpec,
 ) -> tuple[Features, Features] | None:
-    """Return the usual layout that explains a few vectors best; None if none does.
+    """Return the usual layout that explains a few vectors best; None if no usual layout
+    explains them.
 
     Few vectors cannot tell by themselves which features mix.
     """
@@ -147,7 +150,9 @@ def find_best_layout(
 
 
 def list_layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
-    """Yield the right layout of the pairs first, then the others that codes have."""
+    """Yield the right layout of the pairs first, then all other layouts that codes
+    have.
+    """
     width = spec.rotary_dim
     head = spec.head_dim
     pairings = ["half", "adjacent"]
@@ -170,8 +175,8 @@ def fit_blocks(
 ) -> tuple[Float[np.ndarray, "n pairs 2 2"], float]:
     """Return the 2 x 2 blocks that multiply the pairs, and the largest error.
 
-    The error is that of any feature, in a pair or outside. The blocks are found by
-    least squares over the vectors.
+    The error is the largest of all features, inside and outside of pairs. The blocks
+    are found by least squares over the vectors.
     """
     # Letters of einsum: n positions, v vectors, p pairs, i and j the two features of a
     # pair before the rotation, o those after it.

@@ -27,7 +27,7 @@ GRID_ROLES = _read_roles("grid_roles")
 # Roles that say at which positions the vectors are, and tables that say the same.
 PLACES = ("positions", "offset", "length")
 TABLES = ("cos", "sin", "table")
-# What a function is taken to have that takes *args alone.
+# A function that takes nothing but *args is treated as if it had these parameters.
 UNNAMED_PARAMETERS = [
     inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY),
     inspect.Parameter("positions", inspect.Parameter.POSITIONAL_ONLY),
@@ -69,9 +69,9 @@ def tells_places(roles: Mapping[str, str]) -> bool:
 def find_optional(
     parameters: list[inspect.Parameter], roles: Sequence[str]
 ) -> dict[str, str]:
-    """Return the first parameter that has one of some roles, with its role.
+    """Return the first parameter whose role is among the given roles, with its role.
 
-    Empty: no name tells one of these roles.
+    Empty: no parameter's name shows one of these roles.
     """
     for role in roles:
         for parameter in parameters:

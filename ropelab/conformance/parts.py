@@ -14,7 +14,7 @@ from ropelab.runs.sentences import join_names
 
 
 def combine(checks: Mapping[str, Check]) -> Check:
-    """Return one answer about all parts, or about the wrong ones if some are wrong.
+    """Return one answer about all parts, or about the wrong parts if some are wrong.
 
     Parts with the same answer are named together.
     """

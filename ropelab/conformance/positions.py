@@ -19,8 +19,8 @@ from ropelab.runs.arrays import Float
 ENOUGH_PAIRS = 8
 # If a code reads one row of its table twice, the angles differ by less than this.
 SAME_ROW = 1e-6
-# A fraction is sought below this position. At larger ones an error may also be due to
-# rounding.
+# A fraction is sought below this position. At larger positions an error may also be due
+# to rounding.
 FARTHEST = 4096
 # The largest share by which positions may be stretched and still be recovered.
 LARGEST_STRETCH = 1 / 64
@@ -34,7 +34,9 @@ Recovered = Float[np.ndarray, " n"]
 
 
 def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
-    """Name positions that are not used, shifted, rounded, or rotated as others are."""
+    """Name positions that are not used, are shifted, are rounded, or rotate like other
+    positions.
+    """
     first_cos = observed.cos[0]
     first_sin = observed.sin[0]
     is_constant = (observed.cos == first_cos).all() and (
@@ -160,8 +162,8 @@ def explain_first_moved(
 
     changed_positions = positions[is_changed]
     first = changed_positions[0]
-    # Where positions 0 or 1 and later ones are wrong, no table or counter ended: another
-    # mistake is the reason.
+    # If position 0 or 1 is wrong as well as later positions, no table or counter has
+    # ended: another mistake is the reason.
     last = changed_positions[-1]
     if first < 2 and last >= 2:
         return None
@@ -192,9 +194,9 @@ def find_fractional_shift(
     positions: Positions,
     inv_freq: Frequencies,
 ) -> float:
-    """Return the fraction by which all positions are shifted; 0 if they are not.
+    """Return the fraction by which all positions are shifted; 0 if they are not shifted.
 
-    ``shifts``: the recovered positions less the right ones.
+    ``shifts``: the recovered positions less the right positions.
     """
     shifts_from_1 = shifts[positions > 0]
     shift = round(float(np.median(shifts_from_1)), 2)
@@ -308,8 +310,9 @@ def explain_groups(positions: Positions, recovered: Recovered) -> str:
                 f"positions are divided by {group} from {changed_positions[0]} on at the"
                 " latest"
             )
-        # Self-Extend keeps the positions in a window. To continue behind it, the divided
-        # ones get window - window // group. The window follows from this number.
+        # Self-Extend keeps the positions in a window. To continue behind the window,
+        # window - window // group is added to the divided positions. The window follows
+        # from this number.
         window = offset * group / (group - 1)
         if offset > 0 and changed_positions[-1] > window:
             return (

@@ -85,13 +85,13 @@ class Counting:
     as_text: bool = False
     # The axes on which every image begins at 0.
     from_zero: Literal["", "rows and columns", "time", "all axes"] = ""
-    # True if rows and columns are those of patches before they are merged.
+    # True if rows and columns count patches before they are merged.
     unmerged: bool = False
     # True if rows and columns are counted from the middle of an image.
     centred: bool = False
     # True if all frames of a clip have the time at which the clip begins.
     still: bool = False
-    # The steps along time between two frames of a clip. None: those of the rule.
+    # The steps along time between two frames of a clip. None: the steps of the rule.
     step: int | None = None
     # True if patches come column by column.
     by_columns: bool = False
@@ -125,9 +125,9 @@ def make_prompt(rule: PromptRule) -> list[Segment]:
 def parse_prompt(text: str, rule: PromptRule) -> list[Segment]:
     """Return the parts of a prompt as people type it, `text 5, image 8x12, text 3`.
 
-    The sizes of images are rows x columns of patches before they are merged, those of
-    clips frames x rows x columns. InputError: the text is no prompt, or the model cannot
-    have it.
+    The sizes of images are rows x columns of patches before they are merged, and the
+    sizes of clips are frames x rows x columns. InputError: the text is not a prompt, or
+    the model cannot read it.
     """
     segments = []
     for part in text.split(","):
@@ -150,7 +150,7 @@ def read_size(number: str, part: str) -> int:
 
 
 def make_segment(kind: str, sizes: Sequence[int], rule: PromptRule) -> Segment:
-    """Return a part of a prompt of these sizes; InputError: the model cannot have it."""
+    """Return a part of a prompt of these sizes; InputError: the model cannot read it."""
     if kind == "text":
         (tokens,) = sizes
         return Segment("text", tokens=tokens)

@@ -22,7 +22,7 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, language_part
 from ropelab.runs.errors import InputError, check_known, require
 
-# Endings of the names of rotary classes; the last is that of DINOv3.
+# Endings of the names of rotary classes. DINOv3's class has the last ending.
 ROTARY_CLASSES = ("RotaryEmbedding", "RopePositionEmbedding")
 
 
@@ -149,7 +149,8 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
 def find_rotary_class(config_class: Any) -> Any:
     """Return the rotary class of a configuration class's language model.
 
-    A type without code of its own has that of another: InternLM3's models are Llamas.
+    A model type without its own code uses the code of another type. For example,
+    InternLM3's models are Llamas.
     """
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 

@@ -17,7 +17,7 @@ def explain_place(
     second: Features,
     spec: RopeSpec,
 ) -> tuple[Partner, Fault | None]:
-    """Return how pairs are formed, and a fault if their features are not the right ones.
+    """Return how pairs are formed, and a fault if the wrong features form them.
 
     ``first`` and ``second`` are the features of the pairs that a code rotates.
     """
@@ -62,7 +62,9 @@ def explain_place(
 
 
 def explain_stride(first: Features, second: Features, spec: RopeSpec) -> Fault | None:
-    """Name features that rotate at equal distances, with others between them."""
+    """Name features that rotate at equal distances, with features between them that do
+    not rotate.
+    """
     if len(first) < 2 or spec.head_dim == spec.rotary_dim:
         return None
     instead = f"instead of a block of {spec.rotary_dim}"
@@ -134,7 +136,7 @@ def explain_start(
     width: int,
     spec: RopeSpec,
 ) -> Fault | None:
-    """Name the features that rotate in place of the right ones."""
+    """Name the features that rotate in place of the right features."""
     if start == spec.place:
         return None
     if width > spec.rotary_dim:

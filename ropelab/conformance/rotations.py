@@ -1,12 +1,13 @@
 """Read cos and sin of every pair off a code's answer: tables, or rotated vectors.
 
-Rotated vectors also show which features form a pair, and the 2 x 2 block that multiplies
-each pair. What they show that is wrong is the fault of the `Observed` that is returned.
+Rotated vectors also show which features form a pair, and the 2 x 2 block that
+multiplies each pair. If they show a mistake, it becomes the fault of the returned
+`Observed`.
 
 `observe_tables` takes cos and sin. `observe_rotation` asks a function that rotates
 vectors, and `observe_vectors` takes vectors that were rotated. `observe_signs` and
-`observe_pairs_of_axes` need one vector per position alone: the former is for many
-positions, the latter for positions of several axes.
+`observe_pairs_of_axes` need only one vector per position. The first is for many
+positions, and the second for positions of several axes.
 """
 
 from collections.abc import Callable
@@ -179,7 +180,8 @@ def observe_vectors(
     if not are_bounded(after):
         is_finite = np.array([are_bounded(vectors) for vectors in after])
         observed = nothing
-        # Positions at which all is finite may show why it is not at the others.
+        # Positions at which all numbers are finite may show why numbers at other
+        # positions are not finite.
         if (is_finite & is_moving).any():
             finite = after[is_finite]
             observed = observe_vectors(before, finite, positions[is_finite], spec)
@@ -264,8 +266,8 @@ def observe_signs(
 ) -> Observed:
     """Read cos and sin off one vector of 1 and -1 per position.
 
-    One vector does not show the pairs: they are taken to be the right ones. ``note`` is
-    the remark on the order of features that other vectors of the code led to.
+    One vector does not show the pairs, which are assumed to be right. ``note`` is the
+    remark on the order of features that other vectors of the code led to.
     """
     if note == LEFT_IN_HALVES:
         after = restore_pairs(after, spec)
@@ -302,8 +304,8 @@ def observe_pairs_of_axes(
 ) -> Observed:
     """Read cos and sin off one vector of 1 and -1 per position, and check its pairs.
 
-    A rotation keeps the length of its pairs: if the lengths of wrong pairs stay and
-    those of the right pairs do not, the code rotates the wrong ones.
+    A rotation keeps the length of its pairs: if the lengths of wrong pairs stay and the
+    lengths of right pairs change, the code rotates the wrong pairs.
     """
     # The sentence that names each mistake; the right pairs have none.
     pairs_by_answer = {"": expect_pairs(spec), **list_other_pairs(spec)}

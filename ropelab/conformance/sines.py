@@ -1,8 +1,9 @@
-"""Name a sine or cosine that is not the function itself, but near it.
+"""Name a sine or cosine that is only an approximation of the function.
 
-What a polynomial, a parabola or a rounded argument gets wrong depends on the angle less
-its whole turns alone. It is the same function of that angle in every pair and at every
-position, where a wrong frequency or position gets each of them wrong in its own way.
+What a polynomial, a parabola or a rounded argument gets wrong depends only on the angle
+less its whole turns. The error is the same function of that angle in every pair and at
+every position. A wrong frequency or position would cause different errors in different
+pairs and positions.
 """
 
 import math
@@ -17,7 +18,7 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 
 # Angles are looked at where float32 loses less, in radians.
 RELIABLE = 1e-3
-# Errors that are smaller are those of rounded tables.
+# Smaller errors come from rounded tables.
 LEAST_ERROR = 0.01
 # No approximation is further off: a sine of the wrong sign or of twice the angle is.
 LARGEST_ERROR = 0.5
@@ -74,12 +75,12 @@ def is_function(errors: Table, reduced: Table) -> bool:
     """Return True if errors [n, 2] are a smooth function of angles [n]."""
     order = np.argsort(reduced)
     ordered = errors[order]
-    # Angles near 0 are those of slow pairs, which any code gets right.
+    # Angles near 0 belong to slow pairs, which any code gets right.
     is_large = reduced[order] > LEAST_ERROR
     changes = np.abs(np.diff(ordered[is_large], axis=0)).max(axis=1)
     largest = np.abs(errors).max()
     is_wrong = np.abs(ordered[is_large]).max(axis=1) > largest / 10
-    # An error of a few angles alone is no property of the function.
+    # An error that only a few angles have is not a property of the function.
     if is_wrong.mean() < SMOOTH:
         return False
     return bool(np.quantile(changes, 0.95) < SMOOTH * largest)

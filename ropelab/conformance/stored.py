@@ -31,13 +31,13 @@ from ropelab.runs.files import check_regular
 SUFFIXES = (".npz", ".safetensors")
 # The numbers in all arrays of a file; each takes 8 bytes once it is read.
 MOST_NUMBERS = 2**28
-# What damaged files raise. A RuntimeError is that of an encrypted archive, or of one with
-# an unknown compression.
+# The errors that damaged files raise. An archive that is encrypted, or has an unknown
+# compression, raises a RuntimeError.
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError)
 # Larger whole numbers are not exact in float64.
 LARGEST_POSITION = 2**53
-# Of longer tables a few rows are compared with every way of rounding, and the others with
-# the right numbers alone.
+# Of longer tables, a few rows are compared with every way of rounding, and all further
+# rows only with the right numbers.
 LONG_TABLE = 4096
 # The last parts of the names of arrays that are read as tables, or as their positions.
 TABLE_NAMES = {"cos", "sin", "cos_sin_cache", "freqs_cis", "inv_freq", "positions"}
@@ -71,7 +71,7 @@ def read_archive(path: Path) -> Arrays:
     arrays = {}
     with path.open("rb") as file, NpzFile(file, allow_pickle=False) as stored:
         for name in stored.files:
-            # NpzFile returns a member that is no array as bytes.
+            # NpzFile returns a member that is not an array as bytes.
             array = np.asarray(stored[name])
             if array.dtype.kind == "c" and name.endswith("freqs_cis"):
                 arrays[name] = array.astype(np.complex128)
@@ -90,7 +90,7 @@ def read_declared_shape(
     with parts.open(part) as file:
         try:
             version = npy.read_magic(file)
-        # A member that is no array is refused later, by its kind.
+        # A member that is not an array is refused later, by its kind.
         except ValueError:
             return (part.file_size,)
         if version == (1, 0):
@@ -170,11 +170,12 @@ def read_rotated(
 ) -> tuple[Vectors, Rotated, Positions]:
     """Return vectors, their rotations and the positions.
 
-    Vectors and positions that are not in the file are those of `ropelab vectors`.
+    If vectors or positions are not in the file, those that `ropelab vectors` writes are
+    used.
 
     Args:
         path: the file, to be named in errors.
-        arrays: what the file holds.
+        arrays: the arrays in the file.
         name: q or k.
         expected: the rotation.
     """
@@ -210,8 +211,9 @@ def read_rotated(
 def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
     """Return cos and sin, a row per position.
 
-    Engines write them as `cos` and `sin`; as `cos_sin_cache` with both in one row (vLLM);
-    or as `freqs_cis`, cos + i sin. From `inv_freq` alone they are computed.
+    Engines write them as `cos` and `sin`; as `cos_sin_cache` with both in one row
+    (vLLM); or as `freqs_cis`, cos + i sin. If the file has only `inv_freq`, cos and sin
+    are computed from it.
     """
     spec = expected.spec
     by_name = name_shortly(path, arrays)
@@ -246,7 +248,8 @@ def read_tables(path: Path, arrays: Arrays, expected: Expected) -> Observed:
 def name_shortly(path: Path, arrays: Arrays) -> dict[str, np.ndarray]:
     """Return arrays by the last part of their names, `cos` for `layers.0.rotary.cos`.
 
-    InputError: arrays that differ would have one name, and one alone would be judged.
+    InputError: different arrays would get the same name, so that only one of them would
+    be judged.
     """
     by_name: dict[str, np.ndarray] = {}
     full_names: dict[str, str] = {}

@@ -35,8 +35,8 @@ from ropelab.runs.temporary import TemporaryFolder
 LONGEST_SECONDS = 600
 # The status of a process that could not write its answer (EX_IOERR of sysexits.h).
 NOT_WRITTEN = 74
-# What the process runs. It reads `sys.path` first, since the types in the job are imported
-# from there.
+# The program of the child process. It reads `sys.path` first, since the types in the
+# job are imported from its folders.
 CHILD = """
 import pickle, sys
 sys.path = pickle.load(sys.stdin.buffer)
@@ -73,9 +73,10 @@ def ask_in_process(
 
 
 def run_child(printed: Path, job: tuple[Any, ...]) -> str:
-    """Run a process that does a job, repeat what it prints, and return how it ended.
+    """Run a process that does a job, print again what it prints, and return how the
+    process ended.
 
-    ``printed``: a file for what it prints.
+    ``printed``: a file that takes what the process prints.
     """
     sent = pickle.dumps(sys.path) + pickle.dumps(job)
     command = [sys.executable, "-P", "-u", "-c", CHILD]

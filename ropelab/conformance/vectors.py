@@ -1,7 +1,8 @@
-"""Write vectors for tests of engines: the right numbers, and those of common mistakes.
+"""Write vectors for tests of engines: the right numbers, and the numbers of common
+mistakes.
 
-A folder of them is called a kit. It holds the same arrays in three formats, a README, and
-a file of facts from which `check` reads what the arrays were written for.
+A folder of vectors is called a kit. It holds the same arrays in three formats, a
+README, and a file of facts from which `check` reads what the arrays were written for.
 """
 
 import io
@@ -129,8 +130,10 @@ def list_unrotated(rotating: Sequence[bool]) -> list[int]:
 
 
 def _check_layers(config: str, layers: Mapping[str, Expected]) -> None:
-    """Raise InputError for names that are no folders, and for heads too large."""
-    # Names of layer types are those of a configuration, which may come from a stranger.
+    """Raise InputError for names that cannot be names of folders, and for heads that
+    are too large.
+    """
+    # Names of layer types come from a configuration, which a stranger may have written.
     for name in layers:
         if not re.fullmatch(r"[\w.-]*\w", name):
             raise InputError(f"{config}: layer type '{name}' is no name for a folder")
@@ -276,7 +279,7 @@ def write(
     config: Facts,
 ) -> None:
     """Write the arrays in three formats, the facts about them, and a README."""
-    # The README is written first, since it marks the other files as those of a kit.
+    # The README is written first, since it marks all other files as files of a kit.
     contents = {
         "README.md": write_readme(about, arrays).encode(),
         "vectors.npz": pack_as_npz(arrays),

@@ -1,8 +1,9 @@
-"""The ways in which a function may be meant: what each parameter is given, in which shape.
+"""The ways in which a function may be meant: which value each parameter is given, in
+which shape.
 
 Shapes are written with a letter for each axis: n positions or vectors, d features of a
-vector, a axes of a position (rows and columns of an image), and 1. A function that takes
-tables is called with those of another function, the maker of its tables.
+vector, a axes of a position (rows and columns of an image), and 1. A function that
+takes tables is called with the tables of another function, the maker of its tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,9 +47,10 @@ class Way:
     # Makes the tables that the function takes; None if it takes none.
     table_maker: "Way | None" = None
     # The number of axes of a position, where a function may take several. Positions of
-    # text are equal on all of them.
+    # text are equal on all axes.
     axis_count: int = 0
-    # The only parameter whose vectors are not zeros; empty: all are as they are given.
+    # The only parameter whose vectors are not zeros; empty if all parameters get their
+    # vectors.
     nonzero: str = ""
 
     def __str__(self) -> str:

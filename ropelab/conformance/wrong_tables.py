@@ -26,8 +26,13 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
     factor = expected.spec.attention_factor
     allowed = EIGHT_BIT_ERROR * factor
     for answer, tables in list_wrong_tables(cos, sin).items():
-        is_different = np.abs(right - tables).max() > allowed
-        if is_different and np.abs(seen - tables).max() <= allowed:
+        # A slip that changes nothing at these positions explains nothing.
+        changes_nothing = np.abs(right - tables).max() <= allowed
+        if changes_nothing:
+            continue
+
+        is_what_was_seen = np.abs(seen - tables).max() <= allowed
+        if is_what_was_seen:
             fix = "return cos, then sin"
             if "negated" in answer or "sign" in answer:
                 fix = "check the signs"
@@ -35,7 +40,7 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
                 fix = "write and read the table in one order"
             return answer, fix
 
-    # The factors of cos and of sin beyond the right one, by least squares.
+    # The factors by which cos and sin are too large, by least squares.
     products = (seen * right).sum(axis=(1, 2))
     extra_factors = products / (right**2).sum(axis=(1, 2))
     largest_error = np.abs(seen - extra_factors[:, None, None] * right).max()
@@ -49,7 +54,10 @@ def explain_tables(observed: Observed, expected: Expected) -> Fault | None:
 
 
 def list_wrong_tables(cos: Table, sin: Table) -> dict[str, tuple[Table, Table]]:
-    """Return what codes have in place of cos and sin, by the sentence that says so."""
+    """Return the wrong tables that codes have in place of (cos, sin).
+
+    The key is the sentence that names the slip.
+    """
     exchanged = {
         "cos and sin are swapped": (sin, cos),
         "cos and sin are negated": (-cos, -sin),
@@ -67,21 +75,35 @@ def list_mixed_tables(
     cos: Table,
     sin: Table,
 ) -> Iterator[tuple[str, tuple[Table, Table]]]:
-    """Yield what is taken for cos and sin where one table holds both.
+    """Yield the cos and sin that code gets if it reads one table of both in a wrong order.
 
-    The columns of the table alternate or are two halves, and are read in the other way.
+    The columns of cos and sin alternate and the code cuts the table into halves, or they
+    are in halves and the code reads them alternately. Each is yielded with sin first, and
+    with cos first.
     """
-    for names in ("sin and cos", "cos and sin"):
-        sin_is_first = names == "sin and cos"
-        one, other = (sin, cos) if sin_is_first else (cos, sin)
+    for answer, (sin_as_read, cos_as_read) in misread_table("sin and cos", sin, cos):
+        yield answer, (cos_as_read, sin_as_read)
+    yield from misread_table("cos and sin", cos, sin)
 
-        alternating = np.stack([one, other], axis=-1).reshape(len(cos), -1)
-        first, second = np.split(alternating, 2, axis=1)
-        answer = f"a table in which {names} alternate is cut into halves"
-        yield answer, (second, first) if sin_is_first else (first, second)
 
-        in_halves = np.concatenate([one, other], axis=1)
-        first = in_halves[:, ::2]
-        second = in_halves[:, 1::2]
-        answer = f"a table of {names} in halves is read alternately"
-        yield answer, (second, first) if sin_is_first else (first, second)
+def misread_table(
+    names: str, left: Table, right: Table
+) -> Iterator[tuple[str, tuple[Table, Table]]]:
+    """Yield what code takes for the left and the right table after both were joined.
+
+    ``names`` names the left and the right table in the answer, as "cos and sin".
+    """
+    alternating = np.stack([left, right], axis=-1).reshape(len(left), -1)
+    left_half, right_half = np.split(alternating, 2, axis=1)
+    yield (
+        f"a table in which {names} alternate is cut into halves",
+        (left_half, right_half),
+    )
+
+    in_halves = np.concatenate([left, right], axis=1)
+    even_columns = in_halves[:, ::2]
+    odd_columns = in_halves[:, 1::2]
+    yield (
+        f"a table of {names} in halves is read alternately",
+        (even_columns, odd_columns),
+    )

@@ -21,7 +21,8 @@ The module that BODY names has these functions:
     further(tables)                 more short tables, by name (optional)
     summarize_finished(finished)    the short table while cells are computed (optional)
     following(config, tables)       the command to type next (optional)
-    describe_pretrained(given)      which models answer --quick untrained (optional)
+    describe_pretrained(given)      names the models that come with ropelab and answer --quick
+                                    without training; empty: none can (optional)
 """
 
 import tomllib
@@ -36,7 +37,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known
-from ropelab.runs.spelling import plain
+from ropelab.runs.spelling import write_plainly
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 # Each package in this folder is an experiment. `iter_modules` imports none of them.
 _PACKAGES = [module.name for module in iter_modules(__path__) if module.ispkg]
-# The ledger of claims is the last experiment, because it reads the runs of the others. Its
-# code is in `ropelab.claims`.
+# The ledger of claims is the last experiment, because it reads the runs of all other
+# experiments. Its code is in `ropelab.claims`.
 NAMES = (*sorted(name.replace("_", "-") for name in _PACKAGES), "claims")
 # The options of every run, by name: the type, the default and the description.
 RUN_OPTIONS = {
@@ -81,8 +82,7 @@ class Experiment:
     body: str
     # The values that --quick sets; empty for an experiment that takes seconds.
     quick: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    # Beginnings of column names. The first that fits a column of a short table chooses
-    # the column that is printed in bold.
+    # Prefixes, in order of preference, of the column that short tables print in bold.
     decisive: Sequence[str] = field(default=(), compare=False)
     # The values that --quick sets if models that come with ropelab can answer.
     quick_pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -151,10 +151,10 @@ class Experiment:
             if name in given:
                 continue
             smaller_values[name] = value
-            change = f"{name} {plain(value) or 'none'}"
+            change = f"{name} {write_plainly(value) or 'none'}"
             field_info = self.config.model_fields[name]
             if not field_info.is_required():
-                change += f" for {plain(field_info.default)}"
+                change += f" for {write_plainly(field_info.default)}"
             changes.append(change)
 
         given_up = ", ".join(changes) or "nothing is given up"
@@ -192,7 +192,7 @@ class Experiment:
     ) -> "pd.DataFrame | None":
         """Return the short table of the cells that are finished so far.
 
-        None: the experiment has no such table.
+        None: the experiment shows no table before all cells are finished.
         """
         summarize = getattr(self.body_module, "summarize_finished", None)
         if summarize is None:
@@ -229,7 +229,7 @@ class Experiment:
 def read_records() -> dict[str, dict[str, Any]]:
     """Return the tables of experiments.toml, by the name of the experiment.
 
-    Their order is the one in which experiments are listed. No experiment is imported.
+    Experiments are listed in the order of these tables. No experiment is imported.
     """
     file = Path(__file__).with_name("experiments.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -1,13 +1,13 @@
 """Positions of several axes, such as the row and column of a patch of an image.
 
 A head has pairs of features, and each pair reads one axis a: its angle is inv_freq_i
-times the coordinate on that axis. Text tokens have equal coordinates on all axes, so that
-text alone does not show which pair reads which axis.
+times the coordinate on that axis. Text tokens have equal coordinates on all axes, so
+that a text without images does not show which pair reads which axis.
 
 The layouts were read from the rotary classes of transformers 5.23.0. Models of images
 and text (Qwen2-VL, Qwen3-VL, ERNIE 4.5 VL) divide the frequencies of one head among the
-axes. Encoders of images (Qwen's, Pixtral's, DINOv3's) give each axis frequencies of its
-own.
+axes. Encoders of images (Qwen's, Pixtral's, DINOv3's) give each axis a set of
+frequencies.
 """
 
 import math
@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from ropelab.math.frequencies import Frequencies, inverse_frequencies
-from ropelab.math.rotary import axis_of_pairs
+from ropelab.math.rotary import find_axis_of_pairs
 from ropelab.runs.arrays import Float, Int
 
 # Where the frequencies of an axis' pairs come from.
@@ -32,7 +32,7 @@ Ladder = Literal["head", "section", "alternating"]
 # runs: the pairs of one axis follow those of another.
 # turns: the axes alternate from pair to pair, until an axis has all its pairs
 #     (Qwen3-VL).
-# last behind: all sections but the last alternate, and the last one follows them
+# last behind: all sections but the last alternate, and the last section follows them
 #     (ERNIE 4.5 VL).
 Arrangement = Literal["runs", "turns", "last behind"]
 
@@ -51,8 +51,9 @@ class Axes:
     arrangement: Arrangement = "runs"
     ladder: Ladder = "head"
     # True if the rows and columns of an image's patches run from -1 at one edge to 1 at
-    # the other, and a pair of frequency 1 rotates once per unit (DINOv3). If False they
-    # are counted from 0, and such a pair rotates by one radian per patch.
+    # the other, and a pair of frequency 1 rotates once per unit (DINOv3). If False,
+    # rows and columns are counted from 0, and a pair of frequency 1 rotates by one
+    # radian per patch.
     centred: bool = False
     # The patches of an image are listed square by square. This is the number of patches
     # along a side of a square.
@@ -65,7 +66,7 @@ class Axes:
     @cached_property
     def axis_of_pair(self) -> tuple[int, ...]:
         """The index of the axis that each pair reads, the first pair first."""
-        sections = arrange(self.arrangement, self.sections)
+        sections = arrange_sections(self.arrangement, self.sections)
         return tuple(self.order[section] for section in sections)
 
     def pairs_of(self, axis: int) -> Int[np.ndarray, " pairs"]:
@@ -125,18 +126,20 @@ class Axes:
         return coordinates_of_pairs.T * inv_freq
 
 
-def arrange(arrangement: Arrangement, sections: Sequence[int]) -> tuple[int, ...]:
+def arrange_sections(
+    arrangement: Arrangement, sections: Sequence[int]
+) -> tuple[int, ...]:
     """Return the section of each pair; ``sections`` counts their pairs.
 
-    >>> arrange("runs", (1, 2)), arrange("turns", (3, 1, 1))
+    >>> arrange_sections("runs", (1, 2)), arrange_sections("turns", (3, 1, 1))
     ((0, 1, 1), (0, 1, 2, 0, 0))
-    >>> arrange("last behind", (2, 2, 1))
+    >>> arrange_sections("last behind", (2, 2, 1))
     (0, 1, 0, 1, 2)
     """
     if arrangement == "runs":
-        return tuple(axis_of_pairs("mrope", sections).tolist())
+        return tuple(find_axis_of_pairs("mrope", sections).tolist())
     if arrangement == "turns":
-        return tuple(axis_of_pairs("mrope_interleaved", sections).tolist())
+        return tuple(find_axis_of_pairs("mrope_interleaved", sections).tolist())
 
     pairs_left = list(sections[:-1])
     section_of_pair = []

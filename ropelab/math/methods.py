@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, check_known, unknown_name
+from ropelab.runs.errors import InputError, check_known, make_name_error
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find, is_own
 from ropelab.runs.spelling import NUMBER, read_number, read_plain_number, split_list
@@ -43,7 +43,7 @@ LONGEST_FORM = 200
 DEEPEST = 20
 
 
-def canonical(name: str) -> str:
+def resolve_alias(name: str) -> str:
     """Return the registered name for any spelling or alias.
 
     The reference of a user's own class, `module:Class`, is returned as it is.
@@ -54,12 +54,14 @@ def canonical(name: str) -> str:
     return ALIASES.get(key, key)
 
 
-def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scaling]":
+def find_scaling_class(
+    name: str, names: Iterable[str] = FREQUENCIES
+) -> "type[Scaling]":
     """Return the class of a scaling method by name, alias or reference.
 
     An error about an unknown name suggests the nearest of `names`.
     """
-    key = canonical(name)
+    key = resolve_alias(name)
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
     # Imported on demand: the classes need NumPy, help texts need only the names above.
@@ -70,7 +72,7 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
 
     own_class = find("methods", name)
     if own_class is None:
-        raise unknown_method(name, names)
+        raise make_method_error(name, names)
     if not (isinstance(own_class, type) and issubclass(own_class, Scaling)):
         raise InputError(
             f"{name} must be a class below Scaling; here it is none (docs/own.md)"
@@ -80,12 +82,12 @@ def scaling_class(name: str, names: Iterable[str] = FREQUENCIES) -> "type[Scalin
     return own_class
 
 
-def unknown_method(name: str, names: Iterable[str]) -> InputError:
+def make_method_error(name: str, names: Iterable[str]) -> InputError:
     """Make an error for a method that does not exist.
 
     If a factor was typed beside a known name, the error says the form with brackets.
 
-    >>> print(unknown_method("yarn:4", ["yarn"]))
+    >>> print(make_method_error("yarn:4", ["yarn"]))
     unknown method 'yarn:4'; type 'yarn(factor=4)'
     """
     number = NUMBER.fullmatch(name.lstrip("x× "))
@@ -93,13 +95,13 @@ def unknown_method(name: str, names: Iterable[str]) -> InputError:
         advice = f"a factor is a parameter, such as 'yarn(factor={number[0].strip()})'"
         return InputError(f"unknown method '{name}'; {advice}")
     parts = WITH_FACTOR.fullmatch(name) if len(name) <= LONGEST_FORM else None
-    method = canonical(parts[1]) if parts else ""
+    method = resolve_alias(parts[1]) if parts else ""
     if parts and method in names:
         parameters = re.sub(r"[\s,;]+", ", ", parts[2].strip())
         if "=" not in parameters:
             parameters = f"factor={parameters}"
         return InputError(f"unknown method '{name}'; type '{method}({parameters})'")
-    return unknown_name("method", name, names)
+    return make_name_error("method", name, names)
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
@@ -112,10 +114,10 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
     'yarn(factor=4, beta_fast=16)'
     """
     name, arguments = split_call(text)
-    return build_method(scaling_class(name), arguments, factor, parse_scaling)
+    return build_method(find_scaling_class(name), arguments, factor, parse_scaling)
 
 
-def scaling_for(config: Any, length: int) -> tuple["Scaling", str | None]:
+def resolve_scaling(config: Any, length: int) -> tuple["Scaling", str | None]:
     """Return the method of a config, and in words the quotient of lengths that is its
     factor.
 
@@ -165,7 +167,7 @@ def build_method(
         kind = annotations[name]
         values[name] = _read_value(label, text, kind, parse_with_factor)
 
-    # A factor among the arguments wins over the one derived from the test length.
+    # A factor among the arguments wins over the factor derived from the test length.
     if factor is not None and method.default_factors:
         values.setdefault("factor", float(factor))
 
@@ -206,8 +208,8 @@ def _read_value(
 ) -> object:
     """Read the value of a parameter by its type, `kind`.
 
-    ``label`` names the parameter in errors. A type that is none of the plain ones is
-    that of a method, which `parse_inner` reads.
+    ``label`` names the parameter in errors. Any type besides float, int, bool, str and
+    tuples of floats is the type of a method, and `parse_inner` reads the value.
     """
     # `float | None` is read as None or as a float.
     if isinstance(kind, types.UnionType):
@@ -250,7 +252,8 @@ def _read_number(
     try:
         return float(read(text))  # type: ignore[arg-type]
     except ValueError as error:
-        # The error of a text that begins as a number says what is wrong with it.
+        # If the text begins as a number does, the error says what is wrong with the
+        # text.
         if text[:1].isdigit():
             raise InputError(f"{label} {error}, got '{text}'") from None
         raise InputError(f"{label} must be a number, not '{text}'") from None

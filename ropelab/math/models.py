@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import make_name_error
 from ropelab.runs.files import read_table_beside
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KnownModel:
     source: str
     # Rotated features of a head; None if all rotate.
     rotary_dim: int | None = None
-    # The longest length of the training with `method`; None if none was published.
+    # The longest length of the training with `method`; None if no length was published.
     extended_len: int | None = None
     # The context that the configuration promises; None if it is the trained length.
     context_len: int | None = None
@@ -102,15 +102,16 @@ def is_known(name: str) -> bool:
     return key in MODELS or key in OTHER_NAMES
 
 
-def model_named(name: str) -> KnownModel:
+def find_model(name: str) -> KnownModel:
     if not is_known(name):
-        raise unknown_name("model", name, [*MODELS, *OTHER_NAMES])
+        raise make_name_error("model", name, [*MODELS, *OTHER_NAMES])
     key = name.lower()
     return MODELS[OTHER_NAMES.get(key, key)]
 
 
 def fill(values: Any, others: Mapping[str, str]) -> Any:
-    """Return the values for a config, with what is not given taken from its model.
+    """Return the values for a config, where the model gives the values that the user
+    does not give.
 
     Without a model the values are returned as they are. The model is a name or, if it
     was read from a file, a `KnownModel`, which is then removed from the values. `others`
@@ -123,7 +124,7 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     if isinstance(given["model"], KnownModel):
         model = given.pop("model")
     else:
-        model = model_named(str(given["model"]))
+        model = find_model(str(given["model"]))
 
     own_method, _, _ = model.method.partition("(")
     names_own_method = given.get("method") == own_method

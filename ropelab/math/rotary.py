@@ -2,8 +2,8 @@
 
 Convention: at position m a pair (x1, x2) becomes ``(x1 cos(m theta) - x2 sin(m theta),
 x1 sin(m theta) + x2 cos(m theta))``, the product of x1 + i x2 and exp(+i m theta)
-(arXiv:2104.09864, eq. 13 and 34). Some codebases rotate the other way; scores are the
-same if queries and keys do so alike.
+(arXiv:2104.09864, eq. 13 and 34). Some codebases rotate in the other direction. Scores
+are the same if queries and keys rotate in the same direction.
 """
 
 from collections.abc import Sequence
@@ -45,10 +45,10 @@ def cos_sin(
     return np.cos(angle), np.sin(angle)
 
 
-def axis_names(axes: int) -> tuple[str, ...]:
+def name_axes(axes: int) -> tuple[str, ...]:
     """Name the axes of a position.
 
-    >>> axis_names(2), axis_names(4)
+    >>> name_axes(2), name_axes(4)
     (('height', 'width'), ('axis 0', 'axis 1', 'axis 2', 'axis 3'))
     """
     if axes in AXES:
@@ -56,7 +56,7 @@ def axis_names(axes: int) -> tuple[str, ...]:
     return tuple(f"axis {axis}" for axis in range(axes))
 
 
-def axis_of_pairs(
+def find_axis_of_pairs(
     layout: Layout,
     sections: Sequence[int],
 ) -> Int[NDArray[np.int_], " pairs"]:
@@ -66,9 +66,9 @@ def axis_of_pairs(
     pairs a, a + n, a + 2 n, ... up to its number of pairs, and the first axis all that
     remain.
 
-    >>> axis_of_pairs("mrope", (1, 2, 2)).tolist()
+    >>> find_axis_of_pairs("mrope", (1, 2, 2)).tolist()
     [0, 1, 1, 2, 2]
-    >>> axis_of_pairs("mrope_interleaved", (3, 1, 2)).tolist()
+    >>> find_axis_of_pairs("mrope_interleaved", (3, 1, 2)).tolist()
     [0, 1, 2, 0, 0, 2]
     """
     axes = len(sections)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ropelab.math.axes import Axes
-from ropelab.math.rotary import axis_names
+from ropelab.math.rotary import name_axes
 from ropelab.math.scaling import Unscaled
 from ropelab.readers.spec import (
     NotModelledError,
@@ -23,10 +23,11 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
 
 FACTS = read_table_beside(__file__)
-# The layer type of the encoder of images beside those of the language model.
+# The layer type of the encoder of images. All other layer types belong to the language
+# model.
 VISION = "vision"
-TIME_HEIGHT_WIDTH = axis_names(3)
-HEIGHT_WIDTH = axis_names(2)
+TIME_HEIGHT_WIDTH = name_axes(3)
+HEIGHT_WIDTH = name_axes(2)
 # Patches along an axis where neither the file nor the class states any.
 USUAL_PATCHES = 64
 # The part of a file that describes the encoder, in all of these classes.
@@ -99,14 +100,16 @@ def fits(sections: list[Any], pairs: int) -> bool:
 
 
 def is_encoder(config: Mapping[str, Any]) -> bool:
-    """Return True for a file of an encoder of images alone, whose class was read."""
+    """Return True for a file of an encoder of images without a language model, whose
+    class was read.
+    """
     if {VISION_CONFIG, "vocab_size", MAXIMUM} & config.keys():
         return False
     model_type = str(config.get("model_type"))
     facts = find_facts("vision", model_type)
     if facts is None:
         return False
-    # A name without the ending may be that of the whole model.
+    # A type without this ending may name the whole model.
     return facts.get("alone", False) or model_type.endswith("_vision")
 
 
@@ -159,7 +162,8 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     usual_base = facts.get("base", 10000.0)
     base = block.get("rope_theta", part.get("rope_theta", usual_base))
     patches = read_patches(part, facts)
-    # One half of the pairs rotates by the row of a patch, the other by its column.
+    # One half of the pairs rotates by the row of a patch, and the other half by its
+    # column.
     pairs_per_axis = head_dim // 4
     axes = Axes(
         HEIGHT_WIDTH,

@@ -1,8 +1,8 @@
 """The block of a configuration as transformers 5 fills it in after loading.
 
-A block is a dict about rotation: `rope_parameters`, the older `rope_scaling`, or the dict
-of one layer type inside of it. Type, base, rotated share and original length come from the
-block, from keys beside it, or from the class.
+A block is a dict about rotation: `rope_parameters`, the older `rope_scaling`, or the
+dict of one layer type inside of one of these. Type, base, rotated share and original
+length come from the block, from keys beside it, or from the class.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,9 @@ WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
 
 
 def find_labels(trace: Trace) -> Collection[str]:
-    """Return the layer types that a file declares, or those of its class."""
+    """Return the layer types that a file declares, or else the layer types of its
+    class.
+    """
     declared = trace.text.get("layer_types")
     if isinstance(declared, list) and len(declared) < MOST_LABELS:
         labels = {label for label in declared if isinstance(label, str)}
@@ -107,7 +109,7 @@ def read_layers(
 def list_declared(trace: Trace) -> set[str]:
     """Return the layer types that a file declares, all of which its class knows.
 
-    NotModelledError: the class does not know one of them.
+    NotModelledError: the class does not know one of these types.
     """
     types = trace.text.get("layer_types")
     if not isinstance(types, list):
@@ -174,7 +176,7 @@ def read_compressed(
 ) -> dict[str, Settings]:
     """Return DeepSeek-V4's settings: only layers with a compressor are scaled.
 
-    `name` is that of the block.
+    `name` is the name of the block.
     """
     head_dim = reader.head_dim_of(trace)
     share, _ = trace.first(("partial_rotary_factor",))
@@ -207,11 +209,11 @@ def read_compressed(
 
 
 def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
-    """Raise RefusedError if one of the keys of a base is there, and thus null: no power
-    can be taken of it.
+    """Raise RefusedError if the file has one of the keys of a base. The key is then
+    null, of which no power can be taken.
 
-    It is called if none of the keys has a value. NotModelledError: the model file then
-    rotates nothing.
+    It is called if none of the keys has a value. NotModelledError: the model file
+    rotates nothing if the base is null.
     """
     for key in keys:
         if trace.has(key):
@@ -245,8 +247,10 @@ def fill_block(
     Args:
         trace: the configuration.
         where: the path of the block.
-        block: its values; None if the file has none, and those of the class count.
-        layer: the layer type that it is for; empty for a block that is for all layers.
+        block: the values of the block; None if the file has no block, so that the
+        values of the class count.
+        layer: the layer type that the block is for; empty for a block that is for all
+        layers.
     """
     family = trace.family
     values = family.rope_block if block is None else block
@@ -350,13 +354,13 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
 def put_moved(
     settings: Settings, name: str, value: Any, path: str, usual_source: str
 ) -> None:
-    """Set a value of a block to that of a key beside it, or to a default.
+    """Set a value of a block to the value of a key beside the block, or to a default.
 
     Args:
         settings: the settings of the block.
         name: the name of the value.
-        value: the value; None: there is none.
-        path: the key that it comes from; empty for a default.
+        value: the value; None if the file gives none.
+        path: the key that the value comes from; empty for a default.
         usual_source: the source of a default, in words.
     """
     if path:
@@ -366,11 +370,12 @@ def put_moved(
 
 
 def fill_original(settings: Settings, where: str, usual_source: str) -> None:
-    """Set the length that a scaling starts from; without any it is the maximum.
+    """Set the length that a scaling starts from. Without a key for it, it is the
+    maximum length.
 
-    One beside the block wins over one inside, also one that the class has as its default,
-    but not over the dict of a layer type. The arguments are those of
-    `fill_base_and_share`.
+    A length beside the block wins over a length inside, even if the length beside it is
+    only a default of the class. In the dict of a layer type the length inside wins. The
+    arguments are those of `fill_base_and_share`.
     """
     trace = settings.trace
     beside = None

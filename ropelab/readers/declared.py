@@ -36,7 +36,9 @@ def check_values(trace: Trace) -> None:
 
 
 def check_layer_types(text: Mapping[str, Any]) -> None:
-    """Raise RefusedError for layer types that are no list of known names, one each."""
+    """Raise RefusedError for layer types that are not a list with a known name for each
+    layer.
+    """
     layers = text.get("layer_types")
     if layers is None:
         return

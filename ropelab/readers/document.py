@@ -153,7 +153,9 @@ def parse_document(name: str, raw: bytes, images: bool = False) -> Document:
 
 
 def check_objects(name: str, config: Mapping[str, Any]) -> None:
-    """Raise InputError for too many keys in an object, or a model_type that is no text."""
+    """Raise InputError for too many keys in an object, or a model_type that is not a
+    text.
+    """
     _, text = language_part(config)
     _, block = rope_block(text)
     for part in (config, text, block):
@@ -192,12 +194,13 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
 def refuse_images(
     name: str, config: Mapping[str, Any], text: Mapping[str, Any]
 ) -> None:
-    """Raise InputError for a model of images alone, whose positions have several axes.
+    """Raise InputError for a model of images without a language model, whose positions
+    have several axes.
 
     Args:
         name: the name of the file, for the error.
         config: the configuration.
-        text: its language part.
+        text: the language part of the configuration.
     """
     diffusers_class = config.get("_class_name")
     if isinstance(diffusers_class, str):
@@ -234,7 +237,8 @@ def load_gguf(path: Path) -> Document:
             f"{path} has no rotary positions: the layers of '{architecture}' rotate"
             " nothing in llama.cpp"
         )
-    # The value of a file can be of any type. Then no key begins with it.
+    # The value of a file can be of any type. If it is not a text, no key begins with
+    # it.
     if not isinstance(architecture, str):
         architecture = ""
     prefix = f"{architecture}."
@@ -258,13 +262,13 @@ def load_gguf(path: Path) -> Document:
 def check_gguf_types(
     name: str, prefix: str, types: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Raise InputError for a key whose type is not the one that llama.cpp reads.
+    """Raise InputError for a key that has another type than llama.cpp reads.
 
     Args:
         name: the name of the file, for the error.
         prefix: the architecture with a dot, which begins the keys.
-        types: for each key the number of its type in the file; for an array, that of
-            arrays and that of its elements.
+        types: for each key the number of its type in the file; for an array, the number
+            of arrays and the number of its elements' type.
     """
     per_layer_key = PER_LAYER.removeprefix(".")
     for type_name, keys in GGUF["types"].items():

@@ -58,7 +58,8 @@ class Exllama(Reader):
         return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
 
     def find_pairing(self, trace: Trace) -> Any:
-        # Neighbouring features form a pair in latent attention alone, whatever the model.
+        # Neighbouring features form a pair only in latent attention, whatever the
+        # model.
         return "interleaved" if trace.family.latent else "half"
 
 
@@ -79,7 +80,7 @@ def make_exllama_yarn(settings: Settings) -> MadeScaling:
     if settings.read("attention_factor") is not None:
         attention = settings.number("attention_factor")
     elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
-        # Mscales are read for latent attention alone.
+        # The keys of mscale are read only for latent attention.
         attention = scaling_types.mscale_ratio(settings, factor)
     elif settings.get("llama_4_scaling_beta"):
         attention = 1.0
@@ -200,8 +201,8 @@ class Tgi(Reader):
         return "interleaved" if trace.family.latent else super().find_pairing(trace)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
-        # flash_phi, flash_neox and flash_gptj read the share, the others rotate the
-        # whole head.
+        # flash_phi, flash_neox and flash_gptj read the share. All other model files
+        # rotate the whole head.
         trace = settings.trace
         family = trace.family
         share = reader.share_of(trace, head_dim) or 1.0
@@ -220,8 +221,8 @@ def make_tgi_unscaled(settings: Settings) -> MadeScaling:
 @scaling_types.scaling_type("tgi", "yarn")
 def make_tgi_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by TGI's rules."""
-    # Betas are fixed at 32 and 1, and one mscale alone is read. attention_factor and
-    # truncate are not.
+    # Betas are fixed at 32 and 1, and only one mscale is read. attention_factor and
+    # truncate are not read.
     factor = settings.number("factor")
     attention = scaling_types.mscale_ratio(settings, factor)
     scaling = Yarn(factor=factor, attention_factor=attention)

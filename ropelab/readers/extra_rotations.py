@@ -1,4 +1,5 @@
-"""Rotations of a layer other than that of its attention: an indexer, compressed keys.
+"""Rotations that a layer has beside the rotation of its attention: of an indexer, and
+of compressed keys.
 
 The indexer of sparse attention chooses the tokens that a query sees. Compressed keys
 stand for several tokens each.
@@ -32,7 +33,9 @@ class ExtraRotation:
 
 
 def list_rotations(text: Mapping[str, Any]) -> list[str]:
-    """Return the names of the rotations that a model has beside that of attention."""
+    """Return the names of the rotations that a model has beside the rotation of
+    attention.
+    """
     kind = find_kind(text)
     return [name for name in EXTRA_ROTATIONS if kind in ROTATIONS[DECLARING][name]]
 

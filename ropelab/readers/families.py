@@ -29,7 +29,7 @@ UNROTATED_TYPES = frozenset(_TYPES["unrotated"].split())
 # The key of the language part, by the type of the whole model, where it is not
 # text_config.
 TEXT_KEYS: dict[str, str] = _TYPES["parts"]
-# Facts by the type of the whole model. They win over those of its language part.
+# Facts by the type of the whole model. They win over the facts of its language part.
 FACTS_OF_WHOLES: dict[str, dict[str, Any]] = _TYPES["wholes"]
 # The type as which a class reads its language part, by "type of the whole.type in the
 # file".
@@ -66,13 +66,15 @@ def find_family(
     whole: str = "",
     served: Mapping[str, Any] | None = None,
 ) -> Family:
-    """Return the facts of a model type. An unknown one has the defaults of `Family`.
+    """Return the facts of a model type. An unknown model type has the defaults of
+    `Family`.
 
     Args:
         model_type: the type of the language part.
         release: the release of transformers whose class is meant.
-        whole: the type of the whole model; empty: that of the language part.
-        served: the facts of a server's model file, which win over all others.
+        whole: the type of the whole model; empty if it equals the type of the language
+        part.
+        served: the facts of a server's model file, which win over all other facts.
     """
     # A file may name the whole model, whose class then builds a language part of a type
     # of its own.

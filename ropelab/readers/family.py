@@ -1,8 +1,8 @@
-"""The record of what is known of one model type.
+"""The record of the facts that are known about one model type.
 
-The values come from the tables of this folder, by the names of the fields:
-classes.json (what the class in transformers reads, and its defaults), families.toml
-(what that class cannot be asked for), model_types.toml (older releases) and served.toml
+The values come from the tables of this folder, by the names of the fields: classes.json
+(what the class in transformers reads, and its defaults), families.toml (facts that the
+class does not show when it is asked), model_types.toml (older releases) and served.toml
 (what the model file of a server does otherwise). See `find_family`.
 """
 
@@ -35,7 +35,7 @@ class Family:
     # Features of a head in layers with full attention, where they differ from head_dim.
     global_head_dim: int | None = None
     base: float = 10000.0
-    # The rotated share of a head, from 0 to 1. None: all of it rotates.
+    # The rotated share of a head, from 0 to 1. None: the whole head rotates.
     share: float | None = None
     # The rotated share where the block has no scaling and gives no share.
     unscaled_share: float | None = None
@@ -45,7 +45,8 @@ class Family:
     layer_blocks: Mapping[str, Any] = field(default_factory=dict)
     # The block of each layer type where the file has an empty one for it.
     layer_blocks_from_empty: Mapping[str, Any] = field(default_factory=dict)
-    # The rotated features of a head where the file lacks `width_key`. 0: all of them.
+    # The number of rotated features of a head where the file lacks `width_key`. 0: all
+    # features.
     usual_width: int = 0
 
     # -- Keys: by which name the class reads a value. --
@@ -58,7 +59,8 @@ class Family:
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
     # The base of layers with a sliding window. Empty: no key of its own.
     local_base_key: str = ""
-    # The number by which the base is multiplied. Empty: no such key.
+    # The key of the number by which the base is multiplied. Empty: the class reads no
+    # key for it.
     ratio_key: str = ""
     # The features of a head.
     head_keys: tuple[str, ...] = ("head_dim",)
@@ -66,9 +68,10 @@ class Family:
     local_head_key: str = ""
     # The rotated share of a head.
     share_keys: tuple[str, ...] = ("partial_rotary_factor",)
-    # The number of rotated features of a head. Empty: no such key.
+    # The key of the number of rotated features of a head. Empty: the class reads no key
+    # for it.
     width_key: str = ""
-    # True if that number counts also where the file has a share.
+    # True if the number of `width_key` counts even where the file has a share.
     width_before_share: bool = False
     # The pairing: adjacent features form a pair if its value is true.
     pairing_key: str = ""
@@ -89,28 +92,31 @@ class Family:
 
     # Values that are constants in the code of the class.
     constants: Mapping[str, Any] = field(default_factory=dict)
-    # "half": features half of the width apart form a pair; "interleaved": adjacent ones.
+    # "half": features half of the width apart form a pair; "interleaved": adjacent
+    # features do.
     pairing: Literal["half", "interleaved"] = "half"
     # The end of a head that rotates, where a part of the head does.
     rotated_end: Literal["first", "last"] = "first"
     # True if vectors rotate by the negative angle.
     rotates_backwards: bool = False
-    # True for latent attention, as DeepSeek's: rotated features are beside the others.
+    # True for latent attention, as DeepSeek's: rotated features are a separate part of
+    # a head.
     latent: bool = False
     # Heads have this many times hidden_size / num_attention_heads features.
     head_scale: int = 1
     # True if a rotated share is read without a scaling, too.
     reads_share_unscaled: bool = False
-    # The base of layers with a sliding window. None: that of the other layers.
+    # The base of layers with a sliding window. None: the same base as in all other
+    # layers.
     local_base: float | None = None
-    # True if layers with a sliding window are scaled as the others.
+    # True if layers with a sliding window are scaled like all other layers.
     local_scaled: bool = False
 
     # -- Layer types. --
 
-    # The layer types of a class that has one block for all of them.
+    # The layer types of a class that has one block for all layer types.
     layer_types: tuple[str, ...] = ()
-    # True if the file says which of the layer types the model has.
+    # True if the file says which of these layer types the model has.
     declares_layer_types: bool = False
     # The layer types to which the one block of a file for transformers 4 belongs.
     scaled_layer_types: tuple[str, ...] = ()
@@ -138,7 +144,8 @@ class Family:
 
     # -- Servers: what the model file of vLLM or SGLang does otherwise. --
 
-    # The only base that the model file takes. None: that of the file.
+    # The only base that the model file uses. None: it uses the base of the
+    # configuration.
     fixed_base: float | None = None
     # True if the base is rounded down to a whole number.
     whole_base: bool = False
@@ -188,9 +195,11 @@ class Family:
 
     # -- Limits of the readers here. --
 
-    # The only runtimes whose code for this model type was read. Empty: all of them.
+    # The only runtimes whose code for this model type was read. Empty: the code of all
+    # runtimes was read.
     read_by: tuple[str, ...] = ()
-    # What no reader here computes, in words: "ALiBi". Empty: all is computed.
+    # The part of the model that no reader here computes, in words: "ALiBi". Empty:
+    # every part is computed.
     unread: str = ""
     # With this key, `unread` holds only for files that give the key another value than
     # `unread_usual`. Empty: it holds for every file.
@@ -198,5 +207,6 @@ class Family:
     unread_usual: Any = 1
     # True if the value to compare with is hidden_size / num_attention_heads instead.
     unread_usual_from_heads: bool = False
-    # With these keys, `unread` holds only for files that have one of them, not null.
+    # If there are keys here, `unread` holds only for files in which one of these keys
+    # has a value other than null.
     unread_keys: tuple[str, ...] = ()

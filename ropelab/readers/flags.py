@@ -1,4 +1,4 @@
-"""The command line of a server, read for what it says about rotation."""
+"""The flags about rotation in the command line of a server."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from ropelab.readers.spec import NotModelledError, RefusedError, is_context
 from ropelab.readers.trace import BLOCKS, NESTS, language_part
 from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import load_block
-from ropelab.runs.errors import InputError, cut_text, unknown_name
+from ropelab.runs.errors import InputError, cut_text, make_name_error
 from ropelab.runs.files import parse
 from ropelab.runs.spelling import DECIMAL_SUFFIXES, SUFFIXES, read_number
 
@@ -26,7 +26,7 @@ LENGTHS = ("length", "cutoff_len", "max_seq_length")
 # The flag of koboldcpp for a scale and a base.
 KOBOLD = "--ropeconfig"
 KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
-# vLLM alone reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
+# Only vLLM reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
 # std::stof takes 500k for 500, and Python's int and float stop at one.
 VLLM_LENGTH = "--max-model-len"
 SUFFIXED = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kmgKMG])")
@@ -38,9 +38,9 @@ class Flags:
 
     # Values by the names that readers give them.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # For each runtime the keys that replace those of the configuration.
+    # For each runtime, keys that replace keys of the configuration.
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # True if the keys are those of a part of the configuration.
+    # True if the keys belong to a part of the configuration, such as text_config.
     nested: bool = False
 
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -57,8 +57,8 @@ class Flags:
         result = {**config, **changes}
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
-        # SGLang merges the block of the whole configuration and replaces that of a part.
-        # vLLM does the reverse.
+        # SGLang merges the block of the whole configuration and replaces the block of a
+        # part. vLLM does the reverse.
         merges_block = self.nested
         if runtime == "sglang":
             merges_block = not self.nested
@@ -126,7 +126,7 @@ def parse_flags(text: str) -> Flags:
     overrides: dict[str, Mapping[str, Any]] = {}
     given, others = take_known(words)
     if others:
-        raise unknown_name("flag", others[0].partition("=")[0], KNOWN)
+        raise make_name_error("flag", others[0].partition("=")[0], KNOWN)
 
     for name, value in given:
         if name in OVERRIDES:
@@ -154,7 +154,9 @@ def parse_flags(text: str) -> Flags:
 
 
 def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the known flags among some words with their values, and the other words."""
+    """Return the known flags among some words with their values, and all remaining
+    words.
+    """
     given = []
     others = []
     rest = list(words)
@@ -198,7 +200,9 @@ def setting(name: str, value: str) -> Any:
 
 
 def read_option(name: str, value: str) -> Any:
-    """Return the number that an option of this program has; InputError for others."""
+    """Return the number in the value of an option of this program; InputError if the
+    value is not a number.
+    """
     try:
         return read_number(value)
     except ValueError as error:

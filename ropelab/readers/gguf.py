@@ -52,7 +52,8 @@ class Header:
     # Values by key. The number of heads of each layer is a list; other arrays are a
     # `Length`.
     fields: Mapping[str, Any]
-    # The number of the type of each key, and for an array that of its entries.
+    # The number of the type of each key, and for an array also the number of its
+    # entries' type.
     kinds: Mapping[str, tuple[int, ...]]
     # The tensors about rotation, in float64.
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]
@@ -186,8 +187,8 @@ def _find_alignment(
 
 
 def _read_places(cursor: _Cursor, count: int, alignment: int) -> dict[str, TensorPlace]:
-    """Read the place of each tensor; InputError where one does not follow the other, as
-    llama.cpp asks for.
+    """Read the place of each tensor; InputError if tensors do not follow one another
+    without a gap, as llama.cpp requires.
     """
     places: dict[str, TensorPlace] = {}
     # The offset below which no tensor may begin. The sizes of other types than float32

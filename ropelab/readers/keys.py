@@ -71,7 +71,8 @@ def find_misspelt_key(name: str) -> str:
 
 
 def _looks_like(name: str, key: str) -> bool:
-    """Return True if the Latin letters of a name are those of the key at their places.
+    """Return True if each Latin letter of a name equals the letter at the same place of
+    the key.
 
     Letters of other alphabets may look like any letter: the Cyrillic о as o.
     """
@@ -85,7 +86,9 @@ def _looks_like(name: str, key: str) -> bool:
 
 
 def find_nearest_key(path: str) -> str:
-    """Return the known key whose name is nearest to an unknown one; empty if none is."""
+    """Return the known key whose name is nearest to an unknown name; empty if no key is
+    near.
+    """
     name = path.rsplit(".", 1)[-1]
     misspelt = find_misspelt_key(name)
     if misspelt:

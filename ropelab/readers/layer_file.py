@@ -7,7 +7,7 @@ from typing import Any
 from ropelab.readers.families import read_table
 from ropelab.readers.spec import RefusedError
 
-# A file with more layers than this is taken for a mistake.
+# A file that states more layers than this is called a mistake.
 MOST_LAYERS = 4096
 # The types of layers as files name them: with a sliding window, and without.
 SLIDING = "sliding_attention"
@@ -30,11 +30,13 @@ class LayerDefaults:
     # in a file (empty: a file cannot change it).
     period: int | None = None
     period_key: str = ""
-    # True if the class stops at a pattern that is no number, once it has to use it.
+    # True if the class raises an error for a pattern that is not a number, once it has
+    # to use the pattern.
     needs_number: bool = False
     # True if layers that see the whole context have base 0 in the class's list of bases.
     full_has_no_base: bool = False
-    # The key of a list that says for each layer whether it rotates. Empty: no such list.
+    # The key of a list that says for each layer whether it rotates. Empty: the class
+    # reads no list.
     flags_key: str = ""
     # The key of a list with the numbers of the layers that do not rotate.
     unrotated_key: str = ""

@@ -1,7 +1,8 @@
 """The rules by which a runtime leaves some layers of a model unrotated.
 
 layers.toml names the rule that each runtime follows for a model type. A rule is a
-function of what a file says of its layers; it returns for each layer whether it rotates.
+function of a LayerFile, which has the facts of a file about its layers. It returns for
+each layer whether the layer rotates.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +25,8 @@ Rotating = list[bool] | None
 Rule = Callable[[LayerFile], Rotating]
 # The rules by their names in layers.toml.
 LAYER_RULES: dict[str, Rule] = {}
-# The names of rules by which the layers with a window rotate and the others do not. In a
-# model without such a mixture all layers rotate.
+# The names of rules by which only the layers with a window rotate. If all layers of a
+# model have a window, or none has, all layers rotate.
 RULES_OF_WINDOWS: set[str] = set()
 
 
@@ -132,7 +133,7 @@ def rotate_by_window_or_every(file: LayerFile) -> Rotating:
 def rotate_by_window_if_mixed(file: LayerFile) -> Rotating:
     """Rotate the layers with a window, or every layer where none has a window.
 
-    No layer rotates if there are such layers and sliding_window is null or 0.
+    No layer rotates if some layers have a window and sliding_window is null or 0.
     """
     rotating = rotate_by_type(file)
     if rotating is None or not any(rotating):
@@ -206,7 +207,7 @@ def rotate_by_length_of_word(file: LayerFile) -> Rotating:
 
 
 def check_word(pattern: object) -> None:
-    """Raise RefusedError for a pattern that is no word."""
+    """Raise RefusedError for a pattern that is not a word."""
     if not isinstance(pattern, str):
         raise RefusedError("sliding_window_pattern must be a word such as LLLG")
 
@@ -297,9 +298,9 @@ def rotate_by_exaone_moe_file(file: LayerFile) -> Rotating:
 
 @layer_rule("exaone4_file", windows=True)
 def rotate_by_exaone4_file(file: LayerFile) -> Rotating:
-    """Rotate the layers with a window in a model of 64 layers, all layers in others.
+    """Rotate the layers with a window in a model of 64 layers, else all layers.
 
-    Others have no windows in llama.cpp (exaone4.cpp:4).
+    In llama.cpp, models with another number of layers have no windows (exaone4.cpp:4).
     """
     if file.count != 64:
         return rotate_all(file)

@@ -37,10 +37,11 @@ RULES: dict[str, dict[str, list[str]]] = read_table("layers")["rules"]
 
 
 def choose_type(runtime: str, *model_types: str) -> str:
-    """Return the first of a model's types that has a rule of a runtime, else the last.
+    """Return the first of a model's types for which a runtime has a rule, else the last
+    type.
 
-    The types are those of the whole model and of its language part. A whole can have a
-    model file of its own, as Llama 4 has in MLX-LM.
+    The types are the type of the whole model and the type of its language part. A whole
+    can have a model file of its own, as Llama 4 has in MLX-LM.
     """
     for model_type in model_types:
         if find_rule(model_type, runtime):
@@ -80,9 +81,11 @@ def list_rotating(model_type: str, runtime: str, text: Mapping[str, Any]) -> Rot
 
 
 def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int | None:
-    """Return the tokens that the rotating layers see, where all of these have a window.
+    """Return the number of tokens that the rotating layers see, if all rotating layers
+    have a window.
 
-    None: a layer that sees the whole context rotates, or it is not known.
+    None: a layer that sees the whole context rotates, or it is not known which layers
+    rotate.
     """
     defaults = DEFAULTS.get(model_type, NO_DEFAULTS)
     window = text.get("sliding_window", defaults.window_tokens)
@@ -120,10 +123,11 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
 def find_layer_base(
     model_type: str, runtime: str, text: Mapping[str, Any]
 ) -> float | None:
-    """Return the base in a list that has one for each layer, None without such a list.
+    """Return the base in a list that has a base for each layer; None if the file has no
+    list.
 
     RefusedError: the list has another length than the number of layers.
-    NotModelledError: several bases, or none but 0.
+    NotModelledError: the list has several bases, or no base except 0.
     """
     bases = text.get(BASES_KEY)
     if find_rule(model_type, runtime) != "bases" or not isinstance(bases, list):

@@ -84,7 +84,7 @@ def read_fields(
         if is_loaded(name, architecture)
     }
 
-    # The order of these steps decides which of several errors is reported.
+    # The order of the following steps decides which of several errors is reported.
     flags = trace.flags
     context = whole(fields.get("context_length"), "context_length")
     head_dim, rotary_dim = read_widths(fields)
@@ -111,8 +111,8 @@ def read_fields(
         )
         scaling = replace(scaling, attention_factor=attention)
 
-    # A flag that sets YaRN, with another factor than that of the file, extends the length
-    # that the model is said to be good for.
+    # A flag that sets YaRN, with another factor than the file's, extends the length
+    # that llama.cpp claims for the model.
     claimed = context
     is_yarn_by_flag = kind == "yarn" and flags.get("rope_scaling")
     if is_yarn_by_flag and factor != find_factor(fields, {}):
@@ -143,7 +143,7 @@ def read_fields(
 
 
 def read_widths(fields: Fields) -> tuple[int, int]:
-    """Return the features of a head, and how many of them rotate."""
+    """Return the number of features of a head, and the number of features that rotate."""
     key_length = fields.get("attention.key_length")
     if key_length is None:
         heads = fields.get("attention.head_count")
@@ -215,7 +215,7 @@ def make_scaling(
         factor: the factor by which positions are divided.
         rotary_dim: the number of features that rotate.
     """
-    # This field alone sets the factor on cos and sin.
+    # Only this field sets the factor on cos and sin.
     field = "rope.scaling.attn_factor"
     own_attention = number(fields.get(field, 1.0), field)
     has_ramp = find_ramp_weight(fields, flags, kind) > 0

@@ -1,8 +1,8 @@
 """What llama.cpp's converter writes: the fields of a GGUF file for a configuration.
 
-llama.cpp reads no config.json. Its converter, convert_hf_to_gguf.py, makes a GGUF file of
-it, which has fields such as `rope.freq_base`. Keys are those of the configuration here,
-and fields those of the file.
+llama.cpp reads no config.json. Its converter, convert_hf_to_gguf.py, makes a GGUF file
+from it, which has fields such as `rope.freq_base`. Here a key belongs to the
+configuration, and a field to the GGUF file.
 
 Read from conversion/*.py of llama.cpp 0c1e570 (2026-10-01), as shipped with
 llama-cpp-python 0.3.36.
@@ -37,7 +37,7 @@ NAMES = read_table("names")["llamacpp"]
 def is_loaded(field: str, architecture: str) -> bool:
     """Return True if llama.cpp loads a field for an architecture.
 
-    Most fields are loaded for all architectures, and some for a few alone.
+    Most fields are loaded for all architectures, and some fields only for a few.
     """
     architectures = NAMES["loads"].get(field)
     return architectures is None or architecture in architectures
@@ -179,7 +179,7 @@ def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any
         name = "rope_parameters"
     block = trace.block(name) or {}
     if not trace.has(name):
-        # A block of null is there, and means no scaling.
+        # A block that is null counts as present, and means no scaling.
         block = family.rope_block
 
     if family.converter_unread_types == ("any",):
@@ -207,7 +207,8 @@ def find_context(trace: Trace) -> Any:
     names = (MAXIMUM, *NAMES["lengths"])
     context, path = trace.first(names, family.max_position_embeddings)
     if family.name == "nomic_bert" and path == "n_positions":
-        # The converter knows two files by their lengths, and writes the trained ones.
+        # The converter recognises two models by their lengths, and writes their trained
+        # lengths.
         context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
@@ -256,7 +257,7 @@ def write_widths(trace: Trace, block: str) -> Fields:
 
 
 def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:
-    """Return the fields of the base, and of that of sliding layers.
+    """Return the fields of the base, and of the base of sliding layers.
 
     Args:
         settings: the settings of a configuration.
@@ -289,7 +290,7 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
     sliding_base, _ = trace.first(sliding_keys)
     # Sliding layers are never scaled, in files without the key either.
     if family.local_base_key:
-        # The first of these that is there and not 0.
+        # The first of these values that is neither missing nor 0.
         sliding_base = (
             sliding_base or sliding.get("rope_theta") or family.local_base or base
         )
@@ -377,9 +378,10 @@ def write_yarn(settings: Settings) -> Fields:
 
 
 def write_longrope(settings: Settings, fields: Fields) -> Fields:
-    """Return the fields of longrope, of which each class writes others.
+    """Return the fields of longrope. Each class of the converter writes a different
+    set.
 
-    `fields` are those that are written before.
+    `fields` are the fields that are written before.
     """
     trace = settings.trace
     block = settings.values

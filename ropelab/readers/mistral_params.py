@@ -5,7 +5,8 @@ from typing import Any
 
 from ropelab.readers.families import read_table
 
-# Names of keys in a config.json by those in a params.json, and the same of its yarn block.
+# The names of keys in a config.json by their names in a params.json: at the top, and in
+# the block yarn.
 KEY_NAMES: dict[str, str] = read_table("names")["params"]
 YARN_NAMES: dict[str, str] = read_table("names")["params_yarn"]
 # Keys that only a params.json from Meta has.

@@ -1,7 +1,7 @@
-"""MLX-LM: the model file of a type decides which keys exist, and what each does.
+"""MLX-LM: the model file of a type decides which keys exist, and what each key does.
 
 Read from mlx_lm/models/rope_utils.py, utils.py and the model files of mlx-lm 0.32.2;
-mlx.toml has a row for each of these.
+mlx.toml has a row for each model file.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 # What the model file of each type does. The head of mlx.toml explains the keys.
 ROWS: dict[str, Row] = read_table("mlx")
-# Model types whose file has a language part of its own, unlike that of the part.
+# Model types whose model file differs from the model file of their language part.
 WHOLES = ("llama4",)
 USUAL_BASE = 10000.0
 SHARE = "partial_rotary_factor"
@@ -142,7 +142,7 @@ class Mlx(Reader):
         row = find_row(settings.trace)
         if "kind" in row and settings.trace.block("rope_scaling"):
             return row["kind"]
-        # These model files read rope_type alone, and do not scale by some types.
+        # These model files read only rope_type, and do not scale by some types.
         if "plain" in row:
             kind = settings.read("rope_type", "default")
             if kind in row["plain"]:
@@ -167,8 +167,8 @@ class Mlx(Reader):
         return super().make_scaling(settings)
 
     def _make_scaling_of_phi3(self, settings: Settings) -> MadeScaling:
-        """Make the scaling as phi3.py, which reads `type` alone, and knows longrope and
-        linear.
+        """Make the scaling like phi3.py, which reads only `type`, and knows longrope
+        and linear.
         """
         # The base is always among the values: if it is the only one, there is no block.
         if len(settings.values) == 1:
@@ -272,7 +272,7 @@ def find_base(trace: Trace, row: Row) -> tuple[Any, str]:
     key_in_block = "rope_parameters.rope_theta"
     default = row.get("base", USUAL_BASE)
 
-    # The first of these keys that is there counts.
+    # The first of these keys that the file has counts.
     paths = [key] if key else []
     rule = row.get("parameters")
     if rule == "else":
@@ -355,7 +355,8 @@ def read_listed(trace: Trace) -> dict[str, Settings]:
 def choose_listed(values: Any, layers: list[int]) -> Any:
     """Return the value that some layers have in a list of values by layer.
 
-    A value that is no list is that of all layers. NotModelledError: the layers differ.
+    A value that is not a list holds for all layers. NotModelledError: the layers
+    differ.
     """
     if not isinstance(values, list):
         return values
@@ -370,7 +371,7 @@ def choose_listed(values: Any, layers: list[int]) -> Any:
 @scaling_types.scaling_type("mlx-lm", "mrope")
 def make_mlx_mrope(settings: Settings) -> MadeScaling:
     """Scale nothing."""
-    # rope_utils.py asserts three sections, although it rotates text alone.
+    # rope_utils.py asserts three sections, although it rotates only text.
     sections = settings.read("mrope_section", [])
     if not isinstance(sections, list) or len(sections) != 3:
         raise RefusedError("mrope_section must have three numbers")

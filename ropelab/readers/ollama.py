@@ -171,7 +171,7 @@ def take_number(trace: Trace, name: str) -> float:
 def write_llama(trace: Trace) -> Fields:
     """Write linear if it is under `type`, and llama3 if it is under `rope_type`."""
     # The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose
-    # width is not that of its head.
+    # rotated width is not the width of its head.
     width = find_head_width(trace, "num_attention_heads", "n_head")
     head_dim = read_size(trace, "head_dim") or width
     if head_dim != width:

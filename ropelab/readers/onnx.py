@@ -53,7 +53,7 @@ class OnnxBuilder(Reader):
             return "longrope" if kind == "longrope" else "short and long tables"
         if kind == "longrope":
             return f"{kind} at the original length"
-        # The class of Llama replaces the method that knows the other types.
+        # The class of Llama replaces the method that knows all other scaling types.
         if model == "llama" and kind not in ("default", "llama3"):
             settings.mark("rope_type", "ignored", "this class reads llama3 alone")
             return "default"

@@ -33,12 +33,13 @@ class Reader:
     refusal_of_type = "unknown rope type '{}'"
     # The model types that are read; empty: all are.
     model_types: Collection[str] = ()
-    # The reason why other model types are not read; the braces stand for such a type.
+    # The reason why other model types are not read; the braces stand for the model
+    # type.
     refusal_of_model = ""
     # Keys of the longest context, and its default. None: one of the keys is required.
     length_keys: tuple[str, ...] = (MAXIMUM, "n_positions")
     default_longest: int | None = 2048
-    # True if the default limits the length of a file that has none of these keys.
+    # True if the default limits the length of a file that has none of the length keys.
     default_limits = True
     # True if DeepSeek's factor on scores also holds without a scaling.
     multiplies_unscaled = True
@@ -76,7 +77,7 @@ class Reader:
 
     def make_spec(self, settings: Settings) -> RopeSpec:
         """Return the rotation of a layer type."""
-        # The order of these steps decides which of several errors is reported.
+        # The order of the following steps decides which of several errors is reported.
         trace = settings.trace
         settings.longest = self.find_longest(trace)
         claimed, multiplied = self.limit_length(settings)
@@ -205,8 +206,8 @@ class Reader:
 def find_sliding(trace: Trace, full: RopeSpec) -> RopeSpec:
     """Return the rotation of layers with a sliding window, whose base has its own key.
 
-    They are not scaled, but for those of ModernBERT. `full` is the rotation of the other
-    layers.
+    Layers with a sliding window are not scaled, except ModernBERT's. `full` is the
+    rotation of all other layers.
     """
     family = trace.family
     usual_base = family.local_base
@@ -226,8 +227,9 @@ def find_sliding(trace: Trace, full: RopeSpec) -> RopeSpec:
 def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """Return the features of a head.
 
-    They are the value of the first key that is there, the default of the class, or
-    hidden_size divided by the heads. Code that reads no key, `()`, has no default either.
+    The number is the value of the first key that the file has, else the default of the
+    class, else hidden_size divided by the number of heads. Code that reads no key,
+    `()`, has no default either.
     """
     family = trace.family
     has_default = keys != () and not family.ignores_head_dim

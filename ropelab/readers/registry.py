@@ -1,4 +1,4 @@
-"""The runtimes by name, and reading one configuration as one of them does."""
+"""The runtimes by name, and the reading of one configuration as one runtime reads it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ from ropelab.readers.served import CLASS_OF, find_served
 from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.readers.trace import KeyUse, Trace, language_part
 from ropelab.readers.unmodelled import check_modelled
-from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.sentences import printable
+from ropelab.runs.errors import InputError, make_name_error
+from ropelab.runs.sentences import escape_unprintable
 
 # The most characters of the reason why a runtime does not read a file.
 LONGEST_PROBLEM = 300
@@ -55,7 +55,8 @@ class Reading:
     layer_rule: str = ""
     # For each layer of the model whether it rotates. None: all do, or it is not known.
     rotating: tuple[bool, ...] | None = None
-    # The tokens that the rotating layers see, where all of these have a window.
+    # The number of tokens that the rotating layers see, if all rotating layers have a
+    # window.
     window: int | None = None
 
     def __repr__(self) -> str:
@@ -124,18 +125,19 @@ def _make_runtime(name: str, row: Mapping[str, Any]) -> Runtime:
 RUNTIMES = _read_group("runtimes")
 TRAINERS = _read_group("trainers")
 EXPORTERS = _read_group("exporters")
-# The runtime with which the others are compared.
+# The runtime with which all other runtimes are compared.
 REFERENCE = "transformers-5"
 
 
 def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]:
     """Return the runtimes of these names that take a kind of documents.
 
-    Without names these are all runtimes, but no trainers or exporters. InputError: a name
+    Without names, return all runtimes, but no trainers or exporters. InputError: a name
     is unknown, or no runtime of these names takes the kind.
 
     Args:
-        names: names of runtimes, or their beginnings up to a dash: `transformers`.
+        names: names of runtimes, or the beginnings of names up to a dash:
+        `transformers`.
         kind: the kind of the document, such as config or gguf.
     """
     every = RUNTIMES | TRAINERS | EXPORTERS
@@ -147,7 +149,7 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
             if full_name == name or full_name.startswith(f"{name}-")
         }
         if not matches:
-            raise unknown_name("runtime", name, every)
+            raise make_name_error("runtime", name, every)
         named |= matches
 
     candidates = named or RUNTIMES
@@ -177,8 +179,8 @@ def explain_missing_class(config: Mapping[str, Any]) -> str:
     if str(kind) in known_types or config.get("auto_map"):
         return ""
 
-    # An unknown type may be that of a server's own class. Then the file names no class of
-    # transformers.
+    # An unknown type may belong to a server's own class. The file then names no class
+    # of transformers.
     architectures = config.get("architectures")
     if not isinstance(architectures, list):
         return ""
@@ -255,7 +257,7 @@ def read(
         keys=trace.uses(),
         outcome=outcome,
         # A file can hold names of any length.
-        problem=printable(problem[:LONGEST_PROBLEM]),
+        problem=escape_unprintable(problem[:LONGEST_PROBLEM]),
         model_type=model_type,
         layer_rule=find_rule(rule_type, classes),
         rotating=None if rotating is None else tuple(rotating),
@@ -297,10 +299,10 @@ def set_base_of_list(
 def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
     """Return a configuration as the reference reads it.
 
-    If its release does not have the class of the model, this is the reading of the first
-    runtime that computes a rotation. InputError: there is none.
+    If its release does not have the class of the model, this is the reading of the
+    first runtime that computes a rotation. InputError: no runtime computes one.
 
-    ``name``: the words that an error begins with, such as the name of the file.
+    ``name``: the words at the start of an error, such as the name of the file.
     """
     reading = read(RUNTIMES[REFERENCE], config)
     # Where the reference has the class, and the values of the file are the problem, other

@@ -20,9 +20,10 @@ class Runtime:
 
     name: str
     version: str
-    # What our reader was compared with. run: numbers that this version computed. parts:
-    # what the converter of the runtime wrote and its kernel rotated. read: nothing, the
-    # source alone was read, which the file of the reader names.
+    # How our reader was checked. run: it was compared with numbers that this version
+    # computed. parts: it was compared with the output of the runtime's converter and
+    # with the rotations of its kernel. read: only the source was read, which the file
+    # of the reader names.
     proof: Literal["run", "parts", "read"]
     # The reader. It returns the rotation of each layer type, by the name of the type.
     read: Callable[[Trace], dict[str, RopeSpec]]
@@ -39,10 +40,10 @@ class Runtime:
     needs_no_type: bool = False
     # True if the class of transformers runs where the runtime has none of its own.
     falls_back: bool = False
-    # True if transformers alone loads the file, and the runtime has no class of its own.
+    # True if transformers loads the file, since the runtime has no classes of its own.
     runs_transformers: bool = False
-    # Model types without a configuration class in the runtime. It loads them only if the
-    # file names code of its own, under auto_map.
+    # Model types without a configuration class in the runtime. The runtime loads them
+    # only if the file names code of its own, under auto_map.
     types_without_class: frozenset[str] = frozenset()
 
     @property

@@ -52,7 +52,7 @@ class ScalingRule:
         settings.needs(*self.needs)
         settings.defaults = self.defaults
         made = self.make(settings)
-        # What is read after the scaling has no such defaults.
+        # Values that are read after the scaling have no defaults of the scaling.
         settings.defaults = {}
         return made
 
@@ -174,7 +174,9 @@ def raise_base(settings: Settings) -> MadeScaling:
 @scaling_type("megatron", "llama3")
 @scaling_type("onnxruntime-genai", "llama3")
 def make_llama3(settings: Settings) -> MadeScaling:
-    """Divide low frequencies by the factor, with a ramp to the high ones."""
+    """Divide low frequencies by the factor, with a ramp to the high frequencies, which
+    stay.
+    """
     bands = {name: settings.number(name) for name in BANDS}
     check_bands(bands)
     return scalings.Llama3(**bands), 1.0, settings.original()

@@ -35,7 +35,7 @@ class Served:
     """What a server's model file does where it differs from the model type's facts."""
 
     facts: Mapping[str, Any]
-    # The reason why nothing is known of it; empty: it was read.
+    # The reason why nothing is known of the model file; empty if the file was read.
     unread: str = ""
 
 
@@ -84,7 +84,9 @@ def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def list_architectures(kinds: Iterable[str]) -> list[str]:
-    """Return the classes of model types, those with images after those of text."""
+    """Return the classes of model types, first the classes for text, then the classes
+    for images.
+    """
     names = [name for kind in kinds for name in CLASS_OF.get(kind, "").split()]
     wider = [name.replace("CausalLM", "ConditionalGeneration") for name in names]
     return names + wider

@@ -120,10 +120,10 @@ class Server(Transformers5):
             return super().find_head_dim(trace)
 
         width = trace.get("qk_rope_head_dim")
-        # A width of 0 is that of DeepSeek 1, which has the usual attention.
+        # DeepSeek 1 has a width of 0, and the usual attention.
         if width == 0:
             return reader.head_dim_of(trace, ())
-        # The key head_dim is read by classes of transformers alone.
+        # Only classes of transformers read the key head_dim.
         if width is not None or trace.family.has_known_defaults:
             return reader.head_dim_of(trace, ("qk_rope_head_dim",))
         return super().find_head_dim(trace)
@@ -139,8 +139,8 @@ class Server(Transformers5):
         return super().find_pairing(trace)
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
-        # The servers have rotary classes of their own. What those of transformers refuse
-        # passes here.
+        # The servers have their own rotary classes, which accept files that the rotary
+        # classes of transformers refuse.
         return reader.Reader.make_scaling(self, settings)
 
     def find_type(self, settings: Settings) -> Any:
@@ -157,7 +157,7 @@ class Server(Transformers5):
     def find_width(self, settings: Settings, head_dim: int) -> int:
         family = settings.trace.family
         is_proportional = settings.get("rope_type") == "proportional"
-        # The share of bailing_hybrid is that of another part.
+        # The share of bailing_hybrid belongs to another part of the head.
         is_of_other_part = family.name == "bailing_hybrid"
         if family.drops_share or is_proportional or is_of_other_part:
             return head_dim
@@ -266,8 +266,8 @@ class Vllm(Server):
                 return whole(original, "original length"), 0
 
         factor = settings.get("factor")
-        # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves
-        # them alone.
+        # Gemma 3 files state the length after scaling, so that _get_and_verify_max_len
+        # does not multiply it.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, 0
         return int(length * number(factor, "factor")), length
@@ -371,7 +371,7 @@ def width_by_keys(settings: Settings, head_dim: int) -> int:
         if trace.has(key):
             value = trace.get(key)
             trace.mark(key, "used")
-            # This key has the width itself, the others have the share.
+            # This key has the width itself, and the other keys have the share.
             if key == "rotary_dim":
                 return reader.width_of(head_dim, whole(value, key) / head_dim)
             return reader.width_of(head_dim, number(value, key))
@@ -430,7 +430,9 @@ def read_beside(trace: Trace) -> Settings:
 
 
 def fill_sliding(full: Settings, sliding: Settings) -> None:
-    """Set base and share of layers with a window to those of full attention if missing."""
+    """Set base and share of layers with a window, if missing, to base and share of full
+    attention.
+    """
     own_base_key = sliding.trace.family.layer_base_keys.get("sliding_attention", "")
     for name in ("rope_theta", "partial_rotary_factor"):
         source = sliding.sources.get(name, "")
@@ -537,7 +539,7 @@ def make_server_longrope(settings: Settings) -> MadeScaling:
 
 @scaling_types.scaling_type("vllm", "dynamic")
 def make_vllm_dynamic(settings: Settings) -> MadeScaling:
-    """Raise the base at every length, to that of the longest context."""
+    """Raise the base at every length, to the base that the longest context needs."""
     if "alpha" in settings.values:
         return scaling_types.raise_base(settings)
 
@@ -554,7 +556,7 @@ def make_vllm_dynamic(settings: Settings) -> MadeScaling:
 
 @scaling_types.scaling_type("sglang", "dynamic")
 def make_sglang_dynamic(settings: Settings) -> MadeScaling:
-    """Raise the base at every length, to that of the longest sequence."""
+    """Raise the base at every length, to the base that the longest sequence needs."""
     if "alpha" in settings.values:
         return scaling_types.raise_base(settings)
 

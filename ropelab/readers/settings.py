@@ -1,4 +1,4 @@
-"""The settings of a layer type: the keys of its rope block and others, by name."""
+"""The settings of a layer type: the keys of its rope block and further keys, by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,9 +35,11 @@ class Settings:
     def put_first(
         self, name: str, keys: tuple[str, ...], default: Any, source: str
     ) -> None:
-        """Set a value from the first key outside the block that is there.
+        """Set a value from the first of some keys that the file has outside of the
+        block.
 
-        Without any it is the default, and `source` says so in words.
+        If the file has none of these keys, the value is the default, and `source` says
+        so in words.
         """
         value, path = self.trace.first(keys, default)
         self.put(name, value, path or source)
@@ -55,7 +57,9 @@ class Settings:
         return self.values.get(name, self.defaults.get(name, default))
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Read a finite number; RefusedError: it is missing, or no such number."""
+        """Read a finite number; RefusedError: the value is missing, or is not a finite
+        number.
+        """
         value = self.read(name, default)
         if value is None:
             raise RefusedError(f"{name} is missing")
@@ -74,7 +78,7 @@ class Settings:
         self.trace.mark(self.sources.get(name, ""), status, note)
 
     def drop_empty(self, *names: str) -> None:
-        """Drop values of null or 0, which some runtimes take for missing ones."""
+        """Drop values of null or 0, which some runtimes treat as missing."""
         for name in names:
             if not self.get(name):
                 self.values.pop(name, None)

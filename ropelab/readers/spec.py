@@ -10,12 +10,13 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, cut_text
-from ropelab.runs.sentences import printable
+from ropelab.runs.sentences import escape_unprintable
 
 # Columns of tables that are attributes of a spec.
 SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
-# The most features of a head. Real ones have far fewer, and tables have an entry per pair.
+# The most features of a head. Real heads have far fewer, and tables have an entry per
+# pair.
 MOST_FEATURES = 2**14
 # The most tokens of a context that is looked at.
 LONGEST_CONTEXT = 2**40
@@ -41,7 +42,7 @@ class RopeSpec:
 
     base: float
     head_dim: int
-    # The number of features that rotate; the others of a head stay as they are.
+    # The number of features that rotate. All other features of a head stay as they are.
     rotary_dim: int
     scaling: Scaling
     # The length that the scaling starts from.
@@ -79,7 +80,7 @@ class RopeSpec:
 
     @property
     def length(self) -> int:
-        """The length that is claimed, or the trained one if none is."""
+        """The claimed length, or the trained length if the file claims none."""
         return self.claimed_len or self.trained_len
 
     @property
@@ -100,7 +101,7 @@ class RopeSpec:
         if isinstance(self.scaling, LongRope):
             has_one_table = self.scaling.long_factor == self.scaling.short_factor
             return f"longrope({'one table' if has_one_table else 'two tables'})"
-        # A label without a factor is that of a factor of 1, which changes nothing.
+        # If the label has no factor, the factor is 1, which changes nothing.
         if self.scaling.label in ("pi", "ntk"):
             return "unscaled"
         return self.scaling.label
@@ -211,7 +212,7 @@ def short(value: Any) -> str:
     """Return a value of a file in at most 40 characters."""
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"
-    text = printable(value) if isinstance(value, str) else repr(value)
+    text = escape_unprintable(value) if isinstance(value, str) else repr(value)
     if len(text) > 40:
         return f"{text[:37]}..."
     return text

@@ -85,7 +85,7 @@ class Trace:
         )
 
     def has(self, path: str) -> bool:
-        """Return True if the key is there, null included."""
+        """Return True if the file has the key, even if its value is null."""
         return value_in(self.text, path) is not ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
@@ -97,10 +97,11 @@ class Trace:
         return value
 
     def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
-        """Return the value and the path of the first key that is there and not null.
+        """Return the value and the path of the first key that has a value other than
+        null.
 
-        Other names of these keys, which the class knows, are tried after them. The default
-        has an empty path.
+        After these keys, the class's aliases of the keys are tried. The default has an
+        empty path.
         """
         known = self.family.aliases
         aliases = tuple(known[path] for path in paths if path in known)
@@ -156,7 +157,7 @@ def value_in(text: Mapping[str, Any], path: str) -> Any:
 def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the path to the language model in a configuration, and its dict.
 
-    The path ends with a dot, and is empty if the configuration is that of the language
+    The path ends with a dot. It is empty if the configuration describes the language
     model itself.
     """
     # The key where the class of this model type has its language part comes first.

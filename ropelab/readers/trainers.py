@@ -1,4 +1,4 @@
-"""Trainers that make a rotation of their own, or change that of transformers.
+"""Trainers that compute their own rotation, or change the rotation of transformers.
 
 Read from megatron-core 0.16.1 (models/common/embeddings/rotary_pos_embedding.py,
 models/gpt) with Megatron-LM's arguments, and from llamafactory 0.9.5
@@ -204,7 +204,8 @@ class Unsloth(Transformers5):
         settings = super().read_settings(trace)["all"]
         longest = self.find_longest(trace)
         wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
-        # A longer context than that of the file is scaled to, unless the file has llama3.
+        # The rotation is scaled to a context that is longer than the file's, unless the
+        # file has llama3.
         if wanted > longest:
             trace.text = {**trace.text, MAXIMUM: wanted}
             if settings.get("rope_type") != "llama3":

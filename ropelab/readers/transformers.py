@@ -1,6 +1,6 @@
 """transformers 5, which reads one dict of parameters, or one per layer type.
 
-Older files are moved into `rope_parameters` first (`ropelab.readers.blocks`). Read from
+Older files are moved into `rope_parameters` first (`ropelab.readers.cut_into_blocks`). Read from
 src/transformers/modeling_rope_utils.py and configuration_utils.py, and the configuration
 classes of 5.24.0.
 """
@@ -103,10 +103,11 @@ def refuse_by_attention(trace: Trace) -> None:
 
 
 def refuse_by_rotated_part(trace: Trace, width: int) -> None:
-    """Raise RefusedError for tables of another width than the part that rotates.
+    """Raise RefusedError if the tables have another width than the part that rotates.
 
-    Latent attention cuts that part off by its own key. The tables of Mistral 4 have the
-    whole head without a scaling, and a share makes those of DeepSeek-V3 narrower.
+    In latent attention a separate key gives the width of this part. Without a scaling,
+    the tables of Mistral 4 are as wide as the whole head. A share makes the tables of
+    DeepSeek-V3 narrower.
     """
     family = trace.family
     key = "qk_rope_head_dim"
@@ -121,7 +122,7 @@ def refuse_by_rotated_part(trace: Trace, width: int) -> None:
 
 
 class Transformers5(Transformers):
-    """transformers 5. Its settings are those of the configuration after loading."""
+    """transformers 5. Its settings are the values of the configuration after loading."""
 
     multiplies_unscaled = False
 
@@ -136,7 +137,7 @@ class Transformers5(Transformers):
         if trace.family.layer_blocks:
             return read_layers(trace, block, scaling)
 
-        # The class of Mistral 4 puts the share of its heads into rope_parameters alone.
+        # The class of Mistral 4 puts the share of its heads only into rope_parameters.
         share = "partial_rotary_factor"
         has_share = trace.has(share) or share in (scaling or {})
         if scaling and not has_share and trace.family.name == "mistral4":
@@ -187,7 +188,7 @@ class Transformers5(Transformers):
             share = 1.0
 
         if kind == "proportional":
-            # The scaling itself leaves the other pairs unrotated.
+            # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim
         return reader.width_of(head_dim, share)
 

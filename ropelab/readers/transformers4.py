@@ -23,7 +23,7 @@ WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 @dataclass
 class Transformers4(Transformers):
-    """One release, by its differences from the others."""
+    """One release, by its differences from other releases."""
 
     # The length that YaRN's ramp is made for, and its factor. maximum: they are
     # max_position_embeddings and `factor`. ratio: the original length, and the ratio of
@@ -54,7 +54,7 @@ class Transformers4(Transformers):
         family = trace.family
         block = trace.block("rope_scaling") or {}
         if not trace.has("rope_scaling"):
-            # A block of null is there, and means no scaling.
+            # A block that is null counts as present, and means no scaling.
             block = family.rope_block
         settings = Settings(trace, block, "rope_scaling")
 
@@ -122,8 +122,8 @@ class Transformers4(Transformers):
                 "longrope without attention_factor: its check compares None with 0"
             )
 
-        # Only an original length at top level counts, not the one in the block, but for
-        # PhiMoE.
+        # Only an original length at top level counts. PhiMoE also reads the original
+        # length in the block.
         family = settings.trace.family
         inside = None
         if family.attention_keys:

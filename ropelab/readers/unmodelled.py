@@ -1,7 +1,9 @@
-"""What no reader computes: keys, model types and classes whose code was not read.
+"""Keys, model types and classes whose code was not read, so that no reader computes
+them.
 
-`check_modelled` raises NotModelledError for them before a reader is asked. That is not
-a refusal: a runtime may well load such a file, but nothing here knows what it computes.
+`check_modelled` raises NotModelledError for them before a reader is called. This error
+is not a refusal: a runtime may well load the file, but nothing here knows what it
+computes.
 """
 
 from collections.abc import Collection
@@ -27,7 +29,7 @@ def check_modelled(runtime: Runtime, trace: Trace) -> None:
     """
     check_keys(trace)
     check_read_by(runtime, trace)
-    # A GGUF file was converted already, and has the language model alone.
+    # A GGUF file was converted already, and has only the language model.
     is_gguf = "attention.head_count" in trace.text
     if not is_gguf:
         named = list_named_architectures(runtime, trace)
@@ -37,15 +39,15 @@ def check_modelled(runtime: Runtime, trace: Trace) -> None:
 
 
 def check_keys(trace: Trace) -> None:
-    """Raise NotModelledError for what the facts of a model type call `unread`.
+    """Raise NotModelledError if the facts of a model type have an entry `unread`.
 
-    That concerns every file of the type, or only files with certain keys.
+    The entry concerns every file of the type, or only files with certain keys.
     """
     family = trace.family
     usual = family.unread_usual
     if family.unread_usual_from_heads:
-        # No key of a head's size is given, so that this is the size by the other two
-        # keys, hidden_size / num_attention_heads.
+        # No key of a head's size is passed, so that this is the size that follows from
+        # the other two keys: hidden_size / num_attention_heads.
         usual = head_dim_of(trace, ())
 
     if family.unread_keys:
@@ -59,7 +61,9 @@ def check_keys(trace: Trace) -> None:
 
 
 def check_read_by(runtime: Runtime, trace: Trace) -> None:
-    """Raise NotModelledError for a model type that was read in other runtimes alone."""
+    """Raise NotModelledError for a model type whose code was read only in other
+    runtimes.
+    """
     family = trace.family
     if family.read_by and runtime.name not in family.read_by:
         raise NotModelledError(f"the code of '{family.name}' was not read there")
@@ -137,7 +141,7 @@ def check_known_rotation(runtime: Runtime, trace: Trace) -> None:
     name = short(family.name)
     has_row = family.name in families.FAMILIES
     # The types without rotary positions have none in transformers. The code that comes
-    # with some weights of such a type rotates all the same (Jina v3).
+    # with some weights of these types rotates all the same (Jina v3).
     if family.name in families.UNROTATED_TYPES:
         raise NotModelledError(
             f"'{name}' rotates in code of its own, which was not read"
@@ -196,11 +200,12 @@ def has_class(
 
 
 def check_defaults(runtime: Runtime, trace: Trace) -> None:
-    """Raise NotModelledError if a file leaves out what only an unread class would know.
+    """Raise NotModelledError if a file leaves out a value whose default is in a class
+    that was not read.
 
-    The classes in transformers and the rows of families.toml are read with their defaults.
-    Of other models a server's model file alone was read, which leaves the defaults to a
-    configuration class.
+    The classes in transformers and the rows of families.toml are read with their
+    defaults. Of other models, only a server's model file was read, which leaves the
+    defaults to a configuration class.
     """
     name = short(trace.family.name)
     if trace.family.has_known_defaults or trace.family.name in families.FAMILIES:

@@ -1,7 +1,7 @@
 """Values that a program gives to the functions of the package: paths and texts.
 
-The command line gives texts alone. A program may give anything, and an error deep inside
-would not name the argument that is wrong.
+The command line gives nothing but texts. A program may give anything, and an error that
+is raised deep inside the package would not name the wrong argument.
 """
 
 import json
@@ -19,7 +19,7 @@ DEEPEST = 100
 
 
 def read_path(name: str, value: Any) -> str:
-    """Return a path as text; InputError for what is no path.
+    """Return a path as text; InputError if the value is not a path.
 
     >>> from pathlib import PurePosixPath
     >>> read_path("config", PurePosixPath("models/config.json"))
@@ -69,7 +69,7 @@ def copy_mapping(name: str, value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def check_texts(**values: Any) -> None:
-    """Raise InputError for the first value that is no text.
+    """Raise InputError for the first value that is not a text.
 
     >>> check_texts(dtype="float32", layer_type=None)
     Traceback (most recent call last):

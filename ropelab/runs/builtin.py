@@ -5,7 +5,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import verdict_and_rest
+from ropelab.runs.sentences import split_verdict
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -23,10 +23,10 @@ def find_folder() -> Path:
 def find_config(path: Path) -> Path:
     """Return a path that exists, else the built-in config or folder of that name.
 
-    The name `precision` is that of one built-in config, `smoke` that of a folder of
-    them, and `configs` that of the folder of all.
+    For example, `precision` names one built-in config, `smoke` names a folder of
+    built-in configs, and `configs` names the folder of all.
 
-    InputError: there is neither a path nor a built-in config of that name.
+    InputError: no path and no built-in config has that name.
     """
     if path.exists():
         return path
@@ -63,7 +63,7 @@ def list_configs() -> dict[str, str]:
     """Return the configs by name, folder by folder, with the first sentence of each."""
     sentences = {}
     for name, file in _find_files().items():
-        first_sentence, _ = verdict_and_rest(read_comment(file))
+        first_sentence, _ = split_verdict(read_comment(file))
         sentences[name] = first_sentence
     return sentences
 

@@ -1,10 +1,13 @@
 """Cells: the independent pieces of a run, the folders that keep finished ones, and
 their values.
 
-The cells of a run follow from its config alone, so listing, sharing, sharding and
-resuming are one mechanism each. Each finished cell has a folder, which is named by the
-hash of all that the cell depends on. An interrupted run thus keeps its finished cells,
-and only changed or damaged ones are computed again.
+The config of a run decides which cells the run has, and nothing else does. Every process
+and every machine therefore derives the same list of cells from the config. Runs share
+cells, shards divide the list, and an interrupted run resumes, all by that one list.
+
+Each finished cell has a folder, which is named by the hash of all that the cell depends
+on. An interrupted run thus keeps its finished cells. Only cells that have changed, or
+whose files are damaged, are computed again.
 """
 
 import os
@@ -13,20 +16,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import pandas as pd
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from ropelab.runs.errors import say
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import (
     fingerprint,
     lock_folder,
-    quietly,
     remove,
     replace_file,
     replace_folder,
+    say_nothing,
 )
 from ropelab.runs.machine import RATES, count_cores, find_rate, use_library_defaults
 from ropelab.runs.own import find_sources
@@ -122,10 +125,12 @@ class Resources:
     gpu: bool = False
     # The number of cores that the cell can use, if they are free.
     cores: int = 1
-    # True if the process that asked computes the cell, on all of its threads, with
-    # nothing beside it: a clock is read, or a model is loaded once for many cells.
+    # True if the process that started the run computes the cell itself, on all of its
+    # threads, while no other cell is computed. This is for cells that measure time, and
+    # for cells that share a model which is loaded once.
     alone: bool = False
-    # Folders of other cells, which the cell reads, or writes for others.
+    # The names of further cells whose folders this cell reads or writes. For example, a
+    # training writes its checkpoints into a folder that evaluations read.
     folders: tuple[CellName, ...] = ()
     inputs: tuple[Input, ...] = ()
 
@@ -176,7 +181,7 @@ class Cell(Named, Protocol):
         """What the cell needs of a machine."""
 
     @property
-    def starts(self) -> "Sequence[Cell]":
+    def prerequisites(self) -> "Sequence[Cell]":
         """The cells that must be finished before this one begins."""
 
     def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
@@ -187,12 +192,13 @@ class Cell(Named, Protocol):
 class Description(CellName):
     """The content of a cell.json."""
 
-    # The run that computed the cell anew; empty for other runs. See `Cells`.
-    again: str
+    # The name of the run that computed the cell anew, as `Cells` explains; empty if the
+    # run would have reused a finished cell. The file calls this entry `again`.
+    fresh_run: Annotated[str, Field(alias="again")]
     tables: Entries
 
 
-CELL = Format("cell.json", ".", TypeAdapter(Description))
+CELL = Format(file="cell.json", inside=".", shape=TypeAdapter(Description))
 
 
 @dataclass(frozen=True)
@@ -211,25 +217,28 @@ class Cells:
     def __init__(
         self,
         root: Path | None = None,
-        again: str = "",
-        waiting: Callable[[Path], None] = quietly,
+        fresh_run: str = "",
+        waiting: Callable[[Path], None] = say_nothing,
     ) -> None:
         """Open the cache.
 
         Args:
             root: the folder; None for a temporary one that goes with this object.
-            again: the name of a run that computes every cell anew, once. All processes
-                of that run have the same name. Empty: finished cells are reused.
+            fresh_run: the name of a run that computes every cell anew, once. All
+                processes of that run pass the same name. Empty: finished cells are
+                reused.
             waiting: called with a folder while another process holds its lock.
         """
         self.root = root or Path(make_folder_for(self).name)
-        self.again = again
+        self.fresh_run = fresh_run
         self._waiting = waiting
 
     def tables(
         self, name: Named, make: Callable[[], Tables]
     ) -> dict[str, pd.DataFrame]:
-        """Return the tables of a cell, made and written now unless they are there."""
+        """Return the stored tables of a cell. If there are none, make and store them
+        now.
+        """
         # Fresh tables are read back from disk too, so that fresh and reused tables have
         # the same values.
         folder = self._folder(name)
@@ -245,7 +254,9 @@ class Cells:
                 return CELL.write(fresh, made, self._describe(name))
 
     def is_finished(self, name: Named) -> bool:
-        """Return True if the tables of a cell are there, undamaged, and may be used."""
+        """Return True if the stored tables of a cell are complete, undamaged, and may
+        be used.
+        """
         with suppress(DamagedError):
             return self._read_tables(self._folder(name)) is not None
         return False
@@ -260,9 +271,14 @@ class Cells:
         folder = self._folder(name)
         with lock_folder(folder, self._waiting):
             if not self._may_be_used(folder):
-                if self.again or not folder.is_dir():
+                if self.fresh_run or not folder.is_dir():
+                    # A fresh run must not continue from old checkpoints, so that the
+                    # whole folder goes. A file that has the place of the folder goes,
+                    # too.
                     remove(folder)
                 else:
+                    # Only the description is missing or damaged. Checkpoints are kept,
+                    # since the code that reads them verifies them.
                     remove(folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
                 with replace_file(folder / CELL.file) as fresh:
@@ -301,13 +317,13 @@ class Cells:
             "kind": name.kind,
             "version": name.version,
             "key": name.key,
-            "again": self.again,
+            "again": self.fresh_run,
         }
 
     def _read_description(self, folder: Path) -> dict[str, Any] | None:
         """Return the description of a cell that may be used, else None.
 
-        DamagedError: the folder has no description, or that of another cell.
+        DamagedError: the folder has no description, or the description of another cell.
         """
         if not os.path.lexists(folder):
             return None
@@ -320,7 +336,7 @@ class Cells:
         if (about["kind"], code) != (folder.parent.name, folder.name):
             raise DamagedError(f"{folder / CELL.file} is not what was written")
 
-        if self.again and about["again"] != self.again:
+        if self.fresh_run and about["again"] != self.fresh_run:
             # The cell was computed before this run began, and is computed again.
             return None
         return about
@@ -343,8 +359,8 @@ class Stored:
     config: dict[str, Any]
     tables: dict[str, pd.DataFrame]
     path: str
-    # The version of the experiment that made the run, if the present one computes
-    # something else; None if the present one made it.
+    # The version of the experiment that made the run, if this version of ropelab has a
+    # later one, which computes something else. None if the versions are equal.
     earlier_version: int | None = None
 
 
@@ -384,27 +400,28 @@ class Values:
         return self.context.compute(cell)
 
 
-def name_of(cell: Cell) -> str:
-    """Return the hash that distinguishes a cell from all others."""
+def hash_cell(cell: Cell) -> str:
+    """Return the hash of all that a cell depends on; no other cell has the same hash."""
     return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
 
 
-def list_with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Return cells by name, and all cells that they start from, each once and before
-    the cells that need it.
+def list_with_prerequisites(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """Return cells and all their prerequisites, by hash.
+
+    Each cell is listed once, after the cells that it needs.
     """
-    by_name: dict[str, Cell] = {}
+    cells_by_hash: dict[str, Cell] = {}
 
     def add(cell: Cell) -> None:
-        name = name_of(cell)
-        if name not in by_name:
-            for start in cell.starts:
-                add(start)
-            by_name[name] = cell
+        cell_hash = hash_cell(cell)
+        if cell_hash not in cells_by_hash:
+            for prerequisite in cell.prerequisites:
+                add(prerequisite)
+            cells_by_hash[cell_hash] = cell
 
     for cell in cells:
         add(cell)
-    return by_name
+    return cells_by_hash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,9 +429,9 @@ class Computation:
     """A cell of arithmetic: a function at the top of a module, and its inputs, as JSON can
     hold them.
 
-    If the cell has `starts`, the function takes a list of their tables as `starts`,
-    too. These are read back from CSV, where a column of whole numbers with gaps is one
-    of floats.
+    If the cell has `prerequisites`, the function also gets an argument `prerequisites`:
+    the list of their tables. These tables are read back from CSV, where a column of whole
+    numbers with gaps becomes a column of floats.
     """
 
     kind: str
@@ -423,28 +440,32 @@ class Computation:
     function: Callable[..., Mapping[str, pd.DataFrame]]
     inputs: Mapping[str, Any]
     resources: Resources = Resources(memory_bytes=300_000_000)
-    starts: tuple[Cell, ...] = ()
-    # The sources of methods from outside that the inputs name. They are read when the
-    # cell is made, since a worker process may not have imported them.
-    own: Mapping[str, str] = field(init=False)
+    prerequisites: tuple[Cell, ...] = ()
+    # The source code of the user's methods that the inputs name, by the reference of the
+    # method. The source is read when the cell is made, since a worker process may not
+    # have imported the method.
+    user_sources: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "own", find_sources(self.inputs))
+        object.__setattr__(self, "user_sources", find_sources(self.inputs))
 
     @property
     def key(self) -> Mapping[str, Any]:
+        # The words `starts` and `own` are part of the hashes of stored cells.
         key: dict[str, Any] = dict(self.inputs)
-        if self.starts:
-            key["starts"] = [name_of(start) for start in self.starts]
-        if self.own:
-            key["own"] = self.own
+        if self.prerequisites:
+            key["starts"] = [hash_cell(cell) for cell in self.prerequisites]
+        if self.user_sources:
+            key["own"] = self.user_sources
         return key
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         with context.progress(self.title, 1) as advance:
             inputs = dict(self.inputs)
-            if self.starts:
-                inputs["starts"] = [context.compute(start) for start in self.starts]
+            if self.prerequisites:
+                inputs["prerequisites"] = [
+                    context.compute(cell) for cell in self.prerequisites
+                ]
             tables = self.function(**inputs)
             advance(1)
         return tables

@@ -81,7 +81,8 @@ class Pair:
     b: pd.Series
     # The verdict if `a` is better, and the verdict if `b` is.
     names: tuple[str, str]
-    # A loss (nats per byte) is better if it is smaller; the others if they are larger.
+    # Of losses (nats per byte) the smaller one is better. Of all other measures the
+    # larger one is better.
     measure: Measure
     # The question that the comparison helps to answer.
     family: Hashable = ""
@@ -89,7 +90,7 @@ class Pair:
     trials: int = 0
 
 
-def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
+def average_difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
     """Return the mean of a - b.
 
     Args:
@@ -108,7 +109,7 @@ def difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
 def compare(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     """Return a row per pair, judged by family; `columns` name their `about`."""
     pairs = list(pairs)
-    means = [difference(pair.a, pair.b, pair.trials) for pair in pairs]
+    means = [average_difference(pair.a, pair.b, pair.trials) for pair in pairs]
     judgements = _judge(pairs, means)
 
     records = []
@@ -207,14 +208,17 @@ def select_pair(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     The differences in the result are a - b.
     """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
-    # A difference b - a has the other sign, and the ends of its interval change places.
+    # The difference b - a has the opposite sign of a - b, and the ends of its interval
+    # change places.
     turned = rows.assign(
-        difference=-rows["difference"], ci_low=-rows["ci_high"], ci_high=-rows["ci_low"]
+        difference=-rows["difference"],
+        ci_low=-rows["ci_high"],
+        ci_high=-rows["ci_low"],
     )
     return rows.where(rows["method_a"] == a, turned)
 
 
-def rivals_of(
+def list_rivals(
     best: str, table: pd.DataFrame, about: Mapping[str, Hashable]
 ) -> list[str]:
     """Return the methods that are not significantly different from `best`.
@@ -234,11 +238,11 @@ def rivals_of(
     return rivals
 
 
-def tied_with(names: Sequence[str]) -> str:
+def name_tied(names: Sequence[str]) -> str:
     """Write the end of a sentence about the best row: the rows that are not
     significantly different from it.
 
-    >>> tied_with(["pi", "ntk"]), tied_with([])
+    >>> name_tied(["pi", "ntk"]), name_tied([])
     (', not significantly different from pi and ntk', '')
     """
     if not names:
@@ -247,7 +251,7 @@ def tied_with(names: Sequence[str]) -> str:
     return f", not significantly different from {others}"
 
 
-def significance(table: pd.DataFrame) -> str:
+def describe_significance(table: pd.DataFrame) -> str:
     """Write a sentence with the number of significant comparisons.
 
     Comparisons with a row that fails are not counted.
@@ -256,14 +260,14 @@ def significance(table: pd.DataFrame) -> str:
         return "There is nothing to compare."
 
     # The two columns with the names of the compared rows, such as `method_a` and
-    # `method_b`. The other columns that are no MEASURES say what is compared.
+    # `method_b`. All further columns that are not among MEASURES say what is compared.
     columns = list(map(str, table))
     name_a, name_b = (column for column in columns if column.endswith(("_a", "_b")))
     place = [column for column in columns if column not in (*MEASURES, name_a, name_b)]
     a = pd.MultiIndex.from_frame(table[[*place, name_a]])
     b = pd.MultiIndex.from_frame(table[[*place, name_b]])
-    # Of several rows with the same values only the first counts. The others are the
-    # second row of a pair with the status SAME.
+    # Of several rows with the same values only the first row counts. Every later row
+    # with these values is the second row of a pair with the status SAME.
     repeated = b[table["status"] == SAME]
     is_first = ~a.isin(repeated) & ~b.isin(repeated)
     tested = table[(table["status"] == TESTED) & is_first]

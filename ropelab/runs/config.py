@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ropelab.runs.errors import InputError, cut_text, unknown_name
+from ropelab.runs.errors import InputError, cut_text, make_name_error
 from ropelab.runs.files import (
     check_name,
     explain_content,
@@ -41,22 +41,22 @@ from ropelab.runs.own import spell_value
 from ropelab.runs.spelling import (
     ROTARY_SHARE,
     FieldGroup,
-    command_of,
+    list_spellings,
     read_format,
     read_formats,
     read_lengths,
     read_list,
     read_number,
     read_plain_number,
-    spellings,
+    write_command,
 )
 
 # The most bytes of a config file. A pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
 # The most values of one list, as many as the runs of one file (ropelab/sweeps/cases.py).
 MOST_VALUES = 1000
-# The most combinations of seeds with the values of another list. Each is several
-# measurements, and all are listed before the first of them is made.
+# The most combinations of seeds with the values of another list. Each combination is
+# several measurements, and all measurements are listed before the first one begins.
 MOST_PAIRS = 10_000
 # The suffixes of model files, which are often given in the place of a config of runs.
 MODEL_SUFFIXES = (".json", ".gguf", ".safetensors")
@@ -68,7 +68,7 @@ def _check_even(value: int) -> int:
     return value
 
 
-def _as_distinct(split: Callable[[object], object]) -> WrapValidator:
+def _split_distinct(split: Callable[[object], object]) -> WrapValidator:
     """Return a validator of a list that splits it by `split` and drops repeated
     values.
     """
@@ -114,11 +114,11 @@ T = TypeVar("T")
 # AsSequence keeps repeated values. AsList and AsLengths drop them, since a repeated value
 # would count one result several times.
 AsSequence = BeforeValidator(read_list)
-AsList = _as_distinct(read_list)
-AsLengths = _as_distinct(read_lengths)
+AsList = _split_distinct(read_list)
+AsLengths = _split_distinct(read_lengths)
 Names = Annotated[tuple[str, ...], AsList]
 # Two names of one number format are one value, and are kept once.
-Formats = Annotated[tuple[str, ...], _as_distinct(read_formats)]
+Formats = Annotated[tuple[str, ...], _split_distinct(read_formats)]
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
@@ -138,13 +138,14 @@ def respell(
     values: Mapping[str, Any],
     name: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return values by the names of our fields, where Hugging Face has other ones.
+    """Return values by the names of our fields, also if the user gave them by Hugging
+    Face's names.
 
     InputError: a field is given under both names. `name` writes a name as the user
     typed it (`head_dim` or `--head-dim`).
     """
     respelled = dict(values)
-    for ours, theirs in spellings(config_class.model_fields).items():
+    for ours, theirs in list_spellings(config_class.model_fields).items():
         if theirs not in respelled:
             continue
         if ours in respelled:
@@ -223,14 +224,14 @@ class Config(BaseModel):
             )
         return self
 
-    def asks(self, question: str) -> str:
+    def adapt_question(self, question: str) -> str:
         """Return the experiment's question as this config asks it."""
         return question
 
     @property
     def scope(self) -> str:
-        """The conditions under which the answer holds, for the end of its first
-        sentence; empty if the answer itself names them.
+        """The conditions under which the answer holds. They are written at the end of
+        its first sentence. Empty if the answer itself names its conditions.
 
         The conditions follow from the fields alone, so that they are known for a stored
         run, too.
@@ -252,8 +253,8 @@ class Config(BaseModel):
         return ()
 
     def changed_fields(self) -> dict[str, Any]:
-        """Return the fields that differ from the defaults, or from those of the named
-        model.
+        """Return the fields that differ from the defaults or, if a model is named, from
+        the values of that model.
         """
         model = getattr(self, "model", "")
         named = {"model": model} if model else {}
@@ -278,10 +279,10 @@ class Config(BaseModel):
             for name, value in self.model_dump(mode="json", include=given).items():
                 if value not in (None, "", []):
                     values[name] = value
-        return command_of(experiment, values, self.argument)
+        return write_command(experiment, values, self.argument)
 
     def _follows_from(self, values: Mapping[str, Any]) -> bool:
-        """Return True if these values alone give this config again."""
+        """Return True if a config made from only these values equals this config."""
         try:
             again = type(self)(**values)
         except ValidationError:
@@ -312,7 +313,7 @@ def build(
     try:
         spelled = {key: spell_value(value) for key, value in values.items()}
         if ROTARY_SHARE in spelled and "rotary_dim" not in fields:
-            raise unknown_name("key", ROTARY_SHARE, fields)
+            raise make_name_error("key", ROTARY_SHARE, fields)
         return config_class.model_validate(respell(config_class, spelled, name))
 
     except RecursionError:
@@ -320,12 +321,12 @@ def build(
 
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        # A key that does not exist is reported alone, since the other problems may
+        # If a key does not exist, only this is reported, since all other problems may
         # follow from it.
         unknown = [each for each in problems if each["type"] == "extra_forbidden"]
         if unknown:
             key = str(unknown[0]["loc"][-1])
-            raise unknown_name("key", key, fields) from None
+            raise make_name_error("key", key, fields) from None
 
         sentences = [_describe_problem(each, name) for each in problems]
         raise InputError("; ".join(sentences)) from None
@@ -348,7 +349,7 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
 
     if problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
-        return str(unknown_name(field_name, value, allowed))
+        return str(make_name_error(field_name, value, allowed))
 
     span = SPAN.fullmatch(value)
     if span and len(location) > 1:
@@ -362,10 +363,10 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
         # The problem is one of the whole config, and its text names the fields.
         return text
     given = cut_text(repr(problem["input"]))
-    return f"{field_name} {plain_words(text)}, got {given}"
+    return f"{field_name} {translate_message(text)}, got {given}"
 
 
-def plain_words(text: str) -> str:
+def translate_message(text: str) -> str:
     """Return a sentence of pydantic in the words that users read."""
     for pattern, words in WORDS["plain_words"].items():
         text = re.sub(pattern, words, text)
@@ -385,14 +386,16 @@ class Label:
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
-    """Split the values of a config file into the label of its run and all others."""
-    label = Label(path.stem, title_in(values, str(path)), str(path))
+    """Split the values of a config file into the label of its run and the values of the
+    config.
+    """
+    label = Label(path.stem, find_title(values, str(path)), str(path))
     others = dict(values)
     others.pop("title", None)
     return label, others
 
 
-def title_in(values: Mapping[str, Any], origin: str) -> str:
+def find_title(values: Mapping[str, Any], origin: str) -> str:
     """Return the title among the values of a file or a case, empty without one."""
     title = values.get("title", "")
     if not isinstance(title, str):
@@ -423,7 +426,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
     if is_deep(values):
         raise InputError(f"{path} is nested too deeply for a config")
-    if _holds_huge_integer(values):
+    if _has_huge_integer(values):
         raise InputError(f"{path} holds an integer that is too large for any setting")
 
     experiment = values.pop("experiment", None)
@@ -432,15 +435,15 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return experiment, values
 
 
-def _holds_huge_integer(value: object) -> bool:
+def _has_huge_integer(value: object) -> bool:
     """Return True if a value, or a value inside it, is an integer beyond every float64.
 
     Python reads any number of hexadecimal digits, but refuses to print the integer.
     """
     if isinstance(value, dict):
-        return any(_holds_huge_integer(inner) for inner in value.values())
+        return any(_has_huge_integer(inner) for inner in value.values())
     if isinstance(value, list):
-        return any(_holds_huge_integer(inner) for inner in value)
+        return any(_has_huge_integer(inner) for inner in value)
     return isinstance(value, int) and value.bit_length() > MOST_BITS
 
 

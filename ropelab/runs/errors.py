@@ -47,8 +47,8 @@ class RopelabError(Exception):
     exit_status = 1
 
     def __str__(self) -> str:
-        # A value that is quoted, such as a table, may have several lines. Blanks within a
-        # line stay, as they may be those of a name.
+        # A value that is quoted, such as a table, may have several lines. Blanks within
+        # a line stay, as they may belong to a name.
         lines = [line.strip() for line in super().__str__().splitlines()]
         return " ".join(filter(None, lines))
 
@@ -65,10 +65,10 @@ class MachineError(RopelabError):
     """
 
 
-def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
-    """Make an error for a name that does not exist, with the nearest existing one.
+def make_name_error(kind: str, name: str, allowed: Iterable[str]) -> InputError:
+    """Make an error for a name that does not exist, with the nearest name that exists.
 
-    >>> print(unknown_name("method", "yarm", ["yarn", "ntk"]))
+    >>> print(make_name_error("method", "yarm", ["yarn", "ntk"]))
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
     """
     names = sorted(set(allowed))
@@ -110,8 +110,8 @@ def _find_nearest(name: str, names: Sequence[str]) -> str:
         return ""
 
     # People leave out hyphens and ends: llama3.1 means llama-3.1-8b.
-    typed_letters = _letters_of(name)
-    longer = [each for each in names if _letters_of(each).startswith(typed_letters)]
+    typed_letters = _keep_letters(name)
+    longer = [each for each in names if _keep_letters(each).startswith(typed_letters)]
     if longer:
         return longer[0]
     similar = get_close_matches(name.lower(), names, n=1, cutoff=SIMILAR)
@@ -120,14 +120,14 @@ def _find_nearest(name: str, names: Sequence[str]) -> str:
 
     # Names may be similar once hyphens are left out. Of names with the same letters the
     # first one counts, which a dict built in reverse order keeps.
-    name_of_letters = {_letters_of(each): each for each in reversed(names)}
+    name_of_letters = {_keep_letters(each): each for each in reversed(names)}
     close = get_close_matches(typed_letters, name_of_letters, n=1, cutoff=SIMILAR)
     if close:
         return name_of_letters[close[0]]
     return ""
 
 
-def _letters_of(name: str) -> str:
+def _keep_letters(name: str) -> str:
     """Return the letters and digits of a name in lower case, or the name if it has
     none.
     """
@@ -139,7 +139,7 @@ def check_known(kind: str, name: str, allowed: Iterable[str]) -> str:
     other.
     """
     if name not in allowed:
-        raise unknown_name(kind, name, allowed)
+        raise make_name_error(kind, name, allowed)
     return name
 
 
@@ -162,7 +162,7 @@ def require(package: str) -> None:
 def write_install(extra: str) -> str:
     """Write the command that installs packages of an extra, as it works in a checkout.
 
-    No index has ropelab, so its name alone would not be found.
+    No package index has ropelab, so that `pip install ropelab` would find nothing.
 
     >>> write_install("train")
     "pip install '.[train]'"
@@ -197,8 +197,9 @@ def report_defect(error: BaseException) -> int:
     """Report a defect in one line on stderr, save its traceback, and return the exit
     status.
     """
-    # An error for want of memory has one of these texts: that of the system ("Cannot" or
-    # "cannot"), that of a library which could not be loaded, or that of CUDA.
+    # An error for want of memory has one of these texts: the first is the system's
+    # ("Cannot" or "cannot"), the second is that of a library that could not be loaded,
+    # and the third is CUDA's.
     no_memory = ("annot allocate memory", "failed to map segment", "out of memory")
     if isinstance(error, MemoryError) or any(part in str(error) for part in no_memory):
         text = "memory ran out; nothing half-written was left behind"
@@ -225,10 +226,10 @@ def _save_traceback(error: BaseException) -> str:
     return where
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Replace characters that steer a terminal or cannot be seen by their escapes.
 
-    >>> printable("a\x1b[2Jb")
+    >>> escape_controls("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
     for letter in find_unseen(text):
@@ -258,7 +259,7 @@ def ignore_warnings() -> None:
 
 def say(text: str) -> None:
     """Print a notice on stderr."""
-    print(cut_middle(printable(text)), file=sys.stderr, flush=True)
+    print(cut_middle(escape_controls(text)), file=sys.stderr, flush=True)
 
 
 # `cache` remembers the texts, so that each is printed once.

@@ -2,7 +2,7 @@
 limits.
 
 A time is computed from rates that were measured once, on one core of the machine that
-docs/sweeps.md names, and is multiplied by `slowness`, a short calibration. Times are
+docs/sweeps.md names, and is multiplied by `measure_slowness`, a short calibration. Times are
 right within a factor of about two. Memory is computed by formulas that were fitted to
 measured peaks. Every cell states both (`Cell.resources`).
 """
@@ -24,7 +24,8 @@ YEAR = 365.25 * DAY
 WORTH_A_CALIBRATION = 10.0
 # The number of cosines that a calibration computes.
 COSINES = 1 << 18
-# The time of these cosines, in float64, on the machine whose rates are known.
+# The seconds that this many cosines take in float64 on the machine whose rates are
+# known.
 SECONDS_OF_COSINES = 1.75e-3
 
 
@@ -61,7 +62,7 @@ class Estimate:
         seconds = max(self.seconds / used, self.longest) + self.alone
         if seconds <= WORTH_A_CALIBRATION:
             return seconds
-        return seconds * slowness()
+        return seconds * measure_slowness()
 
     @property
     def is_unknown(self) -> bool:
@@ -87,14 +88,14 @@ class Estimate:
 
 
 @cache
-def slowness() -> float:
-    """Measure once by what factor this machine is slower than the one whose rates are
-    known.
+def measure_slowness() -> float:
+    """Measure once by what factor this machine is slower than the machine whose rates
+    are known.
     """
     import numpy as np
 
-    # Most arithmetic here computes cosines, and NumPy does so on one core. The best of
-    # several passes is the one that other processes disturbed least.
+    # Most arithmetic here computes cosines, and NumPy does so on one core. Of several
+    # passes the quickest counts, which other processes disturbed least.
     angles = np.linspace(0.0, 1e3, COSINES)
     passes = timeit.repeat(lambda: np.cos(angles), number=1, repeat=8)
     return min(passes) / SECONDS_OF_COSINES

@@ -1,7 +1,7 @@
 """Code of the user may not end the process without a word.
 
-`os._exit(0)` ends it with status 0, and no answer is printed. Here such a call is an
-error like any other in that code.
+`os._exit(0)` in the user's code ends the process with status 0, and no answer is
+printed. This module turns such a call into an error like any other in that code.
 """
 
 import os
@@ -16,10 +16,11 @@ from typing import Any
 
 from ropelab.runs.errors import InputError, say
 
-# Functions that end this program at once, without an exception. All other functions of
-# this kind in `os` call one of these.
+# Functions that end this program at once, without an exception. All further functions
+# of `os` that do this call one of these.
 ENDING_FUNCTIONS = ("_exit", "execv", "execve")
-# `os` takes its functions from one of these modules, which code may import itself.
+# `os` takes its functions from one of these modules, which the user's code may import
+# directly.
 SYSTEM_MODULES = ("posix", "nt")
 
 # The files of modules that were compiled for the user.
@@ -98,7 +99,7 @@ def _refuse_user(function: Callable[..., Any]) -> Callable[..., Any]:
         text = f"{place}: os.{function.__name__} ends the process without an answer"
         if threading.current_thread() is threading.main_thread():
             raise InputError(text)
-        # An exception would end this thread alone.
+        # An exception would end only this thread.
         say(f"ropelab: {text}")
         return _real_exit(InputError.exit_status)
 

@@ -1,4 +1,4 @@
-"""Reading files: regular ones of bounded size, JSON of bounded depth, and the TOML
+"""Reading files: regular files of bounded size, JSON of bounded depth, and the TOML
 tables that come with the package.
 """
 
@@ -25,7 +25,7 @@ DEEPEST = 64
 def read_regular(path: Path, most: int | None = None) -> bytes:
     """Return the content of a regular file of at most `most` bytes (None: of any size).
 
-    OSError: there is no such file, or it is not regular, or too large.
+    OSError: the file does not exist, is not regular, or is too large.
     """
     # Reading would wait for a pipe, and never end for a device such as /dev/zero.
     check_regular(path)
@@ -39,7 +39,8 @@ def read_table_beside(module: str, name: str = "") -> dict[str, Any]:
 
     Args:
         module: the `__file__` of the module.
-        name: the name of the file without its suffix; empty: that of the module.
+        name: the name of the file without its suffix; empty if the file has the
+        module's name.
     """
     path = Path(module)
     table = path.with_name(f"{name or path.stem}.toml")

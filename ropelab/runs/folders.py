@@ -26,25 +26,27 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 # replaced folder has no name for milliseconds only, unless the process was killed then.
 SECONDS_BETWEEN_NAMES = 1.0
 
-# The file with the names and hashes of what was written into a folder of the user.
+# The file that records, in a folder of the user, the names and hashes of the files that
+# ropelab wrote there.
 RECORD = ".ropelab.json"
 LARGEST_RECORD = 2**24
 
-# A folder of ours: the names in it that are ours. A file of ours has none.
+# For each file and folder that ropelab wrote, the names that ropelab wrote in it. A
+# file has none.
 Names = Mapping[str, Collection[str]]
 # A function that is called with a folder while another process holds it.
 Waiting = Callable[[Path], None]
 
 
-def quietly(folder: Path) -> None:
+def say_nothing(folder: Path) -> None:
     """Say nothing while another process holds a folder."""
 
 
 def try_to_write(folder: Path) -> None:
-    """Make a folder unless it is there, and a file in it; OSError if either fails.
+    """Make a folder unless it exists, and a file in it; OSError if either fails.
 
-    The file has no name where the system can do that, so that it replaces none of the
-    user's and a killed process leaves none.
+    If the system allows it, the file has no name. It then replaces no file of the user,
+    and a killed process leaves no file behind.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder, prefix=".writable-"):
@@ -63,7 +65,7 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def lock_folder(folder: Path, waiting: Waiting = quietly) -> Iterator[None]:
+def lock_folder(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
     """Hold the lock of a folder while the block runs, and first remove what a killed
     process left there.
 
@@ -144,12 +146,12 @@ def replace_folder(folder: Path, ours: Names | None = None) -> Iterator[Path]:
     """
     # If the process is killed between the two renames, `_recover` puts the old folder
     # back.
-    fresh, old = _siblings(folder)
+    fresh, old = _name_siblings(folder)
     fresh.mkdir(parents=True)
 
     try:
         yield fresh
-        for path in files_below(fresh):
+        for path in list_files_below(fresh):
             _flush(path)
         if ours is not None:
             _link_others(folder, fresh, ours)
@@ -193,7 +195,8 @@ def _keep(other: Path, copy: Path) -> None:
             shutil.copytree(other, copy, symlinks=True, copy_function=_link)
         else:
             _link(other, copy)
-    # The errors of copying a folder, and that of a pipe, have no number of the system.
+    # The errors of copying a folder, and of copying a pipe, have no error number of the
+    # system.
     except (shutil.Error, shutil.SpecialFileError) as error:
         text = "Cannot be kept beside what is made again; move it away"
         raise OSError(errno.EACCES, text, str(other)) from error
@@ -211,7 +214,7 @@ def _link(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def files_below(folder: Path) -> list[Path]:
+def list_files_below(folder: Path) -> list[Path]:
     """Return all files below a folder, also links and pipes; OSError if a folder cannot
     be listed.
     """
@@ -230,8 +233,8 @@ def check_own(path: Path, mark: str = "") -> None:
     """Raise InputError if writing a file would replace one that ropelab did not write.
 
     A file that ropelab wrote has `mark` in it, or its hash is in the record of its
-    folder. While files are being written, the record has two hashes of each: that of
-    the old content and that of the new.
+    folder. While files are being written, the record has two hashes of each file: the
+    hash of the old content and the hash of the new content.
     """
     try:
         check_regular(path, follow_links=False)
@@ -257,8 +260,8 @@ def check_own(path: Path, mark: str = "") -> None:
 def record_files(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
     """Record the files that the block writes into a folder of the user.
 
-    The files are recorded before the first is written, so that those of an interrupted
-    block are known as ours, too.
+    The files are recorded before the first one is written, so that the files of an
+    interrupted block are also known as ours.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -282,7 +285,9 @@ def _write_record(folder: Path, record: Mapping[str, list[str]]) -> None:
 
 
 def _read_record(folder: Path) -> dict[str, list[str]]:
-    """Return the hashes of what ropelab wrote into a folder, by the name of the file."""
+    """Return the hashes of the files that ropelab wrote into a folder, by the names of
+    the files.
+    """
     try:
         record = json.loads(read_regular(folder / RECORD, LARGEST_RECORD))
     except (OSError, ValueError, RecursionError):
@@ -292,8 +297,10 @@ def _read_record(folder: Path) -> dict[str, list[str]]:
     return {name: value for name, value in record.items() if isinstance(value, list)}
 
 
-def _siblings(folder: Path) -> tuple[Path, Path]:
-    """Return the places of the next content of a folder, and of its former one."""
+def _name_siblings(folder: Path) -> tuple[Path, Path]:
+    """Return where the next content of a folder is written, and where its former
+    content is kept.
+    """
     fresh = folder.with_name(f".{folder.name}.new")
     old = folder.with_name(f".{folder.name}.old")
     return fresh, old
@@ -303,7 +310,7 @@ def _recover(folder: Path) -> None:
     """Undo an interrupted `replace_folder`: put the old folder back into its place if
     need be, and remove the new one.
     """
-    fresh, old = _siblings(folder)
+    fresh, old = _name_siblings(folder)
     if os.path.lexists(old) and not os.path.lexists(folder):
         old.rename(folder)
     remove(fresh)
@@ -316,15 +323,15 @@ def is_interrupted(folder: Path) -> bool:
     whole = folder.absolute()
     if not whole.name:
         return False
-    _, old = _siblings(whole)
+    _, old = _name_siblings(whole)
     return os.path.lexists(old) and not os.path.lexists(folder)
 
 
-def interrupted_in(folder: Path) -> list[Path]:
+def list_interrupted(folder: Path) -> list[Path]:
     """Return the folders in a folder for which `is_interrupted` holds, in order of
     their names.
     """
-    _, pattern = _siblings(folder / "*")
+    _, pattern = _name_siblings(folder / "*")
     names = [old.name.removeprefix(".") for old in folder.glob(pattern.name)]
     folders = [folder / name.removesuffix(".old") for name in sorted(names)]
     return [each for each in folders if is_interrupted(each)]
@@ -340,7 +347,7 @@ def put_back(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole folder if it is there, as far as that is possible."""
+    """Remove a file or a whole folder if it exists, as far as the system allows it."""
     # The kind is asked first: rmtree would open a pipe, and wait for a writer.
     with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):

@@ -29,8 +29,8 @@ PACKAGE = __name__.partition(".")[0]
 # module that the user named is compiled.
 INSTALLED = {"site-packages", "dist-packages"}
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-# The most packages that a module is inside. Python imports each of them in turn, one
-# inside the other, and its stack has an end.
+# The most packages that a module is inside. Python imports the packages by nested
+# calls, and its stack has an end.
 DEEPEST_MODULE = 50
 
 
@@ -49,8 +49,8 @@ class SourceOnly(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules as the other finders do, and gives those of the user to
-    `SourceOnly`.
+    """Finds modules as the finders of `sys.meta_path` do, and gives the user's modules
+    to `SourceOnly`.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Finder(MetaPathFinder):
         if spec.name.partition(".")[0] == PACKAGE:
             return False
 
-        folder = _folder_of_imports(spec)
+        folder = _find_folder_of_imports(spec)
         is_named = spec.name in self.names
         if is_named and not _is_installed(folder):
             self.folders.add(folder)
@@ -100,7 +100,8 @@ def importing(module: str) -> Iterator[None]:
     The module may be in the working folder. It is compiled from its source, and so are
     the modules that it imports from its own folder, now and later.
 
-    InputError: the name has more parts than any module's, or is that of a file.
+    InputError: the name has more parts than the name of any module, or is the name of a
+    file.
     """
     guard_exits()
     parts = module.split(".")
@@ -120,7 +121,7 @@ def importing(module: str) -> Iterator[None]:
             f" {len(parts) - 1:,}"
         )
     here = Path.cwd()
-    # The packages that a module is in are imported with it.
+    # If a module is imported, the packages that contain it are imported, too.
     _finder.names.update(".".join(parts[: n + 1]) for n in range(len(parts)))
     _finder.folders.add(here)
     if _finder not in sys.meta_path:
@@ -138,7 +139,7 @@ def importing(module: str) -> Iterator[None]:
             sys.path.append(str(here))
 
 
-def _folder_of_imports(spec: ModuleSpec) -> Path:
+def _find_folder_of_imports(spec: ModuleSpec) -> Path:
     """Return the entry of sys.path in which a module was found: `x` for the module
     `a.b` in `x/a/b.py`.
     """
@@ -172,7 +173,9 @@ def read_source(module: ModuleType, value: Any) -> bytes | None:
     content = path.read_bytes()
     if type(loader) is SourceFileLoader:
         code = loader.source_to_code(content, file)
-        if not (_is_compiled(module, path, code) and _runs(value, file, code)):
+        if not (
+            _is_compiled(module, path, code) and _has_all_functions(value, file, code)
+        ):
             raise InputError(
                 f"{path.name} has changed since it was imported; reload it, or start"
                 " anew"
@@ -190,8 +193,9 @@ def _is_compiled(module: ModuleType, path: Path, code: CodeType) -> bool:
 
     copy = Path(cached).read_bytes()
     state = path.stat()
-    # The head of a copy, by PEP 552. With the flags 0 the other two numbers are the
-    # time and the size of the source. Other copies hold its hash in their place.
+    # The head of a copy, by PEP 552. With the flags 0, the next two numbers are the
+    # time and the size of the source. With other flags, the hash of the source is in
+    # their place.
     flags, time, size = struct.unpack("<4x3I", copy[:16])
     if flags:
         return True
@@ -202,9 +206,9 @@ def _is_compiled(module: ModuleType, path: Path, code: CodeType) -> bool:
     return bool(marshal.loads(copy[16:]) == code)
 
 
-def _runs(value: Any, file: str, code: CodeType) -> bool:
+def _has_all_functions(value: Any, file: str, code: CodeType) -> bool:
     """Return True if all functions of a value that are from a file are in its code."""
-    compiled = set(_codes_in(code))
+    compiled = set(_list_codes(code))
     members = vars(value).values() if isinstance(value, type) else [value]
     for member in members:
         # Class methods, static methods and decorators wrap a function.
@@ -215,9 +219,9 @@ def _runs(value: Any, file: str, code: CodeType) -> bool:
     return True
 
 
-def _codes_in(code: CodeType) -> Iterable[CodeType]:
+def _list_codes(code: CodeType) -> Iterable[CodeType]:
     """Yield the code of a file and of every function and class in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes_in(constant)
+            yield from _list_codes(constant)

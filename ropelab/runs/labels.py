@@ -22,15 +22,16 @@ CACHE = "cache"
 SEARCHED = "searched"
 # The arm of rows with rounded stages or keys; their method is `<method> + <rounding>`.
 ROUNDED = "rounded"
-# A released model, unmodified: everything is compared with it.
+# The label of a released model that nothing was changed in. Everything is compared with
+# this model.
 AS_SHIPPED = "unmodified"
 
 
-def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
+def label_method(method: str, factor: float, arm: str = "zero_shot") -> str:
     """Return a method with its factor if it has one, and its arm if it was searched or
     fine-tuned.
 
-    >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
+    >>> label_method("yarn", 4.0), label_method("unscaled", 1.0), label_method("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
     """
     label = method
@@ -50,17 +51,17 @@ def name_in(label: str) -> str:
     return label.split("(")[0].split(" ")[0]
 
 
-def row_labels(table: pd.DataFrame) -> list[str]:
+def label_rows(table: pd.DataFrame) -> list[str]:
     """Return the label of every row of a table with the columns method, factor and
     arm.
     """
-    return list(map(method_label, table["method"], table["factor"], table["arm"]))
+    return list(map(label_method, table["method"], table["factor"], table["arm"]))
 
 
-def roughly(value: float) -> str:
+def write_roughly(value: float) -> str:
     """Write a number for a sentence: two digits, written out if it is large.
 
-    >>> roughly(487123.4), roughly(0.00123), roughly(3.7e-06)
+    >>> write_roughly(487123.4), write_roughly(0.00123), write_roughly(3.7e-06)
     ('490,000', '0.0012', '3.7e-06')
     """
     text = f"{value:.2g}"

@@ -1,9 +1,11 @@
-"""The rows that lead a question: the best mean, and all that are not shown to be worse.
+"""The rows that lead a question: the row with the best mean, and all rows that are not
+shown to be worse.
 
 A question is about one measurement, such as the text loss at 8192 tokens, and a row is
 what is measured, such as a method. Which rows differ is decided by comparisons, not by
 the means alone. Answers, titles of figures, bold print in tables, pages and exports all
-ask this file, so that none of them names a winner where another says that there is none.
+use this file. Otherwise one of them could name a winner where another says that no row
+has won.
 """
 
 import math
@@ -13,15 +15,15 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.runs.comparisons import rivals_of
+from ropelab.runs.comparisons import list_rivals
 
 # The loss, in nats per byte, of a model that gives all 256 bytes the same probability.
 # Models with a higher loss have not learned to read, so their order means nothing.
 UNIFORM = math.log(256)
 
-# The names of columns of losses, where lower is better, begin with one of these.
+# Prefixes of the names of columns with losses, where lower is better.
 LOSSES = ("nll", "text")
-# The names of columns of shares, where higher is better, begin with one of these.
+# Prefixes of the names of columns with shares, where higher is better.
 SHARES = (
     "accuracy",
     "copy",
@@ -55,8 +57,9 @@ class Lead:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rows that lead together: the first and those tied with it. Empty if the
-        first is not compared with all others, or better than none of them.
+        """The rows that lead together: the first row and all rows tied with it. Empty
+        if the first row is not compared with every other row, or is better than no
+        other row.
         """
         if not self.is_shown or self.uncompared:
             return ()
@@ -99,7 +102,7 @@ def find_lead(
 
     others = set(map(str, values.index)) - {first}
     compared = _list_names(pairs_of_first) & others
-    rivals = rivals_of(first, pairs_of_first, {})
+    rivals = list_rivals(first, pairs_of_first, {})
     tied = tuple(name for name in rivals if name in others)
     won = pairs_of_first[pairs_of_first["verdict"] == first]
     beaten = _list_names(won) & others
@@ -131,10 +134,10 @@ def name_both_sides(comparisons: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Lead]:
-    """Return the lead of each column of a summary for which comparisons show one.
+    """Return the lead of each column of a summary, as far as comparisons show a lead.
 
-    The first column has the names of the rows. The others are named after their
-    question and place: `copy @4096`, `nll @8192`, `text 4x`.
+    The first column has the names of the rows. All further columns are named after
+    their question and place: `copy @4096`, `nll @8192`, `text 4x`.
     """
     leads: dict[str, Lead] = {}
     if summary.empty or comparisons.empty or "metric" not in comparisons:

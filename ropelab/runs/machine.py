@@ -4,7 +4,7 @@ evaluation.
 bfloat16 is faster than float32 where a processor multiplies it in hardware: on a GPU,
 and on a CPU with matrix units (Intel's AMX). Training steps of two small models on one
 thread were 1.4 to 2.3 times as fast as in float32 with AMX, 0.6 to 0.8 times with
-AVX512-BF16 alone, and at most a tenth as fast where bfloat16 is emulated
+AVX512-BF16 but no AMX, and at most a tenth as fast where bfloat16 is emulated
 (docs/notebook.md). In bfloat16 the weights are float32, and torch's autocast makes the
 matrix products in bfloat16.
 """
@@ -27,7 +27,7 @@ DtypeName = Literal["auto", "float32", "bfloat16"]
 # Operations per second of one core in whole trainings (docs/notebook.md). The rate of
 # bfloat16 was measured with AMX, and AVX512-BF16 reaches it in long contexts.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
-# The rate of emulated bfloat16, as a share of that of float32.
+# The rate of emulated bfloat16, as a share of the rate of float32.
 EMULATED = 0.1
 
 
@@ -152,7 +152,7 @@ def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
     """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
     if asked != "auto":
         return asked
-    return "bfloat16" if multiplies_bfloat16(device) else "float32"
+    return "bfloat16" if is_bfloat16_quick(device) else "float32"
 
 
 def explain_dtype(dtype: str, device: str) -> str:
@@ -163,7 +163,7 @@ def explain_dtype(dtype: str, device: str) -> str:
             return "computing in the format of the model"
         return f"computing in {dtype}"
 
-    is_quick = multiplies_bfloat16(device)
+    is_quick = is_bfloat16_quick(device)
     processor = "CPU" if device == "cpu" else "GPU"
     if is_quick:
         fact = f"this {processor} has matrix units for bfloat16"
@@ -178,8 +178,10 @@ def explain_dtype(dtype: str, device: str) -> str:
     return f"computing in float32: {fact}"
 
 
-def multiplies_bfloat16(device: str) -> bool:
-    """Return True if bfloat16 products are quicker than float32 ones on a device."""
+def is_bfloat16_quick(device: str) -> bool:
+    """Return True if a device computes bfloat16 products more quickly than float32
+    products.
+    """
     import torch
 
     if device == "cuda":
@@ -249,7 +251,8 @@ def return_freed_memory() -> None:
     """
     import psutil
 
-    # The C library keeps freed memory for later allocations. If each of these is a little
-    # larger than the one before, it fits into none of the holes, and memory grows.
+    # The C library keeps freed memory for later allocations. If each allocation is a
+    # little larger than the one before, it fits into no piece of freed memory, and
+    # memory grows.
     if hasattr(psutil, "heap_trim"):
         psutil.heap_trim()

@@ -6,15 +6,15 @@ from itertools import takewhile
 from typing import Any
 
 
-def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def flatten_summary(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Flatten the short table into numbers by name, as experiment trackers take them.
 
-    A name such as `yarn ×4/copy @4096` is that of the row and that of the column. The
-    name of a row has its texts before its first number, or its first column if that is a
-    number. If two rows would have the same name, all names have more columns. Missing
-    and infinite values are left out.
+    A name such as `yarn ×4/copy @4096` has the name of the row and the name of the
+    column. The name of a row consists of the texts before its first number. If the
+    first column is a number, that number is the name. If two rows would have the same
+    name, all names have more columns. Missing and infinite values are left out.
 
-    >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
+    >>> flatten_summary([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
     # A row is a tuple of (column, value). Equal rows are one.

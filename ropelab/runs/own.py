@@ -7,8 +7,9 @@ The user names such an object in one of three ways:
   `ropelab.encodings`, `ropelab.tasks` or `ropelab.casts`;
 - from Python, the object itself.
 
-`find` returns the object of a name. A fingerprint of its source code is a part of the
-key of every cell that depends on it, so that changed code has new results.
+`find` returns the object of a name. A fingerprint of the object's source code is part
+of the key of every cell that depends on the object, so that changed code gets new
+results.
 """
 
 import hashlib
@@ -73,10 +74,10 @@ def find(kind: Kind, name: str) -> Any | None:
 
 def _import_of(value: Any) -> object:
     """Return the spec of a value's module. Each import of the module makes a new spec."""
-    return getattr(sys.modules.get(_module_of(value)), "__spec__", None)
+    return getattr(sys.modules.get(_find_module(value)), "__spec__", None)
 
 
-def _module_of(value: Any) -> str:
+def _find_module(value: Any) -> str:
     # A reference may name a number or a list, which have no module.
     return getattr(value, "__module__", None) or ""
 
@@ -104,7 +105,7 @@ def _import(reference: str) -> Any:
         ) from None
 
 
-def reference_of(value: Any) -> str:
+def write_reference(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
@@ -128,19 +129,20 @@ def spell_value(value: Any) -> Any:
 
 def _remember(value: Any) -> str:
     """Keep an object for `find`, and return its reference."""
-    reference = reference_of(value)
+    reference = write_reference(value)
     _check_place(reference, value)
     _objects["", reference] = value, _import_of(value)
     return reference
 
 
 def _check_place(name: str, value: Any) -> None:
-    """Raise InputError for an object that its module does not have under its own name.
+    """Raise InputError for an object that its module does not contain under the
+    object's name.
 
-    A function inside another one is such an object: it may depend on values that its
-    source does not show.
+    For example, a function that is defined inside another function may depend on values
+    that its source does not show.
     """
-    at_place: Any = sys.modules.get(_module_of(value))
+    at_place: Any = sys.modules.get(_find_module(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
         at_place = getattr(at_place, part, None)
     if at_place is not value:
@@ -152,16 +154,16 @@ def is_own(value: Any) -> bool:
     return value.__module__.partition(".")[0] != PACKAGE
 
 
-def key_of_sources(*values: Any) -> dict[str, Any]:
+def make_sources_key(*values: Any) -> dict[str, Any]:
     """Return the entry `own` of a key: the fingerprints of the user's classes and
     functions in some values. The result is empty if there are none.
 
     Code that comes with ropelab is not in it, since versions identify that code.
     """
     by_reference = {}
-    for part in _parts(values):
+    for part in _list_parts(values):
         if is_own(part):
-            by_reference[reference_of(part)] = fingerprint_source(part)
+            by_reference[write_reference(part)] = fingerprint_source(part)
     if not by_reference:
         return {}
     return {"own": dict(sorted(by_reference.items()))}
@@ -173,8 +175,8 @@ def find_sources(values: Any) -> dict[str, str]:
     by_name: dict[str, str] = {}
     for (_, name), (value, _) in sorted(_objects.items(), key=lambda item: item[0]):
         if name in text:
-            # One name may be that of a method and that of a task, for example. Their
-            # fingerprints are joined.
+            # One name may belong to two objects, for example to a method and to a task.
+            # Their fingerprints are then joined.
             by_name[name] = by_name.get(name, "") + fingerprint_source(value)
     return by_name
 
@@ -206,12 +208,12 @@ def _read_source(value: Any) -> bytes:
             content = inspect.getsource(value).encode()
     except (OSError, TypeError):
         raise InputError(
-            f"the source of {reference_of(value)} cannot be read"
+            f"the source of {write_reference(value)} cannot be read"
         ) from None
     return content
 
 
-def known_sources() -> dict[str, str]:
+def list_known_sources() -> dict[str, str]:
     """Return the fingerprints of all objects that another process can import, by
     reference.
     """
@@ -220,7 +222,7 @@ def known_sources() -> dict[str, str]:
         is_code = hasattr(value, "__qualname__")
         # Another process cannot import what was defined in the main script.
         if is_code and value.__module__ != "__main__":
-            by_reference[reference_of(value)] = fingerprint_source(value)
+            by_reference[write_reference(value)] = fingerprint_source(value)
     return by_reference
 
 
@@ -249,11 +251,11 @@ def keep_surroundings() -> Iterator[None]:
         sys.path += [folder for folder in path if folder not in sys.path]
 
 
-def place_of(error: BaseException) -> str:
+def find_place_of_error(error: BaseException) -> str:
     """Return the file and line in a module of the user at which an error arose; empty
     if it arose elsewhere.
     """
-    names = {_module_of(value) for value, _ in _objects.values()}
+    names = {_find_module(value) for value, _ in _objects.values()}
     own_names = [name for name in names if name.partition(".")[0] != PACKAGE]
     modules = [sys.modules.get(name) for name in own_names]
     files = {getattr(module, "__file__", None) for module in modules}
@@ -269,11 +271,15 @@ def place_of(error: BaseException) -> str:
     return place
 
 
-def _parts(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the classes and functions in some values and in the fields of these."""
+def _list_parts(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the classes and functions among some values and among the fields of these
+    values.
+    """
     for value in values:
         if isinstance(value, type | FunctionType):
             yield value
         elif is_dataclass(value):
             yield type(value)
-            yield from _parts(getattr(value, field.name) for field in fields(value))
+            yield from _list_parts(
+                getattr(value, field.name) for field in fields(value)
+            )

@@ -41,10 +41,10 @@ def shorten_numbers(text: str) -> str:
     return re.sub(r"\d+\.\d{5,}", lambda digits: f"{float(digits[0]):.4g}", text)
 
 
-def count_of(number: int, what: str) -> str:
+def write_count(number: int, what: str) -> str:
     """Write a number of things.
 
-    >>> count_of(1, "run"), count_of(3, "cell")
+    >>> write_count(1, "run"), write_count(3, "cell")
     ('1 run', '3 cells')
     """
     if number == 1:
@@ -52,10 +52,10 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}s"
 
 
-def sentences_of(parts: Iterable[str]) -> str:
+def join_sentences(parts: Iterable[str]) -> str:
     """Make a sentence of each part that is not empty.
 
-    >>> sentences_of(["bfloat16 is enough", "", "it fails elsewhere"])
+    >>> join_sentences(["bfloat16 is enough", "", "it fails elsewhere"])
     'bfloat16 is enough. It fails elsewhere.'
     """
     sentences = []
@@ -73,7 +73,7 @@ def sentences_of(parts: Iterable[str]) -> str:
 def write_with_interval(value: float, low: float, high: float, form: str = "f") -> str:
     """Write a value and the ends of its interval, in the decimals that it supports.
 
-    Without an interval (nan) the value stands alone.
+    If the ends are nan, only the value is written.
 
     Half of the interval gets one digit, or two if it begins with a 1. A share or a loss
     has two decimals or three, so that the cells of a column are alike. A percentage has
@@ -123,15 +123,15 @@ def join_names(names: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
-def verdict_and_rest(answer: str) -> tuple[str, str]:
+def split_verdict(answer: str) -> tuple[str, str]:
     """Split an answer after its first sentence.
 
-    >>> verdict_and_rest("Base 3.4e6 works (Men et al. 2024). 1.5 is next.")
+    >>> split_verdict("Base 3.4e6 works (Men et al. 2024). 1.5 is next.")
     ('Base 3.4e6 works (Men et al. 2024).', '1.5 is next.')
-    >>> verdict_and_rest("float32 does. bfloat16 does not.")
+    >>> split_verdict("float32 does. bfloat16 does not.")
     ('float32 does.', 'bfloat16 does not.')
     """
-    # A sentence may begin with a name that has digits, as `sentences_of` leaves them.
+    # A sentence may begin with a name that has digits, as `join_sentences` leaves them.
     start = r"(?=[A-Z\d(“]|[a-z]+\d)"
     first, *rest = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
     return first, "".join(rest)
@@ -149,7 +149,7 @@ def split_sentences(text: str) -> list[str]:
     rest = text
     is_in_quotation = False
     while rest:
-        sentence, rest = verdict_and_rest(rest)
+        sentence, rest = split_verdict(rest)
         if is_in_quotation:
             sentences[-1] += f" {sentence}"
         else:
@@ -159,22 +159,22 @@ def split_sentences(text: str) -> list[str]:
     return sentences
 
 
-def with_scope(answer: str, scope: str) -> str:
+def add_scope(answer: str, scope: str) -> str:
     """Put the conditions of an answer into brackets at the end of its first sentence.
 
-    >>> with_scope("It is precise enough. More follows.", "base 1e6")
+    >>> add_scope("It is precise enough. More follows.", "base 1e6")
     'It is precise enough (base 1e6). More follows.'
     """
     if not scope:
         return answer
-    first, rest = verdict_and_rest(answer)
+    first, rest = split_verdict(answer)
     return f"{first.removesuffix('.')} ({scope}). {rest}".rstrip()
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""Return a text on one line, with characters that cannot be printed as escapes.
 
-    >>> printable("two\nlines")
+    >>> escape_unprintable("two\nlines")
     'two\\nlines'
     """
     letters = []
@@ -193,16 +193,17 @@ def describe_casts_apart(
     effect: str,
     most: int = 3,
 ) -> list[str]:
-    """Describe the casts that differ most, a row each, then the others in one sentence.
+    """Describe each of the casts that differ most in a sentence, and then all remaining
+    casts in one sentence.
 
     Args:
         table: a row per cast.
         column: what casts are ordered by. Rows without a value come first: the cast
             overflows.
         describe: makes the sentence of a row.
-        effect: the words between the number of the other casts and their largest value,
-            such as "with a mean KL of up to".
-        most: how many casts get a sentence of their own.
+        effect: the words between the number of the remaining casts and their largest
+            value, such as "with a mean KL of up to".
+        most: how many casts get a sentence each.
     """
     ordered = table.sort_values(
         column, ascending=False, na_position="first", kind="stable"
@@ -211,6 +212,6 @@ def describe_casts_apart(
     others = ordered.iloc[most:]
     if len(others):
         largest = others[column].max()
-        more = count_of(len(others), "more cast")
+        more = write_count(len(others), "more cast")
         sentences.append(f"{more} {effect} {largest:.2g}")
     return sentences

@@ -74,20 +74,22 @@ def read_number(value: object) -> object:
 
     if not math.isfinite(number) or number != int(number):
         return number
-    # A float64 is not exact beyond 2^53, so digits alone are read as a whole number.
+    # A float64 is not exact beyond 2^53, so that a text of nothing but digits is read
+    # as a whole number.
     if text.lstrip("+-").isdecimal():
         return int(text) * unit
     return int(number)
 
 
 def read_plain_number(value: object) -> object:
-    """Read a number that is no length, such as a base, and refuse suffixes: `500k`
+    """Read a number that is not a length, such as a base, and refuse suffixes: `500k`
     could mean 500,000 or 512,000.
 
     >>> read_plain_number("5e5")
     500000
     """
-    # `read_number` comes first, as it has its own words for text that is no number.
+    # `read_number` comes first, since its error explains what is wrong with a text that
+    # is not a number.
     number = read_number(value)
     match = NUMBER.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -218,21 +220,23 @@ class FieldGroup(StrEnum):
     EVALUATION = "Evaluation"
 
 
-def spellings(fields: Container[str]) -> dict[str, str]:
-    """Return the other spellings of a config's fields: ours to theirs."""
+def list_spellings(fields: Container[str]) -> dict[str, str]:
+    """Return other names for fields of a config, such as Hugging Face's, by our name of
+    the field.
+    """
     return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in fields}
 
 
-def flag_of(name: str) -> str:
+def make_flag(name: str) -> str:
     """Return the flag of a config field: `head_dim` is `--head-dim`."""
     return f"--{name.replace('_', '-')}"
 
 
-def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
+def write_command(name: str, values: Mapping[str, Any], argument: str = "") -> str:
     """Return a command with a flag for each value, quoted for a shell. The value of the
     key `argument` is written without a flag.
 
-    >>> command_of("emit", {"model": "qwen3-8b", "context": 65536})
+    >>> write_command("emit", {"model": "qwen3-8b", "context": 65536})
     'ropelab emit --model qwen3-8b --context 65536'
     """
     words = ["ropelab", name]
@@ -240,13 +244,13 @@ def command_of(name: str, values: Mapping[str, Any], argument: str = "") -> str:
         if key == argument:
             words.append(str(value))
         elif value is True:
-            words.append(flag_of(key))
+            words.append(make_flag(key))
         elif value is False:
-            words.append(flag_of(f"no_{key}"))
+            words.append(make_flag(f"no_{key}"))
         elif isinstance(value, list):
-            words += [flag_of(key), _join_list(value)]
+            words += [make_flag(key), _join_list(value)]
         else:
-            words += [flag_of(key), str(value)]
+            words += [make_flag(key), str(value)]
     return shlex.join(words)
 
 
@@ -258,23 +262,23 @@ def _join_list(values: Sequence[object]) -> str:
     return text
 
 
-def command_line(words: Sequence[str]) -> str:
+def quote_words(words: Sequence[str]) -> str:
     """Return words as they are typed into a shell, where `>` is a redirection.
 
-    >>> command_line(["ropelab", "audit", "a b.json", ">", "out.json"])
+    >>> quote_words(["ropelab", "audit", "a b.json", ">", "out.json"])
     "ropelab audit 'a b.json' > out.json"
     """
     return shlex.join(words).replace(" '>' ", " > ")
 
 
-def plain(value: object) -> str:
+def write_plainly(value: object) -> str:
     """Write a value of a config as one word.
 
-    >>> plain(1e6), plain((1, 2)), plain(0.5), plain("pi")
+    >>> write_plainly(1e6), write_plainly((1, 2)), write_plainly(0.5), write_plainly("pi")
     ('1e6', '1+2', '0.5', 'pi')
     """
     if isinstance(value, list | tuple):
-        return "+".join(map(plain, value))
+        return "+".join(map(write_plainly, value))
     if isinstance(value, float):
         return re.sub(r"e\+0?", "e", f"{value:g}")
     return str(value)

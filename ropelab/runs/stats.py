@@ -1,20 +1,20 @@
 """The mathematics of intervals and false discovery rates, which `comparisons.py` uses.
 
 A measurement on trained models varies for two reasons: another training seed would give
-another model, and other documents (sequences) would give another text. Both count. With
-values x[seed, document], K seeds crossed with N documents, the variance of the grand
-mean is
+another model, and other documents (sequences) would give another text. Both count as
+variance. With values x[seed, document], K seeds crossed with N documents, the variance
+of the grand mean is
 
     Vs = var(means of seeds) / K,  Vd = var(means of documents) / N,  Vr = residual / (K N)
     V  = max(Vs + Vd - Vr, Vs, Vd),
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
-Vs is the part of the variance from seeds, Vd that from documents, and Vr that of the
-residuals, which neither explains. Vr is subtracted because Vs and Vd both contain it
-(two-way random effects; Cameron, Gelbach and Miller 2011). V is never below Vs or Vd,
-since Vr is only an estimate. docs/methods.md has the coverage. With one seed only
-documents vary, and the interval is about that one model; with one document it is about
-that document.
+Vs is the part of the variance that comes from seeds, Vd the part that comes from
+documents, and Vr the part of the residuals, which neither explains. Vr is subtracted
+because Vs and Vd both contain it (two-way random effects; Cameron, Gelbach and Miller
+2011). V is never below Vs or Vd, since Vr is only an estimate. docs/methods.md has the
+coverage. With one seed only documents vary, and the interval is about that one model;
+with one document it is about that document.
 
 If all values are the same share of successes, V is 1 / (trials + 1)^2, the variance if
 one more trial had another outcome: equal counts do not prove that the next count will
@@ -34,11 +34,11 @@ from ropelab.runs.student import student_quantile, student_tail
 
 # The probability with which an interval contains the true value.
 CONFIDENCE = 0.95
-# The share of false ones among the differences that are called significant.
+# The share of the differences called significant that are there only by chance.
 FALSE_DISCOVERIES = 0.05
-# A smaller p-value is replaced by this one: it would hold only if three or five numbers
-# had a normal distribution even in its far tail. No family of comparisons is so large that
-# the replacement changes a verdict.
+# A smaller p-value is replaced by this p-value: it would hold only if three or five
+# numbers had a normal distribution even in its far tail. No family of comparisons is so
+# large that the replacement changes a verdict.
 SMALLEST_P = 1e-4
 # Fewer seeds, or fewer documents, tell nothing about their variance: two numbers that
 # happen to be equal would make any difference significant.
@@ -105,8 +105,8 @@ def average_crossed(
 
     Args:
         values: a row per seed, a column per document.
-        trials: the number of trials, if each value is a share of so many or a
-            difference of two such shares; 0 for other values.
+        trials: the number of trials, if each value is the share of trials that
+            succeeded, or a difference of two such shares; 0 for other values.
     """
     x = np.asarray(values, dtype=np.float64)
     seeds, units = x.shape
@@ -126,7 +126,8 @@ def average_crossed(
         residuals = x - mean_of_seed[:, None] - mean_of_unit[None, :] + mean
         squares = float((residuals**2).sum())
         from_residuals = squares / ((seeds - 1) * (units - 1)) / x.size  # Vr
-        # Vs and Vd both contain Vr, and V is below neither of them.
+        # Vs and Vd both contain Vr, so that Vr is subtracted once. V is never below Vs
+        # or Vd.
         total = from_seeds + from_units - from_residuals
         variance = max(total, from_seeds, from_units)
         freedom = _find_freedom(variance, from_seeds, from_units, seeds, units)

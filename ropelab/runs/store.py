@@ -2,8 +2,8 @@
 
     manifest.json  config.toml  metrics.json  tables/<table>.csv  figures/<figure>.png
 
-The hash is that of experiment and config. A run whose manifest does not fit any more
-(another version of the experiment, another corpus, a damaged table) is made again.
+The hash is the hash of experiment and config. A run whose manifest does not fit any
+more (another version of the experiment, another corpus, a damaged table) is made again.
 
 A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
 `find_finished`.
@@ -40,19 +40,19 @@ from ropelab.runs.errors import InputError, say, say_once
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import (
     Waiting,
-    files_below,
     fingerprint,
-    interrupted_in,
     is_interrupted,
+    list_files_below,
+    list_interrupted,
     lock_folder,
     put_back,
     replace_folder,
     try_to_write,
 )
-from ropelab.runs.metrics import metrics_of
+from ropelab.runs.metrics import flatten_summary
 from ropelab.runs.pictures import read_png
-from ropelab.runs.spelling import plain
-from ropelab.runs.surroundings import surroundings
+from ropelab.runs.spelling import write_plainly
+from ropelab.runs.surroundings import describe_surroundings
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 # The version of the manifest's format.
@@ -84,8 +84,8 @@ class Manifest:
     packages: dict[str, str | None]
     commit: str | None
     tables: Entries
-    # The files of the figures; None if none were drawn. Names become paths, and the
-    # pattern keeps these inside of the run's folder.
+    # The files of the figures; None if no figures were drawn. Names become paths, and
+    # the pattern keeps the paths inside of the run's folder.
     figures: (
         list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
     )
@@ -104,7 +104,8 @@ RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
 # the user.
 WRITTEN = (RUN.file, RUN.inside, "config.toml", "metrics.json")
 FIGURES = "figures"
-# The ends of the names of a figure's files: those of a screen, and those of a paper.
+# The ends of the names of a figure's files: first the files for a screen, then the
+# files for a paper.
 FIGURE_ENDINGS = (
     *(".png", ".pdf", ".svg"),
     *("-paper.png", "-paper.pdf", "-paper.svg"),
@@ -131,8 +132,8 @@ class RunFolder:
     config: Config
     # The fingerprints of everything that the run reads besides its config.
     inputs: Mapping[str, str]
-    # The name of the folder begins with that of the label or, if that is empty, with
-    # the values that differ from the defaults.
+    # The name of the folder begins with the name of the label. If the label has no
+    # name, the folder's name begins with the values that differ from the defaults.
     label: Label
 
     @cached_property
@@ -143,7 +144,7 @@ class RunFolder:
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})
         folder = self.results / self.experiment
-        runs = _runs_in(folder)
+        runs = _list_run_folders(folder)
         # Eight digits are enough for people. If a run of another config has the same
         # eight, this run gets all sixteen.
         short_ending = f"-{code[:8]}"
@@ -163,7 +164,7 @@ class RunFolder:
         if name:
             return name
         changes = self.config.changed_fields().items()
-        parts = [f"{field}-{plain(value)}" for field, value in changes]
+        parts = [f"{field}-{write_plainly(value)}" for field, value in changes]
         return _keep_readable("_.".join(parts)) or "default"
 
     def _is_anothers(self, path: Path) -> bool:
@@ -175,7 +176,7 @@ class RunFolder:
         if manifest is None:
             return False
 
-        # A newer ropelab may work in the same folder, and its runs are left alone.
+        # A newer ropelab may work in the same folder. Its runs are not touched.
         is_newer = manifest["version"] > self.version or manifest["schema"] > SCHEMA
         names = ("experiment", "config")
         return is_newer or any(manifest[name] != self.facts[name] for name in names)
@@ -207,32 +208,32 @@ class RunFolder:
             return None
 
     def keep(
-        self, make: Callable[[], Made], waiting: Waiting, again: bool
+        self, make: Callable[[], Made], waiting: Waiting, is_forced: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
-        """Make the run and store it, unless it is there; return its tables as read
-        back, and True if they were there.
+        """Make the run and store it, unless it is stored already. Return its tables as
+        read back, and True if they were stored already.
 
-        One process makes the run and writes it, whole or not at all. Others wait for
-        it.
+        One process makes the run and writes it, whole or not at all. Other processes
+        that want the same run wait for it.
 
         Args:
             make: returns the run.
             waiting: called with the folder while another process holds it.
-            again: True makes the run even if it is there.
+            is_forced: True makes the run even if it is stored already.
         """
         while True:
             with lock_folder(self.path, waiting):
                 if not self._is_anothers(self.path):
-                    return self._make_unless_there(make, again)
+                    return self._make_unless_there(make, is_forced)
 
             # Another process has just stored another run under this name. `path` is a
             # cached property, and without its value it is computed again.
             vars(self).pop("path")
 
     def _make_unless_there(
-        self, make: Callable[[], Made], again: bool
+        self, make: Callable[[], Made], is_forced: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
-        if not again:
+        if not is_forced:
             stored = self.find()
             if stored is not None:
                 return stored, True
@@ -240,14 +241,14 @@ class RunFolder:
         made = make()
         values = self.config.model_dump(mode="json", exclude_none=True)
         toml = tomli_w.dumps({"experiment": self.experiment, **values})
-        metrics = metrics_of(made.about["summary"])
+        metrics = flatten_summary(made.about["summary"])
         numbers = json.dumps(metrics, indent=2, ensure_ascii=False)
         files = {
             "config.toml": toml.encode(),
             "metrics.json": f"{numbers}\n".encode(),
         }
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
-        about = {**self.facts, **made.about, **surroundings(), "files": hashes}
+        about = {**self.facts, **made.about, **describe_surroundings(), "files": hashes}
 
         with replace_folder(self.path, _list_ours(self.path)) as fresh:
             for name, content in files.items():
@@ -258,19 +259,22 @@ class RunFolder:
             return RUN.write(fresh, made.tables, about), False
 
     def draw(
-        self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
+        self,
+        pictures: Callable[[], Mapping[str, bytes]],
+        is_forced: bool,
+        waiting: Waiting,
     ) -> None:
         """Put figures into the finished run, in the place of those that it has.
 
-        Nothing is drawn if the run has figures and all are whole, unless `again` is
+        Nothing is drawn if the run has figures and all are whole, unless `is_forced` is
         True.
         """
-        if not again and has_whole_figures(self.path):
+        if not is_forced and has_whole_figures(self.path):
             return
         try:
             check_writable(self.results)
         except InputError as error:
-            if again:
+            if is_forced:
                 raise
             say(f"figures are not drawn: {error}")
             return
@@ -291,13 +295,13 @@ class RunFolder:
 
 
 def _list_ours(folder: Path) -> dict[str, set[str]]:
-    """Return the names of what ropelab wrote into a run's folder, and of what it wrote
-    into the folders there.
+    """Return the names of the files and folders that ropelab wrote into a run's folder,
+    each with the names that ropelab wrote inside it.
     """
     ours: dict[str, set[str]] = {name: set() for name in (*WRITTEN, FIGURES)}
     manifest = None
-    # A damaged manifest names nothing. Files that are written anew replace those of
-    # their names, and others are kept.
+    # A damaged manifest names no files. Files that are written anew then replace the
+    # files of the same names, and all other files are kept.
     with suppress(DamagedError):
         manifest = RUN.description(folder)
     if manifest is None:
@@ -314,12 +318,12 @@ def _list_ours(folder: Path) -> dict[str, set[str]]:
 def _copy_written(
     folder: Path, fresh: Path, ours: Mapping[str, Collection[str]]
 ) -> None:
-    """Copy what ropelab wrote into a run's folder, except for the figures, into the
-    folder that replaces it.
+    """Copy the files that ropelab wrote into a run's folder, except for the figures,
+    into the folder that replaces it.
 
-    `ours` has the names of what ropelab wrote into each folder there.
+    `ours` has the names that ropelab wrote into each folder.
     """
-    for path in files_below(folder):
+    for path in list_files_below(folder):
         place = path.relative_to(folder)
         top = place.parts[0]
         is_written = top in WRITTEN
@@ -376,7 +380,7 @@ def has_whole_figures(folder: Path) -> bool:
     return True
 
 
-def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
+def hash_manifests(results: Path, folders: Iterable[Path]) -> dict[str, str]:
     """Return the hashes of the manifests of runs that another run reads, by the place
     of the run in `results`.
     """
@@ -388,7 +392,7 @@ def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
     return hashes
 
 
-def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def make_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table for JSON: a missing value is null, an infinite one the
     text `inf` or `-inf`.
     """
@@ -423,12 +427,12 @@ def find_finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     that cannot be read on stderr.
     """
     for experiment in _list_visible(results):
-        yield from _finished_in(experiment)
+        yield from _find_finished(experiment)
 
 
-def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _find_finished(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     try:
-        folders = _runs_in(experiment)
+        folders = _list_run_folders(experiment)
     except OSError as error:
         # The folder may belong to the system, as lost+found does.
         say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
@@ -443,9 +447,9 @@ def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             say_once(f"left out: {error}")
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def _list_run_folders(folder: Path) -> list[Path]:
     """Return the runs of an experiment by name; OSError if they cannot be listed."""
-    for run in interrupted_in(folder):
+    for run in list_interrupted(folder):
         _put_back(run)
     return _list_visible(folder)
 
@@ -468,8 +472,8 @@ def _put_back(run: Path) -> None:
 def _list_visible(folder: Path) -> list[Path]:
     """Return the paths in a folder that are not hidden, in order of their names.
 
-    A folder that is missing has none. OSError: it is there and cannot be listed, where
-    `glob` would return nothing.
+    If the folder does not exist, the list is empty. OSError: the folder exists and
+    cannot be listed. `glob` would return nothing in this case.
     """
     try:
         return sorted(
@@ -479,17 +483,18 @@ def _list_visible(folder: Path) -> list[Path]:
         return []
 
 
-def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
+def load_stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """Return the finished runs of an experiment in order of their folders' names, and
-    report damaged ones on stderr.
+    report damaged runs on stderr.
 
-    Of runs that have one name and different hashes, those of the latest version up to
-    `version` are returned. Where that is an earlier version, they are quoted as what
-    that version measured, which is reported, too. So runs that take hours to make again
-    are replaced one by one, and numbers of two versions are never in one run.
+    Among runs that have the same name and different hashes, the runs of the latest
+    version up to `version` are returned. If that is a version before `version`, the
+    runs are quoted as measured by it, and this is reported, too. Runs that take hours
+    to make can thus be replaced one by one, and numbers of two versions are never in
+    one run.
     """
     by_name: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for folder, manifest in _finished_in(results / experiment):
+    for folder, manifest in _find_finished(results / experiment):
         if manifest["experiment"] == experiment:
             # The hash, which follows the last hyphen, differs between versions.
             name = folder.name.rpartition("-")[0]
@@ -516,8 +521,8 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
 def _select_latest(
     finished_runs: Sequence[tuple[Path, dict[str, Any]]], experiment: str, version: int
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Select the runs of the latest version, at most `version`, among those of one name;
-    the others are reported on stderr.
+    """Select, among runs of the same name, the runs of the latest version up to
+    `version`; report all other runs on stderr.
     """
     versions = [manifest["version"] for _, manifest in finished_runs]
     known_versions = [each for each in versions if each <= version]

@@ -21,7 +21,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 GIT_SECONDS = 60.0
 
 
-def surroundings() -> dict[str, Any]:
+def describe_surroundings() -> dict[str, Any]:
     """Return the surroundings as entries of a manifest."""
     # There is no number of threads if torch was not used.
     threads = None
@@ -29,16 +29,16 @@ def surroundings() -> dict[str, Any]:
     if torch is not None:
         threads = torch.get_num_threads()
     return {
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _find_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": threads,
-        **_commit(),
+        **_find_commit(),
     }
 
 
 @cache
-def _version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -46,7 +46,7 @@ def _version(package: str) -> str | None:
 
 
 @cache
-def _commit() -> dict[str, Any]:
+def _find_commit() -> dict[str, Any]:
     """Find the commit of the checkout that tracks this file, and if the package was
     changed since. Both entries are null without such a checkout.
     """

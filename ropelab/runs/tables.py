@@ -24,8 +24,8 @@ from ropelab.runs.folders import digest
 
 Tables = Mapping[str, pd.DataFrame]
 
-# A column's unit is the end of its name. A column whose name ends in none of these has
-# pure numbers or text.
+# A column's unit is the end of its name. A column whose name ends in no unit has pure
+# numbers or text.
 UNITS = (
     "nats_per_byte",
     "nats_per_token",
@@ -87,11 +87,11 @@ class Format:
         place.mkdir(parents=True, exist_ok=True)
         entries = {}
         for name, table in tables.items():
-            content = _as_csv(table)
+            content = _write_csv(table)
             (place / f"{name}.csv").write_bytes(content)
             entries[name] = {
                 "rows": len(table),
-                "columns": _columns(table),
+                "columns": _describe_columns(table),
                 "sha256": sha256(content).hexdigest(),
             }
 
@@ -100,8 +100,8 @@ class Format:
 
     def describe(self, path: Path, about: Mapping[str, Any]) -> None:
         """Write a description, with the hash of its entries."""
-        # JSON turns tuples into lists, for example. The hash is that of the entries as
-        # they will be read back.
+        # JSON turns tuples into lists, for example. The hash is computed from the
+        # entries as they will be read back.
         plain = json.loads(json.dumps(about, allow_nan=False))
         text = json.dumps(
             {**plain, HASH: _hash_of(plain)}, indent=2, ensure_ascii=False
@@ -154,7 +154,7 @@ class Format:
             path = folder / self.inside / f"{name}.csv"
             content = check_written(path, entry["sha256"])
             try:
-                tables[name] = _from_csv(content, entry["columns"])
+                tables[name] = _read_csv(content, entry["columns"])
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return tables
@@ -177,31 +177,34 @@ def _hash_of(about: Mapping[str, Any]) -> str:
     return digest({key: value for key, value in about.items() if key != HASH})
 
 
-def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return tables as they would be read back. A column of whole numbers with gaps,
-    for example, is one of floats then.
+def convert_to_stored(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return tables as they would be read back from disk. For example, a column of
+    whole numbers with gaps becomes a column of floats.
     """
     stored = sorted(tables.items())
-    return {name: _from_csv(_as_csv(table), _columns(table)) for name, table in stored}
+    return {
+        name: _read_csv(_write_csv(table), _describe_columns(table))
+        for name, table in stored
+    }
 
 
-def _as_csv(table: pd.DataFrame) -> bytes:
+def _write_csv(table: pd.DataFrame) -> bytes:
     # pandas writes floats as the shortest text that reads back the same.
     return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _from_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
+def _read_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
     texts = {name: str for name, unit in columns.items() if unit == TEXT}
     return pd.read_csv(
         BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts
     )
 
 
-def _columns(table: pd.DataFrame) -> dict[str, str | None]:
+def _describe_columns(table: pd.DataFrame) -> dict[str, str | None]:
     """Return the unit of each column, or TEXT for text that would be read back as
     numbers, such as 01 or 1e2.
     """
-    columns = {str(column): unit_of(str(column)) for column in table.columns}
+    columns = {str(column): find_unit(str(column)) for column in table.columns}
     texts = {}
     for name in table:
         present = table[name].dropna()
@@ -214,17 +217,17 @@ def _columns(table: pd.DataFrame) -> dict[str, str | None]:
     # All columns are read at once, so shorter columns repeat their words.
     rows = max(len(words) for words in texts.values())
     repeated = {name: np.resize(words, rows) for name, words in texts.items()}
-    read_back = _from_csv(_as_csv(pd.DataFrame(repeated)), {})
+    read_back = _read_csv(_write_csv(pd.DataFrame(repeated)), {})
     for name in texts:
         if not is_string_dtype(read_back[name]):
             columns[name] = TEXT
     return columns
 
 
-def unit_of(column: str) -> str | None:
+def find_unit(column: str) -> str | None:
     """Return the unit in which the name of a column ends, or None.
 
-    >>> unit_of("nll_nats_per_byte"), unit_of("wavelength_tokens"), unit_of("accuracy")
+    >>> find_unit("nll_nats_per_byte"), find_unit("wavelength_tokens"), find_unit("accuracy")
     ('nats_per_byte', 'tokens', None)
     """
     for unit in UNITS:
@@ -233,12 +236,12 @@ def unit_of(column: str) -> str | None:
     return None
 
 
-def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
+def select_longest_context(table: pd.DataFrame) -> pd.DataFrame:
     """Select the rows of a table of retrieval that have its longest context."""
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
-def as_markdown(
+def write_markdown(
     table: pd.DataFrame, format_cell: Callable[[Any], str]
 ) -> Iterator[str]:
     """Yield the lines of a table in Markdown, with cells written by `format_cell`. An

@@ -24,21 +24,22 @@ WORKS = 0.9
 FAILS = 0.5
 # Retrieval below this accuracy is guessing. Guessing a copied symbol succeeds with 0.02.
 AT_CHANCE = 0.05
-# A model whose text loss, in nats per byte, is higher than the lowest one by more than
-# this is of no use. All the context inside the trained length lowers the loss by a
-# quarter of it.
+# A model is of no use if its text loss, in nats per byte, exceeds the lowest text loss
+# of all models by more than this. All the context inside the trained length lowers the
+# loss by a quarter of it.
 NO_USE = 1.0
 # A released model with a higher loss, in nats per byte, hardly reads a text. Counts of
 # single bytes of English have a loss of 3, compressors (gzip) 1.8, small models about 1.
 HARDLY_READ = 2.0
-# Seeds are of two kinds, some that learned the task and others that did not, if two that
-# follow each other in order of their values differ by more than this (accuracy, or nats
-# per byte).
+# Seeds are taken to be of two kinds, some that learned the task and some that did not,
+# if two neighbours in the order of their values differ by more than this (accuracy, or
+# nats per byte).
 TWO_KINDS = 0.5
-# A model misses frequencies if copying without them is worse by at least this share of
-# tokens. It does not miss them if the interval of the change excludes such a fall.
+# A model misses frequencies if, without them, its share of copied tokens falls by at
+# least this much. It does not miss them if the interval of the change excludes such a
+# fall.
 MISSED = 0.1
-# A rise of the text loss by less than this, in nats per byte, does no harm.
+# A text loss that rises by less than this, in nats per byte, does no harm.
 HARMLESS = 0.02
 # If a publication says that two results are equal, they are equal here if they differ by
 # less than this (nats per byte, or accuracy).
@@ -52,7 +53,7 @@ LOW_LOSS = 0.05
 SLOW = 1.25
 # A printed power law describes a bound if it misses the bound by at most this share.
 POWER_LAW_MISS = 0.25
-# An angle that is wrong by less than this is good enough.
+# An angle that is wrong by less than this, in radians, is good enough.
 ANGLE_RAD = 1e-2
 
 # The effect of rounding is measured as the change of a score, in standard deviations of

@@ -203,7 +203,9 @@ def _share_width(columns: Sequence[Column], width: int) -> list[int]:
 def _print_block(
     columns: Sequence[Column], below: Sequence[Column], console: Console
 ) -> None:
-    """Print columns beside each other, and below each row the sentences of others."""
+    """Print columns beside each other, and below each row the long texts of all further
+    columns.
+    """
     widths = _share_width(columns, console.width)
     rows = range(len(columns[0].cells))
     if not below:

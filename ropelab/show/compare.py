@@ -70,7 +70,9 @@ def _list_settings(run: Shown) -> dict[str, Any]:
 
 
 def _list_alone(first: Tables, second: Tables) -> list[str]:
-    """Return the tables that only one run has, and such columns of the other tables."""
+    """Return the tables that only one run has, and the columns that a table has in only
+    one run.
+    """
     # `^` is the symmetric difference of two sets.
     alone = set(first) ^ set(second)
     for name in set(first) & set(second):
@@ -105,22 +107,22 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
 def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
     """Return the columns that identify the rows of both tables; None if none do.
 
-    They are the first columns, as few as possible. Columns of floats are taken only if
-    no others identify the rows, and only floats that are whole numbers, factors or bases.
+    They are the first columns of the table, as few as possible. Columns without floats
+    are tried by themselves before columns of floats are admitted. Of columns of floats,
+    only those with whole numbers, factors or bases can identify rows.
     """
-    # Columns that are no floats, and the same with such floats.
-    words = []
-    with_floats = []
+    columns_without_floats = []
+    columns_with_floats = []
     for column in _list_shared(first, second):
-        is_float = _is_float(column, first, second)
-        is_word = not is_float and column not in OUTCOMES
-        if is_word:
-            words.append(column)
-        is_whole = is_float and not (first[column] % 1).any()
-        if is_word or is_whole or column in ("factor", "base"):
-            with_floats.append(column)
+        has_floats = _is_float(column, first, second)
+        identifies = not has_floats and column not in OUTCOMES
+        if identifies:
+            columns_without_floats.append(column)
+        has_whole_floats = has_floats and not (first[column] % 1).any()
+        if identifies or has_whole_floats or column in ("factor", "base"):
+            columns_with_floats.append(column)
 
-    for columns in (words, with_floats):
+    for columns in (columns_without_floats, columns_with_floats):
         for count in range(1, len(columns) + 1):
             keys = columns[:count]
             is_ambiguous = first.duplicated(keys).any() or second.duplicated(keys).any()
@@ -179,13 +181,20 @@ def _compare_tables(
 
 
 def _find_largest(before: pd.Series, after: pd.Series, differs: pd.Series) -> Any:
-    """Return the index of the largest change of numbers, or of the first change of words;
-    None if nothing changed.
+    """Return the index of the row with the largest change of numbers, or with the first
+    change of words.
+
+    None: no row has two numbers, or no words changed. Numbers that are all equal have a
+    largest change of 0.
     """
     if is_number(before) and is_number(after):
         change = (after - before).abs()
-    else:
-        change = differs[differs].astype(int)
-    if not change.notna().any():
+        # The change is missing if one of the two numbers is missing.
+        if not change.notna().any():
+            return None
+        return change.idxmax()
+
+    if not differs.any():
         return None
-    return change.idxmax()
+    # `idxmax` of truth values is the first True.
+    return differs.idxmax()

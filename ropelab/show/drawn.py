@@ -177,8 +177,8 @@ def write_for_user(
     """Write files into a folder of the user; InputError if one would replace a file that
     ropelab did not write.
 
-    A file of ours is known by its `mark`, a text that all files of the kind have. Without
-    a mark, a record in the folder has the names of the files.
+    A file of ours is recognised by its `mark`, a text that all files of this kind
+    contain. Without a mark, a record in the folder has the names of the files.
     """
     for name in files:
         check_own(folder / name, mark)

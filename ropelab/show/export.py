@@ -8,8 +8,8 @@ import pandas as pd
 
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import find_leads
-from ropelab.runs.sentences import verdict_and_rest
-from ropelab.runs.tables import Tables, as_markdown
+from ropelab.runs.sentences import split_verdict
+from ropelab.runs.tables import Tables, write_markdown
 from ropelab.show.intervals import join_intervals
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
@@ -80,7 +80,7 @@ def _encode_latex(table: pd.DataFrame) -> bytes:
 
 
 def _encode_markdown(table: pd.DataFrame) -> bytes:
-    lines = as_markdown(table, format_value)
+    lines = write_markdown(table, format_value)
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -126,7 +126,7 @@ def list_empty(run: Shown) -> list[str]:
 def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the short table of a run, with its caption and its leading rows."""
     summary = pd.DataFrame(records)
-    verdict, _ = verdict_and_rest(run.manifest["answer"])
+    verdict, _ = split_verdict(run.manifest["answer"])
     comparisons = run.tables.get("comparisons", pd.DataFrame())
     leads = find_leads(summary, comparisons)
     summary.attrs["caption"] = verdict
@@ -135,7 +135,9 @@ def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFr
 
 
 def encode_text(tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError for a kind that is no text."""
+    """Return the tables as text to print; InputError for a kind that is not a text
+    format.
+    """
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
     files = encode_tables(tables, kind)

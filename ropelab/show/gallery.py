@@ -14,8 +14,8 @@ import pandas as pd
 from ropelab.runs import store
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
-from ropelab.runs.sentences import verdict_and_rest
-from ropelab.runs.tables import as_markdown
+from ropelab.runs.sentences import split_verdict
+from ropelab.runs.tables import write_markdown
 from ropelab.show.drawn import write_for_user
 from ropelab.show.intervals import join_intervals
 from ropelab.show.page.document import render
@@ -26,7 +26,7 @@ LONGEST_NAME = 80
 # The most bytes of a .gitignore that are read.
 MOST_BYTES = 2**20
 # Characters to which Markdown gives a meaning. `_` inside a word has none, and `|` is
-# escaped by `as_markdown`.
+# escaped by `write_markdown`.
 SPECIAL = re.compile(r"([\\`*\[\]<>&~]|(?<!\w)_|_(?!\w))")
 # Characters of a path that are not escaped in a link.
 SAFE = "/+"
@@ -35,7 +35,7 @@ MARK = "Each run: the question, the answer computed from its tables,"
 
 
 def check_index(name: str) -> None:
-    """Raise InputError for a name of an index that is no plain name ending in .md.
+    """Raise InputError for a name of an index that is not a plain name ending in .md.
 
     Other names could be outside of the results folder, or take the place of a run.
     """
@@ -73,7 +73,7 @@ def write_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return the lines of a table in Markdown."""
     table = join_intervals(pd.DataFrame(records, dtype=object))
     table = table.rename(columns=escape)
-    return as_markdown(table, lambda value: escape(format_value(value)))
+    return write_markdown(table, lambda value: escape(format_value(value)))
 
 
 def _write_address(path: str) -> str:
@@ -96,7 +96,7 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
     "address": _write_address,
     "anchor": _write_anchor,
     "stem": _write_stem,
-    "first_sentence": lambda answer: verdict_and_rest(answer)[0],
+    "first_sentence": lambda answer: split_verdict(answer)[0],
 }
 
 
@@ -117,8 +117,8 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
 def _read_kept(results: Path) -> set[str] | None:
     """Return the figures that are committed with the results, so that links to them work.
 
-    They are the exceptions (`!/path`) in the .gitignore of the folder. Without such a
-    file, all are kept, and None is returned.
+    They are the exceptions (`!/path`) in the .gitignore of the folder. If the folder
+    has no .gitignore, all figures are kept, and None is returned.
     """
     try:
         text = read_regular(results / ".gitignore", MOST_BYTES).decode()

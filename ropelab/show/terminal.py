@@ -19,9 +19,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ropelab.runs.errors import printable, say
+from ropelab.runs.errors import escape_controls, say
 from ropelab.runs.estimate import write_duration
-from ropelab.runs.sentences import split_sentences, verdict_and_rest
+from ropelab.runs.sentences import split_sentences, split_verdict
 from ropelab.show.columns import (
     GAP,
     READABLE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 UNBOUNDED = 10_000
 # Work that is over within so many seconds shows no progress.
 SECONDS_HIDDEN = 1.0
-# The seconds between two plain progress lines, and before the first of them.
+# The seconds between two plain progress lines, and the seconds before the first line.
 SPARSELY = 30.0
 SOON = 3.0
 # The lines of a terminal that a table above the bars leaves free.
@@ -132,7 +132,7 @@ class Bars:
         with self._lock:
             self._bars.start()
             task = self._bars.add_task(
-                printable(description), total=total, note="", end=None
+                escape_controls(description), total=total, note="", end=None
             )
 
         def advance(
@@ -140,7 +140,7 @@ class Bars:
         ) -> None:
             self._bars.advance(task, steps)
             if note:
-                self._bars.update(task, note=printable(note))
+                self._bars.update(task, note=escape_controls(note))
             if left is not None:
                 self._bars.update(task, end=time.monotonic() + left)
 
@@ -217,7 +217,7 @@ class PlainLines:
     """
 
     def __init__(self) -> None:
-        # The number of works that are going on, one inside the other.
+        # The number of nested works that are in progress.
         self._open = 0
 
     @contextmanager
@@ -264,7 +264,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
-        return printable(str(value))
+        return escape_controls(str(value))
 
     if math.isnan(value):
         return "-"
@@ -287,8 +287,8 @@ def show_table(
 ) -> None:
     """Print a table, folded where the terminal is too narrow.
 
-    `decisive` has beginnings of names of columns. The first of them that some column has
-    counts, and the last such column is bold.
+    `decisive` has prefixes of names of columns, in order of preference. The first
+    prefix that fits a column counts, and the last column that it fits is bold.
     """
     from ropelab.show.intervals import join_intervals
 
@@ -311,7 +311,7 @@ def show_table(
 
 
 def _find_decisive(names: Sequence[str], beginnings: Sequence[str]) -> str:
-    """Return the name of the column that decides; empty if none does.
+    """Return the name of the column that is printed in bold; empty if no column is.
 
     >>> _find_decisive(["method", "nll @8192", "copy @2048", "copy @4096"], ["copy"])
     'copy @4096'
@@ -342,7 +342,7 @@ def show_list(rows: Mapping[str, str]) -> None:
     width = max(map(len, rows), default=0) + GAP
     for name, text in rows.items():
         line = Text(" " * GAP).append(f"{name:<{width}}", "bold")
-        line.append(end_at_edge(printable(text), out.width - GAP - width))
+        line.append(end_at_edge(escape_controls(text), out.width - GAP - width))
         out.print(line, soft_wrap=True)
 
 
@@ -351,7 +351,7 @@ def show_answer(
 ) -> None:
     """Print the verdict, the tables, and what else the answer says."""
     out = console()
-    verdict, rest = verdict_and_rest(printable(answer))
+    verdict, rest = split_verdict(escape_controls(answer))
     out.print(verdict)
     for table in tables:
         if len(table):
@@ -392,7 +392,7 @@ def show_places(places: Mapping[str, str]) -> None:
     width = max(map(len, places)) + GAP
     out.print()
     for word, text in places.items():
-        shown = printable(text)
+        shown = escape_controls(text)
         if text.startswith("ropelab "):
             shown = _continue_lines(shown, out.width - width)
         indented = shown.replace("\n", "\n" + " " * (width + GAP))
@@ -425,7 +425,7 @@ def _split_command(command: str) -> list[str]:
     ['ropelab', 'freqs', '--base 1e6', "--method 'yarn( factor=4)'"]
     """
     parts: list[str] = []
-    # A word has quoted parts, in which there may be blanks, and others.
+    # A word has quoted parts, in which there may be blanks, and unquoted parts.
     for word in re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", command):
         is_value = parts and parts[-1].startswith("-") and " " not in parts[-1]
         if is_value and not word.startswith("-"):
@@ -439,8 +439,9 @@ def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
     """Print a text broken between words; lines after the first are indented further."""
     out = console()
     width = max(out.width - indent - hanging, READABLE)
-    # The first line is longer than the others by what these are indented.
-    first, *rest = break_lines(printable(text), width + hanging).split("\n")
+    # The first line may be longer than all further lines, which are indented, by the
+    # width of their indentation.
+    first, *rest = break_lines(escape_controls(text), width + hanging).split("\n")
     out.print(" " * indent + first, soft_wrap=True)
     if not rest:
         return

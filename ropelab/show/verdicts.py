@@ -7,7 +7,7 @@ import sys
 
 from ropelab.runs.files import read_table_beside
 
-# The sign of each meaning, and another one for terminals that have ASCII alone.
+# The sign of each meaning, and the sign for terminals that have only ASCII.
 SIGNS = {"good": "✓", "fair": "!", "bad": "✗", "open": "?"}
 IN_ASCII = {"good": "+", "fair": "!", "bad": "x", "open": "?"}
 COLOURS = {"good": "green", "fair": "yellow", "bad": "red", "open": "bright_black"}

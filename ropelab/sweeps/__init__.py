@@ -1,3 +1,3 @@
-"""Many runs from one file: its cases, what is still to do, a share of it, one table of
-all.
+"""Many runs from one file: the cases of the file, the work that is left, one machine's
+share of this work, and one table of all runs.
 """

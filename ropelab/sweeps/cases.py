@@ -15,9 +15,9 @@ from typing import Any
 
 from ropelab.lab import Lab
 from ropelab.plan import Plan
-from ropelab.runs.config import Config, Label, read_toml, take_label, title_in
+from ropelab.runs.config import Config, Label, find_title, read_toml, take_label
 from ropelab.runs.errors import InputError, naming
-from ropelab.runs.spelling import ROTARY_SHARE, plain, spellings
+from ropelab.runs.spelling import ROTARY_SHARE, list_spellings, write_plainly
 
 # The number of runs that one file may ask for.
 MOST_RUNS = 1000
@@ -36,7 +36,7 @@ class Sweep:
 
 
 def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
-    """Read the runs that files, and folders of them, ask for."""
+    """Read the runs that files, and folders of files, ask for."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -125,14 +125,16 @@ def _refuse_many(table: str, count: int) -> None:
 
 def _label_case(shared: Label, case: Values, number: int) -> Label:
     """Return the name, title and origin of one of several runs, made from the values of
-    its case, which it need not share with the others.
+    its case, which may differ from the values of all other cases.
     """
-    words = [f"{key}={plain(value)}" for key, value in case.items() if key != "title"]
+    words = [
+        f"{key}={write_plainly(value)}" for key, value in case.items() if key != "title"
+    ]
     text = shorten(", ".join(words), 80, placeholder=" ...")
     if not text:
         text = "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"
-    title = title_in(case, origin)
+    title = find_title(case, origin)
     if not title:
         title = text
         if shared.title:
@@ -147,7 +149,7 @@ def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...
     configs = [plan.config for plan in plans]
     # A file may use the name that Hugging Face has for a field, or give the rotated
     # features as a share of the head.
-    spelling_of = spellings(type(configs[0]).model_fields)
+    spelling_of = list_spellings(type(configs[0]).model_fields)
     field_of = {spelling: field for field, spelling in spelling_of.items()}
     field_of[ROTARY_SHARE] = "rotary_dim"
 

@@ -1,9 +1,9 @@
 """One table and one figure of all runs that a file asked for: a sweep.
 
-The table and the figure are in `results/sweep/<file>-<hash>/`. This folder is like that
-of a run, so that the index, the page and `ropelab export` find it, and its config.toml
-asks for the same runs again. The keys of a sweep are the fields of the config in which
-its runs differ.
+The table and the figure are in `results/sweep/<file>-<hash>/`. This folder is like the
+folder of a run, so that the index, the page and `ropelab export` find it, and its
+config.toml asks for the same runs again. The keys of a sweep are the fields of the
+config in which its runs differ.
 """
 
 import re
@@ -19,7 +19,7 @@ from ropelab.lab import Lab
 from ropelab.plan import Run
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label
-from ropelab.runs.spelling import command_of, plain
+from ropelab.runs.spelling import write_command, write_plainly
 from ropelab.runs.tables import Tables
 from ropelab.show.drawn import draw_figures, encode_figures
 from ropelab.show.figures.sweep import choose_parts, draw
@@ -40,7 +40,7 @@ class SweepConfig(Config):
 
 
 def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
-    """Write the table and the figure of a sweep, unless they are there; return its
+    """Write the table and the figure of a sweep, unless both exist; return the sweep's
     folder.
     """
     results = lab.results
@@ -49,7 +49,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
     config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
     # The names of the run folders, with what identifies their contents.
-    inputs = store.as_inputs(results, folders)
+    inputs = store.hash_manifests(results, folders)
     label = Label(sweep.path.stem)
     folder = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
 
@@ -82,8 +82,8 @@ def _describe_sweep(
         "question": experiment.question,
         "cannot_show": experiment.cannot_show,
         "answer": f"{len(runs)} runs of {name}{_describe_extremes(tables)}.",
-        "summary": store.to_records(tables[EXPERIMENT].head(INDEX_ROWS)),
-        "command": command_of("run", {"file": sweep.path.as_posix()}, "file"),
+        "summary": store.make_records(tables[EXPERIMENT].head(INDEX_ROWS)),
+        "command": write_command("run", {"file": sweep.path.as_posix()}, "file"),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": seconds,
     }
@@ -217,7 +217,7 @@ def _value_of(run: Run, key: str) -> object:
     if len(value) == 1:
         (only,) = value
         return only
-    return plain(value)
+    return write_plainly(value)
 
 
 def _read_numbers(column: pd.Series) -> pd.Series:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ropelab.lab import Lab
 from ropelab.plan import Plan, Work, unite
-from ropelab.runs.cell import Cell, name_of
+from ropelab.runs.cell import Cell, hash_cell
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import write_size
 from ropelab.runs.folders import fingerprint
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 from ropelab.sweeps.cases import Sweep
 
 MOST_SHARDS = 10_000
@@ -54,7 +54,7 @@ def describe_runs(runs: PlannedWork, lab: Lab) -> Iterator[str]:
             yield f"    {line}"
         shared = len(work.cells) - len(new.cells)
         if shared:
-            yield f"    {count_of(shared, 'cell')} of runs above"
+            yield f"    {write_count(shared, 'cell')} of runs above"
         listed |= work.cells.keys()
 
     yield _describe_all(len(runs), unfinished, lab)
@@ -64,7 +64,7 @@ def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
     """Describe the work of all runs together, of which there are `count`."""
     every = unite(unfinished)
     finished = count - len(unfinished)
-    text = f"in all {count_of(count, 'run')} ({finished} finished)"
+    text = f"in all {write_count(count, 'run')} ({finished} finished)"
     if every.cells:
         text += f", {_count_cells(every)}"
     if not unfinished:
@@ -85,7 +85,7 @@ def _without(work: Work, names: Set[str]) -> Work:
 
 
 def describe_share(share: Work, lab: Lab) -> Iterator[str]:
-    """Describe the cells of one shard, and the cost of the unfinished ones."""
+    """Describe the cells of one shard, and the cost of its unfinished cells."""
     yield from _describe_cells(share)
     yield f"in all {_count_cells(share)}: {_describe_cost(share, lab)}"
 
@@ -107,13 +107,14 @@ def _describe_cells(work: Work) -> Iterator[str]:
         elif estimate.is_unknown or estimate.seconds >= 1:
             cost = estimate.text()
         else:
-            # `text` would round each of these up to a second, and many take one together.
+            # `text` would round each of these cells up to a second, although many of
+            # them together take a second.
             cost = f"below 1 second, {write_size(estimate.bytes)}"
         yield f"{title}: {cost}"
 
 
 def _count_cells(work: Work) -> str:
-    return f"{count_of(len(work.cells), 'cell')} ({work.counts['reused']} finished)"
+    return f"{write_count(len(work.cells), 'cell')} ({work.counts['reused']} finished)"
 
 
 def _describe_cost(work: Work, lab: Lab) -> str:
@@ -134,10 +135,11 @@ def read_shard(text: str) -> tuple[int, int]:
 
 
 def choose_share(runs: PlannedWork, shard: tuple[int, int]) -> Work:
-    """Return the cells of one of several shards, which depend on the files alone.
+    """Return the cells of one of several shards. The shards depend only on the files.
 
     A model and all cells that start from it go to one shard. The model with the most
-    work is dealt out first, and each next one to the shard with the least work so far.
+    work is dealt out first, and each next model to the shard with the least work so
+    far.
 
     Args:
         runs: the runs with their cells.
@@ -171,7 +173,7 @@ def _name_unit(cell: Cell) -> str:
     # A cell without a model may itself train one: then its key is that model.
     model: Any = cell.key.get("model", cell.key)
     if "recipe" not in model:
-        return name_of(cell)
+        return hash_cell(cell)
     while "start" in model:
         model = model["start"]
     return fingerprint(model)

@@ -18,7 +18,7 @@ from ropelab.claims.trained.tally import Tally
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from tests.texts import mentions
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
@@ -82,7 +82,7 @@ def with_ends(table, noise):
 
 
 def _pairs(a, b, of_a, of_b, noise):
-    names = method_label(*a), method_label(*b)
+    names = label_method(*a), label_method(*b)
     yield (
         "nll_last_window",
         LONGER,

@@ -16,7 +16,7 @@ from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES, find_claim
 from ropelab.claims.record import Findings, Kind, Verdict
 from ropelab.runs import builtin
-from ropelab.runs.cell import Context, Stored, Values, name_of
+from ropelab.runs.cell import Context, Stored, Values, hash_cell
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
@@ -282,7 +282,7 @@ def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_
 
 def test_a_cell_of_a_claim_is_the_same_in_every_run_that_needs_it():
     def names(**values):
-        return {name_of(cell) for cell in verdicts.cells(ClaimsConfig(**values))}
+        return {hash_cell(cell) for cell in verdicts.cells(ClaimsConfig(**values))}
 
     assert len(names(id="decay-scores")) == 1
     assert names(id="decay-scores") < names()

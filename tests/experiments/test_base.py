@@ -30,7 +30,7 @@ from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
-from ropelab.runs.cell import Values, name_of
+from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.base import draw
@@ -377,12 +377,12 @@ def test_intermediate_contexts_do_not_change_the_bound():
 
 def test_a_context_starts_from_the_one_before():
     first, second = cells(config_of(context=(300, 700)))
-    assert (first.starts, second.starts) == ((), (first,))
+    assert (first.prerequisites, second.prerequisites) == ((), (first,))
     assert first.inputs["lengths"] == [37, 43, 75, 87, 150, 175, 300]
     assert second.inputs["lengths"] == [350, 700]
     (alone,) = cells(config_of(context=(300,)))
-    assert name_of(alone) != name_of(first)  # it walks through other lengths
-    assert name_of(cells(config_of(context=(256,)))[0]) == name_of(
+    assert hash_cell(alone) != hash_cell(first)  # it walks through other lengths
+    assert hash_cell(cells(config_of(context=(256,)))[0]) == hash_cell(
         cells(config_of(context=(256, 512)))[0]
     )
 
@@ -395,15 +395,16 @@ def test_a_cell_depends_on_the_head_and_the_context_alone():
     plain = config_of(context=(512,), windows_up_to=1024)
     (cell,) = cells(plain)
     for name, value in others.items():
-        assert name_of(cells(plain.replace(**{name: value}))[0]) == name_of(cell)
+        assert hash_cell(cells(plain.replace(**{name: value}))[0]) == hash_cell(cell)
     own = {
         "context": (256,), "head_dim": 64, "rotary_dim": 64, "kept": 0.5, "dropped": (3,),
         "windows_up_to": 0,
     }  # fmt: skip
     names = {
-        name_of(cells(plain.replace(**{name: value}))[0]) for name, value in own.items()
+        hash_cell(cells(plain.replace(**{name: value}))[0])
+        for name, value in own.items()
     }
-    assert len(names | {name_of(cell)}) == 1 + len(own)
+    assert len(names | {hash_cell(cell)}) == 1 + len(own)
     assert {*others, *own} == set(BaseConfig.model_fields)
 
 

@@ -30,7 +30,7 @@ from ropelab.models.encoding.registry import ENCODINGS, FURTHER, make_encoding
 from ropelab.runs.cell import Context, Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.runs.store import to_records
+from ropelab.runs.store import make_records
 from ropelab.show.figures.encodings import draw, draw_against_methods
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
@@ -306,7 +306,7 @@ def test_times_stand_beside_the_tables_and_not_in_them(
     found: dict[str, pd.DataFrame], corpus: str, context: Context
 ) -> None:
     measured = quality.times(config(corpus=corpus), Values(context))["encodings"]
-    rows = {row["encoding"]: row for row in to_records(measured)}
+    rows = {row["encoding"]: row for row in make_records(measured)}
     assert list(rows) == FEW.split(",")
     assert rows["learned"]["decode_context_tokens"] == 64
     assert rows["rope"]["decode_context_tokens"] == 256

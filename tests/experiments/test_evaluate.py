@@ -30,7 +30,7 @@ from ropelab.plan import Plan
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import REAL, reader_of_bytes
 from tests.models.tasks.running import made
@@ -472,7 +472,7 @@ def test_the_advice_from_one_document_has_no_interval(config):
 
 def test_the_advised_command_has_the_factor_in_full(config):
     asked = config(context=255, methods="yarn(beta_fast=8)", tasks="text")
-    label = method_label("yarn(beta_fast=8)", 255 / 64)
+    label = label_method("yarn(beta_fast=8)", 255 / 64)
     assert "'yarn(factor=3.984375, beta_fast=8)'" in _write_command(label, asked)
 
 
@@ -549,7 +549,7 @@ def test_what_only_loading_shows_to_need_too_much_memory_is_refused_then(
     config, monkeypatch
 ):
     asked = config(methods="pi", tasks="text", documents=2)
-    (checked,) = results.cells(asked)[0].starts
+    (checked,) = results.cells(asked)[0].prerequisites
     model = asked.reference().model()
     monkeypatch.setattr(type(model), "free_bytes", lambda self: 1000)
     with pytest.raises(
@@ -563,7 +563,7 @@ def test_a_method_that_the_model_does_not_take_is_refused_before_anything_is_mea
     config,
 ):
     asked = config(methods="pi", tasks="text", documents=2)
-    (checked,) = results.cells(asked)[0].starts
+    (checked,) = results.cells(asked)[0].prerequisites
     model = asked.reference().model()
     closed, model.objection_to_plans = model.objection_to_plans, "it says so"
     try:

@@ -562,8 +562,10 @@ def copied(inside: float) -> pd.DataFrame:
 
 def test_the_question_has_the_lengths_that_were_asked_for():
     question = load("extrapolate").question
-    assert build(ExtrapolateConfig, {}).asks(question) == question
-    asked = build(ExtrapolateConfig, {"train_len": 64, "test_len": 256}).asks(question)
+    assert build(ExtrapolateConfig, {}).adapt_question(question) == question
+    asked = build(ExtrapolateConfig, {"train_len": 64, "test_len": 256}).adapt_question(
+        question
+    )
     assert mentions(asked, "64 tokens", 256)
 
 
@@ -725,7 +727,7 @@ def test_a_recalibrated_model_is_known_by_all_parameters_of_a_method_of_ones_own
     (base,) = make_trainings(given, GEOMETRY)
     keys = []
     monkeypatch.setattr(
-        "ropelab.experiments.extrapolate.rows.key_of_sources",
+        "ropelab.experiments.extrapolate.rows.make_sources_key",
         lambda *owners: {"own": "a hash"},
     )
     for text in ("drope(steps=2)", "drope(steps=2, sharpen=0)"):

@@ -20,7 +20,7 @@ from ropelab.experiments.freqs.pairs import (
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
-from ropelab.runs.cell import Values, name_of
+from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
@@ -278,10 +278,10 @@ def test_a_cell_depends_on_every_field_but_the_name_of_the_model():
     }  # fmt: skip
     configs = [config_of(), *(config_of(**{name: v}) for name, v in changed.items())]
     assert {"model", *changed} == set(FreqsConfig.model_fields)
-    assert len({name_of(cells(config)[0]) for config in configs}) == len(configs)
+    assert len({hash_cell(cells(config)[0]) for config in configs}) == len(configs)
     named = config_of(model="llama-2-7b")
     (one,), (other,) = cells(named), cells(named.replace(model=""))
-    assert name_of(one) == name_of(other)
+    assert hash_cell(one) == hash_cell(other)
 
 
 def test_wider_heads_need_more():

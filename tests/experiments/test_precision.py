@@ -24,12 +24,12 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import PRESETS, CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.reduction import REDUCTIONS, reduction_errors
-from ropelab.runs.cell import Values, name_of
+from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
-from ropelab.runs.store import to_records
+from ropelab.runs.store import make_records
 from ropelab.show.drawn import encode_figures
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style
@@ -113,7 +113,7 @@ def test_the_tables_have_the_promised_columns(small):
 
 
 def test_all_tables_are_json_without_nan_or_infinity(small):
-    records = {name: to_records(table) for name, table in small.items()}
+    records = {name: make_records(table) for name, table in small.items()}
     # A nan or an infinity would be a ValueError here.
     text = json.dumps(records, allow_nan=False)
     assert json.loads(text) == records
@@ -460,8 +460,10 @@ def test_a_single_draw_has_no_interval_and_is_drawn():
 
 
 def test_tf32_positions_are_wrong_for_half_of_8192():
-    stored = Chain(PRESETS["tf32_matmul"].plan, ROPE_128).positions(span(0, 8192))
-    assert (stored != span(0, 8192)).sum() == 4096
+    stored = Chain(PRESETS["tf32_matmul"].plan, ROPE_128).positions(
+        list_positions(0, 8192)
+    )
+    assert (stored != list_positions(0, 8192)).sum() == 4096
 
 
 @pytest.mark.parametrize(
@@ -560,12 +562,12 @@ def test_transformers_does_live_what_its_preset_predicts(
         module.to(torch.bfloat16)
     measured = live_tables(module, torch.arange(16384))
 
-    predicted = Chain(PRESETS[preset].plan, ROPE_128).table(span(0, 16384))
+    predicted = Chain(PRESETS[preset].plan, ROPE_128).table(list_positions(0, 16384))
     # Equal but for entries whose float32 frequency or cosine is on the edge of a
     # rounding.
     for ours, theirs in zip(predicted, measured, strict=True):
         assert (ours == theirs).mean() > 0.999
-    exact = Chain(CastPlan(), ROPE_128).table(span(0, 16384))
+    exact = Chain(CastPlan(), ROPE_128).table(list_positions(0, 16384))
     assert at_least < errors(measured, exact)[1] < at_most
     assert errors(measured, exact) == pytest.approx(errors(predicted, exact), rel=0.01)
 
@@ -645,7 +647,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_field_that_changes_a_table_changes_the_key_of_its_cells(field):
     names = [
-        sorted(map(name_of, body.cells(config_of(**changed))))
+        sorted(map(hash_cell, body.cells(config_of(**changed))))
         for changed in [dict[str, Any](), {field: CHANGES[field]}]
     ]
     assert names[0] != names[1]

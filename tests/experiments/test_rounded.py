@@ -15,7 +15,7 @@ from ropelab.experiments.extrapolate import results as extrapolate
 from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.rounded import COLUMNS, describe_casts
 from ropelab.models.tasks.tables import NLL
-from ropelab.runs.cell import Context, name_of
+from ropelab.runs.cell import Context, hash_cell
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.runs.thresholds import LOST, LOST_FAR, NOTICED, UNNOTICED
@@ -86,7 +86,7 @@ def test_cells_without_a_cast_and_configs_without_one_are_what_they_were(
         plain, rounded = config(**same), config(**same, **ROUNDED)
         assert not {"casts", "cache", "offsets"} & set(plain.model_dump())
         names = [
-            {name_of(cell) for cell in body.cells(each)} for each in (plain, rounded)
+            {hash_cell(cell) for cell in body.cells(each)} for each in (plain, rounded)
         ]
         assert names[0] < names[1]
     # Each offset is a cell of its own.
@@ -95,7 +95,8 @@ def test_cells_without_a_cast_and_configs_without_one_are_what_they_were(
         for at in ("0", "0,9")
     )
     counts = [
-        len({name_of(cell) for cell in extrapolate.cells(each)}) for each in (one, two)
+        len({hash_cell(cell) for cell in extrapolate.cells(each)})
+        for each in (one, two)
     ]
     assert counts[1] == counts[0] + 2
 

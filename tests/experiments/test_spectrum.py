@@ -18,7 +18,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.runs.cell import Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
-from ropelab.runs.store import to_records
+from ropelab.runs.store import make_records
 from ropelab.show.figures.spectrum import draw, name_scheme
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
@@ -180,7 +180,7 @@ def test_every_scheme_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -
     assert len(found["comparisons"]) == (len(LABELS) - 1) * sum(places.values())
     assert len(found["removed"]) == 3 * sum(places.values())
     json.dumps(
-        {name: to_records(table) for name, table in found.items()}, allow_nan=False
+        {name: make_records(table) for name, table in found.items()}, allow_nan=False
     )
 
 

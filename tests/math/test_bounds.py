@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ropelab.math.bounds import (
     Similarity,
     Walk,
-    certified_from,
+    find_certified_u,
     find_first_negative,
     find_lowest,
     scan,
@@ -224,7 +224,7 @@ def test_settled_positions_do_not_change_the_windows():
 
 
 def test_the_certificate_from_above_holds():
-    u = certified_from(LLAMA, 1024)
+    u = find_certified_u(LLAMA, 1024)
     assert brute(LLAMA, 1024, np.exp(u + np.array([0.0, 0.5, 2.0, 10.0]))).all()
 
 

@@ -29,7 +29,7 @@ from transformers.models.roformer.modeling_roformer import (
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
-from ropelab.math.models import MODELS, OTHER_NAMES, is_known, model_named
+from ropelab.math.models import MODELS, OTHER_NAMES, find_model, is_known
 from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 
@@ -46,7 +46,7 @@ def test_every_model_is_possible_and_sourced(name):
 
 
 def test_llama_3_1():
-    model = model_named("Llama-3.1-8B")
+    model = find_model("Llama-3.1-8B")
     assert (model.base, model.head_dim, model.trained_len, model.promised_len) == (
         500000,
         128,
@@ -144,7 +144,7 @@ def test_transformers_pairs_deepseek_v3_alike():
 
 def test_an_unknown_model_gets_the_nearest():
     with pytest.raises(InputError, match=r"did you mean 'llama-3.1-8b'"):
-        model_named("llama-3.1-9b")
+        find_model("llama-3.1-9b")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_unknown_model_gets_the_nearest():
 )
 def test_a_model_is_found_under_its_other_names(name, model):
     assert is_known(name)
-    assert model_named(name).name == model
+    assert find_model(name).name == model
 
 
 def test_other_names_are_no_models_of_the_table():

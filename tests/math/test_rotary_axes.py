@@ -11,7 +11,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbe
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import Layout
-from ropelab.math.rotary import axis_of_pairs
+from ropelab.math.rotary import find_axis_of_pairs
 
 POSITIONS = np.random.default_rng(0).integers(0, 100, (3, 7))
 """Time, height and width of seven tokens."""
@@ -22,7 +22,7 @@ def angles(
 ) -> np.ndarray:
     """Of every token and pair, for shared frequencies."""
     inv_freq = np.asarray(inverse_frequencies(2 * sum(sections), 10000.0))
-    return positions[axis_of_pairs(layout, sections)].T * inv_freq
+    return positions[find_axis_of_pairs(layout, sections)].T * inv_freq
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,16 @@ def test_text_is_plain_rope(layout):
 
 def test_every_axis_gets_as_many_pairs_as_its_section_says():
     for layout in ("mrope", "axial"):
-        assert np.bincount(axis_of_pairs(layout, (8, 28, 28))).tolist() == [8, 28, 28]
-    assert np.bincount(axis_of_pairs("mrope_interleaved", (24, 20, 20))).tolist() == [
+        assert np.bincount(find_axis_of_pairs(layout, (8, 28, 28))).tolist() == [
+            8,
+            28,
+            28,
+        ]
+    assert np.bincount(
+        find_axis_of_pairs("mrope_interleaved", (24, 20, 20))
+    ).tolist() == [
         24,
         20,
         20,
     ]
-    assert axis_of_pairs("mrope", ()).tolist() == []
+    assert find_axis_of_pairs("mrope", ()).tolist() == []

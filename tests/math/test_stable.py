@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.math.bounds import Similarity, Walk, certified_from, find_first_negative
+from ropelab.math.bounds import (
+    Similarity,
+    Walk,
+    find_certified_u,
+    find_first_negative,
+)
 from ropelab.math.bounds.boxes import (
     Boxes,
     find_threatened,
@@ -138,7 +143,7 @@ def test_above_the_stable_base_no_base_fails_and_just_below_it_one_does(
 ):
     stable = Walk(similarity, context).find_stable()
     positions = np.arange(1, context, dtype=np.float64)
-    certified = certified_from(similarity, context)
+    certified = find_certified_u(similarity, context)
     for u in np.linspace(stable + 1e-9, certified, 200):
         assert similarity.evaluate(positions, u).min() > -1e-9
     assert similarity.evaluate(positions, stable - 1e-8).min() < 0

@@ -23,7 +23,7 @@ from ropelab.math.bounds.walls import (
 )
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
-from ropelab.math.numerics.chain import span
+from ropelab.math.numerics.chain import list_positions
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "claims"
 FLOAT32 = PRESETS["float32"].plan
@@ -70,7 +70,7 @@ def test_no_neighbour_is_lost_below_the_proof():
         assert proved == {"bfloat16": 32, "tf32": 256}[name]
         for base in np.geomspace(2, 1e12, 60):
             table = np.stack(
-                make_chain(plan, float(base), 64).table(span(0, proved + 1))
+                make_chain(plan, float(base), 64).table(list_positions(0, proved + 1))
             )
             assert not (table[..., 1:] == table[..., :-1]).all(0).any(), base
     assert find_proved_limit(FLOAT32) == 2**21

@@ -66,7 +66,7 @@ def scaled(config, **block):
     return reading(config, rope_scaling=block)
 
 
-def plain(width, base):
+def write_plainly(width, base):
     return base ** (-np.arange(0, width, 2) / width)
 
 
@@ -76,7 +76,7 @@ def statuses(result):
 
 def test_llama_without_scaling():
     spec = reading(LLAMA).main
-    np.testing.assert_allclose(spec.inv_freq(131072), plain(128, 500000.0))
+    np.testing.assert_allclose(spec.inv_freq(131072), write_plainly(128, 500000.0))
     assert (spec.attention_factor, spec.claimed_len) == (1.0, 131072)
 
 
@@ -85,10 +85,10 @@ def test_linear_counts_under_its_older_name_only():
     factor.
     """
     older = scaled(LLAMA, type="linear", factor=4.0)
-    np.testing.assert_allclose(older.main.inv_freq(1), plain(128, 500000.0) / 4)
+    np.testing.assert_allclose(older.main.inv_freq(1), write_plainly(128, 500000.0) / 4)
     assert statuses(older)["rope_scaling.factor"] == "translated"
     newer = scaled(LLAMA, rope_type="linear", factor=4.0)
-    np.testing.assert_allclose(newer.main.inv_freq(1), plain(128, 500000.0))
+    np.testing.assert_allclose(newer.main.inv_freq(1), write_plainly(128, 500000.0))
     assert statuses(newer)["rope_scaling.rope_type"] == "ignored"
     assert statuses(newer)["rope_scaling.factor"] == "ignored"
 
@@ -101,7 +101,7 @@ def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_lengt
     pair 32 has 4443).
     """
     read_ = scaled(LLAMA, rope_type="llama3", **LLAMA3)
-    ratio = plain(128, 500000.0) / read_.main.inv_freq(64)
+    ratio = write_plainly(128, 500000.0) / read_.main.inv_freq(64)
     assert (np.isclose(ratio, 1).sum(), np.isclose(ratio, 8).sum()) == (25, 32)
     wavelength = 2 * math.pi * 500000.0 ** (50 / 128)
     smooth = (4096 / wavelength - 1) / 3
@@ -110,7 +110,7 @@ def test_llama3_counts_under_its_newer_name_only_and_with_its_own_original_lengt
         statuses(read_)["rope_scaling.original_max_position_embeddings"] == "translated"
     )
     older = scaled(LLAMA, type="llama3", **LLAMA3)
-    np.testing.assert_allclose(older.main.inv_freq(64), plain(128, 500000.0))
+    np.testing.assert_allclose(older.main.inv_freq(64), write_plainly(128, 500000.0))
 
 
 def test_what_llama3_leaves_out_has_defaults():
@@ -131,7 +131,9 @@ def test_llama_drops_the_other_methods(kind):
     """No branch of KV or ropeFactors names them."""
     for name in ("type", "rope_type"):
         result = scaled(LLAMA, **{name: kind}, **YARN)
-        np.testing.assert_allclose(result.main.inv_freq(1 << 18), plain(128, 500000.0))
+        np.testing.assert_allclose(
+            result.main.inv_freq(1 << 18), write_plainly(128, 500000.0)
+        )
         assert result.main.attention_factor == 1.0
         assert statuses(result)[f"rope_scaling.{name}"] == "ignored"
 
@@ -150,10 +152,10 @@ def test_a_file_of_version_5_loses_base_and_scaling():
     bare = {key: value for key, value in LLAMA.items() if key != "rope_theta"}
     block = {"rope_type": "llama3", "rope_theta": 500000.0, **LLAMA3}
     result = reading(bare, rope_parameters=block)
-    np.testing.assert_allclose(result.main.inv_freq(64), plain(128, 10000.0))
+    np.testing.assert_allclose(result.main.inv_freq(64), write_plainly(128, 10000.0))
     assert {statuses(result)[f"rope_parameters.{key}"] for key in block} == {"ignored"}
     unscaled = reading(bare, rope_scaling={"rope_type": "llama3", **LLAMA3})
-    np.testing.assert_allclose(unscaled.main.inv_freq(64), plain(128, 10000.0))
+    np.testing.assert_allclose(unscaled.main.inv_freq(64), write_plainly(128, 10000.0))
     document = Document("v5", "config", {**bare, "rope_parameters": block})
     findings = audit(document, runtime="transformers-5,ollama").findings
     assert "ollama takes base 10000" in next(
@@ -204,7 +206,7 @@ def test_qwen2_stops_at_a_factor():
     )
     for unscaled in plain_ones:
         np.testing.assert_allclose(
-            scaled(QWEN2, **unscaled).main.inv_freq(1), plain(128, 1e6)
+            scaled(QWEN2, **unscaled).main.inv_freq(1), write_plainly(128, 1e6)
         )
 
 
@@ -231,8 +233,8 @@ def test_phi3s_tables_and_factor():
     lists = {"short_factor": [1.5] * 48, "long_factor": [6.0] * 48}
     result = scaled(PHI3, type="longrope", attention_factor=2.0, **lists)
     spec = result.main
-    np.testing.assert_allclose(spec.inv_freq(4096), plain(96, 10000.0) / 1.5)
-    np.testing.assert_allclose(spec.inv_freq(4097), plain(96, 10000.0) / 6)
+    np.testing.assert_allclose(spec.inv_freq(4096), write_plainly(96, 10000.0) / 1.5)
+    np.testing.assert_allclose(spec.inv_freq(4097), write_plainly(96, 10000.0) / 6)
     assert spec.attention_factor == pytest.approx(1.190238, abs=1e-6)
     assert statuses(result)["rope_scaling.attention_factor"] == "ignored"
     yarn = scaled(PHI3, type="yarn", **lists).main
@@ -260,7 +262,7 @@ def test_gpt_oss_is_read_but_for_truncate():
     block = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
     block["original_max_position_embeddings"] = 4096
     result = scaled(GPT_OSS, truncate=False, **block)
-    ratio = plain(64, 150000.0) / result.main.inv_freq(131072)
+    ratio = write_plainly(64, 150000.0) / result.main.inv_freq(131072)
     assert (np.isclose(ratio, 1).sum(), np.isclose(ratio, 32).sum()) == (9, 14)
     assert result.main.attention_factor == pytest.approx(1 + 0.1 * math.log(32))
     assert statuses(result)["rope_scaling.truncate"] == "ignored"

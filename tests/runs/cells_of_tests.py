@@ -20,7 +20,7 @@ class Sum:
     """Adds up random numbers with torch, whose threads would change the last digits."""
 
     seed: int
-    starts: tuple[Cell, ...] = ()
+    prerequisites: tuple[Cell, ...] = ()
     kind: str = "sum"
     version: int = 1
 
@@ -200,7 +200,9 @@ class Sequel(Sum):
     kind: str = "sequel"
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        sums = [context.compute(start)["sums"]["sum"][0] for start in self.starts]
+        sums = [
+            context.compute(start)["sums"]["sum"][0] for start in self.prerequisites
+        ]
         about = {"seed": [self.seed], "sum": [sum(sums) + 1], "process": [os.getpid()]}
         return {"sums": pd.DataFrame(about)}
 

@@ -49,7 +49,7 @@ WHOLE = "2 pieces of work"
 
 @pytest.fixture(autouse=True)
 def _a_machine_of_known_speed(monkeypatch):
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    monkeypatch.setattr(estimate, "measure_slowness", lambda: 1.0)
 
 
 @pytest.fixture

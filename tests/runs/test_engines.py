@@ -98,8 +98,8 @@ def test_an_engine_computes_again_and_again(engine, context):
 
 def test_a_cell_comes_after_those_that_it_starts_from(engine, context):
     first = Sum(0)
-    second = Sequel(1, starts=(first,))
-    third = Sequel(2, starts=(second, first))
+    second = Sequel(1, prerequisites=(first,))
+    third = Sequel(2, prerequisites=(second, first))
     assert list(engine.compute([first, second, third], context)) == [
         (first, None),
         (second, None),
@@ -113,8 +113,8 @@ def test_a_cell_comes_after_those_that_it_starts_from(engine, context):
 
 def test_a_failing_cell_ends_those_that_start_from_it_and_no_others(engine, context):
     fails, other = Fails(7), Sum(1)
-    after = Sequel(2, starts=(fails,))
-    last = Sequel(3, starts=(after, other))
+    after = Sequel(2, prerequisites=(fails,))
+    last = Sequel(3, prerequisites=(after, other))
     found = computed(engine, [fails, other, after, last], context)
     assert found[other] is None
     assert "diverged under seed 7" in str(found[fails])
@@ -125,7 +125,7 @@ def test_cells_computed_alone_and_all_that_starts_from_them_stay_in_this_process
     engine, context
 ):
     alone, far = Alone(0), Sum(1)
-    near = Sequel(2, starts=(alone, far))
+    near = Sequel(2, prerequisites=(alone, far))
     assert computed(engine, [alone, far, near], context) == dict.fromkeys(
         [alone, far, near]
     )
@@ -154,7 +154,11 @@ def test_cells_that_lock_another_inside_of_their_own_do_not_block_each_other(
 @pytest.mark.processes
 def test_a_killed_worker_costs_nothing_but_time(workers, context, begun):
     killed = Killed(0, folder=str(begun))
-    cells = [killed, *(Sum(seed) for seed in range(4)), Sequel(5, starts=(killed,))]
+    cells = [
+        killed,
+        *(Sum(seed) for seed in range(4)),
+        Sequel(5, prerequisites=(killed,)),
+    ]
     assert computed(workers, cells, context) == dict.fromkeys(cells)
     assert len(list(begun.iterdir())) == 2
 
@@ -164,7 +168,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_and_takes_no_other_with
     workers, context, begun
 ):
     killed = Killed(0, folder=str(begun), times=99)
-    beside, after = Slow(1, folder=str(begun)), Sequel(2, starts=(killed,))
+    beside, after = Slow(1, folder=str(begun)), Sequel(2, prerequisites=(killed,))
     found = computed(workers, [killed, beside, after], context)
     assert mentions(str(found[killed]), "'sum 0'", "3 times")
     assert "fewer --workers" in str(found[killed])

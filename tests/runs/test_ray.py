@@ -15,7 +15,7 @@ import pytest
 
 from ropelab.cli.app import main
 from ropelab.lab import Lab
-from ropelab.runs.cell import CellName, Cells, Context, list_with_starts
+from ropelab.runs.cell import CellName, Cells, Context, list_with_prerequisites
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.on_ray import OnRay
 from ropelab.runs.engine.ray_cluster import check_joinable, check_ray
@@ -97,7 +97,7 @@ def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, e
         "corpus": corpora[0],
     }
     plan = Lab().prepare("encodings", values)
-    every = list_with_starts(plan.experiment.cells(plan.config)).values()
+    every = list_with_prerequisites(plan.experiment.cells(plan.config)).values()
     cells = [cell for cell in every if not cell.resources.alone]
     here, there = tmp_path / "here", tmp_path / "there"
     for one, root in ((Here(), here), (engine, there)):
@@ -110,8 +110,11 @@ def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, e
 
 def test_a_cell_is_sent_all_that_it_starts_from_and_fails_with_it(tmp_path, engine):
     first, fails = Sum(0), Fails(7)
-    second = Sequel(1, starts=(first,))
-    third, after = Sequel(2, starts=(second,)), Sequel(3, starts=(fails, first))
+    second = Sequel(1, prerequisites=(first,))
+    third, after = (
+        Sequel(2, prerequisites=(second,)),
+        Sequel(3, prerequisites=(fails, first)),
+    )
     found = computed(engine, [first, fails, second, third, after], tmp_path)
     assert (found[first], found[second], found[third]) == (None, None, None)
     assert "diverged under seed 7" in str(found[fails])

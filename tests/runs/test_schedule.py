@@ -10,7 +10,7 @@ from ropelab.runs.engine.schedule import (
     LostError,
     Machine,
     Schedule,
-    machine_for,
+    choose_machine,
 )
 from ropelab.runs.errors import MachineError
 
@@ -21,7 +21,7 @@ class Piece:
 
     seed: int
     resources: Resources
-    starts: tuple[Cell, ...] = ()
+    prerequisites: tuple[Cell, ...] = ()
     kind: str = "piece"
     version: int = 1
 
@@ -34,8 +34,8 @@ class Piece:
         return f"piece {self.seed}"
 
 
-def piece(seed, *starts, **resources):
-    return Piece(seed, Resources(**resources), starts)
+def piece(seed, *prerequisites, **resources):
+    return Piece(seed, Resources(**resources), prerequisites)
 
 
 def schedule(room, *pieces):
@@ -135,7 +135,7 @@ def test_gpus_are_those_that_torch_may_see(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     cells = [piece(seed, gpu=True) for seed in range(3)]
-    made = schedule(machine_for(3, [cell.resources for cell in cells]), *cells)
+    made = schedule(choose_machine(3, [cell.resources for cell in cells]), *cells)
     assert [gpu for _, gpu in begun(made)] == [0, 1, 2]
 
 
@@ -174,21 +174,21 @@ def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
     monkeypatch.setattr("ropelab.runs.engine.schedule.find_free_memory", lambda: 10)
     monkeypatch.setattr("ropelab.runs.engine.schedule.count_cores", lambda: 16)
     assert (
-        machine_for(
+        choose_machine(
             None, [Resources(memory_bytes=3), Resources(memory_bytes=9)]
         ).workers
         == 3
     )
-    assert machine_for(None, [Resources(memory_bytes=99)]).workers == 1
-    assert machine_for(7, [Resources(memory_bytes=99)]).workers == 7
+    assert choose_machine(None, [Resources(memory_bytes=99)]).workers == 1
+    assert choose_machine(7, [Resources(memory_bytes=99)]).workers == 7
 
 
 def test_cells_that_all_need_a_gpu_get_no_process_that_would_wait_for_one(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("ropelab.runs.engine.schedule.count_cores", lambda: 16)
     on_gpu, small = Resources(memory_bytes=1, gpu=True), Resources(memory_bytes=1)
-    made = machine_for(None, [on_gpu] * 20)
+    made = choose_machine(None, [on_gpu] * 20)
     assert (made.workers, made.gpus, made.cells_per_gpu) == (2, 2, 1)
-    assert machine_for(None, [*[on_gpu] * 20, small]).workers == 3
-    assert machine_for(None, [on_gpu, *[small] * 20]).workers == 16
-    assert machine_for(6, [on_gpu] * 20).cells_per_gpu == 6
+    assert choose_machine(None, [*[on_gpu] * 20, small]).workers == 3
+    assert choose_machine(None, [on_gpu, *[small] * 20]).workers == 16
+    assert choose_machine(6, [on_gpu] * 20).cells_per_gpu == 6

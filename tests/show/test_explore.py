@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from ropelab.math.methods import FREQUENCIES, parse_scaling, scaling_class
+from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.show.page import explore
 
@@ -35,7 +35,9 @@ def test_the_script_takes_parameters_that_the_method_has(name):
     script = (STATIC / "rotary.js").read_text()
     taken = re.search(rf"^  {name}: \(geometry, {{ ([^}}]*) }}", script, re.MULTILINE)
     used = re.findall(r"(\w+)(?:: \w+)?", taken[1]) if taken else []
-    assert set(used) <= {parameter.name for parameter in fields(scaling_class(name))}
+    assert set(used) <= {
+        parameter.name for parameter in fields(find_scaling_class(name))
+    }
 
 
 def test_types_of_a_config_are_methods_of_the_page():

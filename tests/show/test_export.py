@@ -13,8 +13,8 @@ import ropelab
 from ropelab.claims.ledger import judge_run
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.leading import find_leads
-from ropelab.runs.metrics import metrics_of
-from ropelab.runs.store import to_records
+from ropelab.runs.metrics import flatten_summary
+from ropelab.runs.store import make_records
 from ropelab.show import export
 from ropelab.show.drawn import write_for_user
 from ropelab.show.page.shown import find_runs
@@ -120,11 +120,11 @@ def test_metrics_are_flat_numbers():
         {"method": "yarn ×4", "loss": 1.5, "copy @64": None, "reached": True},
         {"method": "pi ×4", "loss": float("inf"), "copy @64": 0.25, "reached": False},
     ]
-    assert metrics_of(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
-    assert metrics_of([{"context": 1024, "base": 4293.0}]) == {
+    assert flatten_summary(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
+    assert flatten_summary([{"context": 1024, "base": 4293.0}]) == {
         "context=1024/base": 4293.0
     }
-    assert metrics_of([]) == {}
+    assert flatten_summary([]) == {}
 
 
 def test_metrics_of_rows_with_the_same_words_are_not_mixed():
@@ -134,7 +134,7 @@ def test_metrics_of_rows_with_the_same_words_are_not_mixed():
         {"task": "copy", "base": 300.0, "bound": 102.0, "accuracy": 0.46},
         {"task": "copy", "base": 10000.0, "bound": None, "accuracy": 0.9},
     ]
-    assert metrics_of(summary) == {
+    assert flatten_summary(summary) == {
         "copy/base=300.0/bound": 102.0,
         "copy/base=300.0/accuracy": 0.46,
         "copy/base=10000.0/accuracy": 0.9,
@@ -145,20 +145,20 @@ def test_metrics_of_rows_with_the_same_words_are_not_mixed():
         for b in (1, 2)
         for m in ("pi", "yarn")
     ]
-    assert metrics_of(grid)["base=1/pi/loss"] == 3
-    assert len(metrics_of(grid)) == 4
+    assert flatten_summary(grid)["base=1/pi/loss"] == 3
+    assert len(flatten_summary(grid)) == 4
 
 
 def test_every_stored_number_of_a_short_table_is_among_the_metrics():
     for path in sorted(REFERENCE.glob("*/*/manifest.json")):
         summary = json.loads(path.read_text())["summary"]
         metrics = json.loads((path.parent / "metrics.json").read_text())
-        assert metrics == metrics_of(summary), path
+        assert metrics == flatten_summary(summary), path
 
 
 def test_every_run_keeps_its_metrics(tmp_path):
     run = ropelab.freqs(method="yarn(factor=4)", results=tmp_path)
     metrics = json.loads((run.folder / "metrics.json").read_text())
-    assert metrics == metrics_of(to_records(run.summary()))
+    assert metrics == flatten_summary(make_records(run.summary()))
     assert metrics
     assert set(find_runs([run.folder], judge_run)[0].tables) == set(run.tables)

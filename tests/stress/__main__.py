@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from ropelab.runs.surroundings import surroundings
+from ropelab.runs.surroundings import describe_surroundings
 from tests.stress import bench
 
 IDEAS = (
@@ -64,7 +64,7 @@ def keep(name: str, tried: int, held: int) -> None:
     """Write the counts of an idea beside those of the others' last trials, and into the
     page.
     """
-    where = surroundings()
+    where = describe_surroundings()
     commit = f"{where['commit'] or 'none'}{'+' if where['dirty'] else ''}"
     counts = {**read_tally(), name: (str(tried), str(held), commit)}
     rows = [(idea, *counts[idea]) for idea in IDEAS if idea in counts]

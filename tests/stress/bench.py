@@ -47,7 +47,7 @@ class Square:
 
     base: float
     place: int
-    starts: tuple[Cell, ...] = ()
+    prerequisites: tuple[Cell, ...] = ()
     kind: str = "square"
     version: int = 1
 

@@ -75,7 +75,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     """Numbers, files of models, and folders of runs; the same ones every time."""
     yield from _numbers(folder, few)
     yield from _models(folder)
-    yield from _runs(folder)
+    yield from _has_all_functions(folder)
 
 
 def _numbers(folder: Path, few: bool) -> Iterator[Trial]:
@@ -158,7 +158,7 @@ EDITS: Mapping[str, Callable[[Path], object]] = {
 }
 
 
-def _runs(folder: Path) -> Iterator[Trial]:
+def _has_all_functions(folder: Path) -> Iterator[Trial]:
     whole, results = folder / "whole", folder / "results"
     told(*command(whole))
     for what, edit in EDITS.items():

@@ -161,7 +161,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             place = ("--results", str(folder / "results"))
             yield one(("run", str(path), *place), text, plans, text != before)
         for _ in range(FEW if few else LINES):
-            line = command_line(chance, folder)
+            line = quote_words(chance, folder)
             yield one(line, " ".join(line), plans)
         for _ in range(FEW if few else MODELS):
             text = json.dumps(mutated(MODEL, chance))
@@ -305,7 +305,7 @@ CHANGES: Sequence[Change] = (
 )
 
 
-def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
+def quote_words(chance: random.Random, folder: Path) -> tuple[str, ...]:
     """A command with up to five of its flags, and values that any flag may be given."""
     app: Any = cli.application()
     name, command = chance.choice(sorted(app.commands.items()))

@@ -23,7 +23,7 @@ def test_every_file_that_is_shown_is_read(text, tmp_path):
 
 
 def test_the_command_prints_what_is_shown(call, monkeypatch):
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    monkeypatch.setattr(estimate, "measure_slowness", lambda: 1.0)
     Path("rope.toml").write_text(FILES[0])
     (shown,) = re.findall(r"```\n\$ ropelab (.*?)```", TEXT, re.DOTALL)
     command, _, printed = shown.partition("\n")

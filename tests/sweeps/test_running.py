@@ -13,7 +13,7 @@ import pytest
 from ropelab.lab import Lab
 from ropelab.models.tasks.divergence import shorten_divergence
 from ropelab.runs import estimate, store
-from ropelab.runs.cell import Resources, name_of
+from ropelab.runs.cell import Resources, hash_cell
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
@@ -51,7 +51,7 @@ ARITHMETIC = 'experiment = "freqs"\nhead_dim = 16\n[grid]\nbase = [1e4, 1e5, 1e6
 
 @pytest.fixture(autouse=True)
 def _a_machine_of_known_speed(monkeypatch):
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    monkeypatch.setattr(estimate, "measure_slowness", lambda: 1.0)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class CountedCells(Here):
         self.names = []
 
     def compute(self, cells, context):
-        self.names += map(name_of, cells)
+        self.names += map(hash_cell, cells)
         yield from super().compute(cells, context)
 
 
@@ -130,9 +130,9 @@ def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(
         assert len(names) == len(set(names)) == CELLS
         for share in shares:  # the shard that evaluates a model has trained it
             assert all(
-                name_of(start) in share
+                hash_cell(start) in share
                 for cell in share.values()
-                for start in cell.starts
+                for start in cell.prerequisites
             )
     assert sum(map(bool, shares)) == 4, "one for each model"
 

@@ -44,7 +44,7 @@ def _read_exact_bases(runs: Sequence[Stored]) -> dict[int, float]:
     if not runs:
         return {}
     tables = [run.tables["bound"] for run in runs]
-    return published.exact_bases(pd.concat(tables))
+    return published.list_exact_bases(pd.concat(tables))
 
 
 @claim("base-bound-table", "base-bound-table-su")
@@ -54,13 +54,14 @@ def search_smaller_bases(
     printed: Table = (),
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Look for bases below the printed ones with no negative sum of cosines.
+    """Look for bases that are smaller than the printed bases and have no negative sum
+    of cosines.
 
     `printed` are the printed bases, by default those of the publication `by`.
     """
-    # Stored runs have the exact bound of some contexts, which decides. For the others a
-    # grid of bases is searched, which can only contradict: a base that works may lie
-    # between its points.
+    # Stored runs have the exact bound of some contexts, which decides. For all other
+    # contexts a grid of bases is searched, which can only contradict: a base that works
+    # may lie between its points.
     printed = printed or PRINTED[by]
     exact_bases = _read_exact_bases(runs)
     # A text for each printed base that is not the least: a smaller one works.

@@ -42,7 +42,7 @@ def compare_years(
         example_year = year_of(example_number)
         first_year = year_of(first_number)
 
-        # The year may be that of the example or that of the kind.
+        # The year may be the year of the example, or the year of its kind.
         is_one = year in (example_year, first_year)
         text = f"{example}, {write_month(example_number)}"
         findings.add_part(f"{kind}, {year}: the example", text, is_one, example_year)
@@ -57,8 +57,8 @@ def compare_years(
 def compare_dates(
     findings: Findings, paper: Paper, others: Sequence[Paper], outside: Paper
 ) -> None:
-    """Compare the date of a paper with those of the others that a source names, and with
-    that of a paper outside the source.
+    """Compare the date of a paper with the dates of all other papers that a source
+    names, and with the date of a paper outside the source.
     """
     name, number = paper
     date = float(number)
@@ -78,8 +78,8 @@ def compare_dates(
 def compare_year(
     findings: Findings, name: str, arxiv: str, printed: int, said: int
 ) -> None:
-    """Compare a year with that of the preprint, and with that of the proceedings, which
-    is right with a condition.
+    """Compare a year with the year of the preprint, and with the year of the
+    proceedings, which is right with a condition.
 
     Args:
         findings: the findings so far.
@@ -123,7 +123,8 @@ def count_encodings(
     """
     claimed_kinds = ("RoPE", "ALiBi")
 
-    # `ropelab models` lists models by their rotary numbers, so all of these have RoPE.
+    # `ropelab models` lists models by their rotary numbers, so that all these models
+    # have RoPE.
     what = "models that ropelab knows by configuration, RoPE or ALiBi"
     known = len(MODELS)
     findings.add_limit(what, f"{known} of {known}, chosen for RoPE", True, known)
@@ -148,10 +149,10 @@ def count_encodings(
 
 @claim("gpt-3-rope", "gpt-4-rope")
 def compare_with_date_of_rope(findings: Findings, name: str, user: str) -> None:
-    """Compare the date of a model's paper with that of RoPE: an earlier model cannot use
-    it.
+    """Compare the date of a model's paper with the date of RoPE's: an earlier model
+    cannot use RoPE.
 
-    `user` is the arXiv number of the model's paper, empty if it was not published.
+    `user` is the arXiv number of the model's paper, or empty if no paper was published.
     """
     if user:
         text = f"{write_month(user)} (arXiv:{user}), RoPE in {write_month(ROPE)}"

@@ -18,7 +18,7 @@ from ropelab.math.numerics.angle_errors import (
 )
 from ropelab.math.numerics.casts import find_preset
 from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.incidents import incidents
+from ropelab.math.numerics.incidents import measure_incidents
 from ropelab.math.numerics.scores import compute_scores, draw, measure_shift_errors
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
 
@@ -54,7 +54,7 @@ def measure_angle_errors(
     """Measure the worst angle error at several lengths, and find the first one beyond the
     tolerance.
     """
-    # The first length decides, and the longer ones are limits.
+    # The first length decides, and all longer lengths are limits.
     lengths = (FLOAT32_LENGTH, *longer)
     for length in lengths:
         worst_angle = find_worst_angle(preset, length)
@@ -119,7 +119,7 @@ def measure_shifts(
 )
 def compare_reported(findings: Findings, link: str) -> None:
     """Compare the numbers of a reported fault with ours; `link` is the report."""
-    rows = incidents()
+    rows = measure_incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"

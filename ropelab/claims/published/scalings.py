@@ -85,8 +85,8 @@ def count_new_angles(findings: Findings, geometry: Shape = MINIMIND) -> None:
 
 @claim("yarn-seen-angles")
 def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
-    """Count the pairs that meet new angles without YaRN and with it, and the fast pairs
-    that YaRN changes.
+    """Count the pairs that meet new angles without YaRN and with YaRN, and the fast
+    pairs that YaRN changes.
     """
     model = Geometry(*MINIMIND)
     yarn = Yarn(factor=length / model.trained_len)
@@ -205,7 +205,9 @@ def look_up_lengths(
 def compare_with_yarn(
     findings: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)
 ) -> None:
-    """Compare the frequencies of Code Llama with those of YaRN at many factors."""
+    """Compare the frequencies of Code Llama with the frequencies of YaRN at many
+    factors.
+    """
     # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
     findings.add_part(
         "lengths in Code Llama's paper", "16k and 100k", said == (16, 100)
@@ -236,12 +238,12 @@ def compute_minimind(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
 ) -> Float[Array, " pairs"]:
     """Return the frequencies of MiniMind's code, by the formula of one of its versions:
-    those of a geometry, divided by the factor or less.
+    the frequencies of a geometry, divided by the factor or less.
     """
     inv_freq = geometry.inv_freq
     if formula == "beta per pair":
         # The factor s multiplies frequencies by (b s - b + 1)/(b s), with b from 1 to
-        # beta_fast, for pairs that rotate fully, and by 1/s for the others.
+        # beta_fast, for pairs that rotate fully, and by 1/s for all other pairs.
         beta = np.linspace(1, beta_fast, geometry.pairs)
         rotates_fully = rotations(inv_freq, geometry.trained_len) >= 1
         multiplier_of_fast = (beta * factor - beta + 1) / (beta * factor)
@@ -263,8 +265,8 @@ def compare_minimind(
     factor: float,
     beta_fast: float,
 ) -> None:
-    """Compare the frequencies of MiniMind's code with those of YaRN, in MiniMind and in
-    another model, and the attention factors.
+    """Compare the frequencies of MiniMind's code with the frequencies of YaRN, in
+    MiniMind and in another model, and compare the attention factors.
     """
 
     def compare_frequencies(role: Role, what: str, model: Geometry) -> None:

@@ -9,8 +9,9 @@ from ropelab.runs.thresholds import FAILS, LOW_LOSS
 
 
 def _rank(run: Stored) -> tuple[int, int, int]:
-    """Return a rank that is larger for the run that should decide: one that the present
-    version measured, then the one with most seeds, then the one with the longest window.
+    """Return a rank that is larger for the run that should decide: first a run that the
+    current version of the tasks measured, then the run with most seeds, then the run
+    with the longest window.
     """
     is_present = int(run.earlier_version is None)
     return is_present, len(run.config["seeds"]), int(run.config["train_len"])

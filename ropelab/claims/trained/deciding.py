@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ropelab.claims.record import Findings
 from ropelab.claims.trained.runs import Trained
 from ropelab.runs.cell import Stored
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 from ropelab.runs.thresholds import LEARNED
 
 # The parameters of a model of each preset, in millions: runs of a preset store no sizes.
@@ -39,7 +39,7 @@ def describe_models(run: Stored | Trained) -> str:
         millions = SIZES.get(str(config.get("preset")))
         size = f"about {millions:g} M" if millions else "unknown"
 
-    seeds = count_of(len(config.get("seeds", ())), "seed")
+    seeds = write_count(len(config.get("seeds", ())), "seed")
     base = ""
     if config.get("base", USUAL_BASE) != USUAL_BASE:
         base = f", base {config['base']:g}"
@@ -48,7 +48,9 @@ def describe_models(run: Stored | Trained) -> str:
 
 
 def write_earlier_version(run: Stored | Trained) -> str:
-    """Write which version of the tasks measured a run, if it is not the present one."""
+    """Write which version of the tasks measured a run, if it was not the current
+    version.
+    """
     if run.earlier_version is None:
         return ""
     return f", measured by version {run.earlier_version} of the tasks"
@@ -67,7 +69,7 @@ def sort_largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
 
 
 def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
-    """Leave the last finding open if one of the models named did not learn the task."""
+    """Leave the last finding open if one of the named models did not learn the task."""
     weak = []
     for name in names:
         copied = run.copies_within(name)
@@ -90,10 +92,11 @@ def _add_unlearned(findings: Findings, run: Trained) -> None:
 
 
 def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
-    """Make a check of stored runs of a function that adds the findings of one run.
+    """Make a check of stored runs from a function that adds the findings of one run.
 
-    The run that leaves least open decides, the largest of several such runs. A run whose
-    models did not all learn the task decides only if there is no other.
+    The run that leaves least open decides. If several runs leave equally little open,
+    the largest of these runs decides. A run whose models did not all learn the task
+    decides only if there is no other run.
     """
 
     def decorate(add_findings: Check) -> Check:

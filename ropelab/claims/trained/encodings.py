@@ -94,7 +94,9 @@ def check_lower_losses(
     others: Sequence[Sequence[str]] = (),
     longest: bool = True,
 ) -> None:
-    """Test that the first of each pair reads better; what `others` show is a limit."""
+    """Test that the first encoding of each pair reads better; the findings on `others`
+    are limits.
+    """
     rows: list[tuple[Role, Sequence[str]]]
     rows = [("part", pair) for pair in pairs] + [("limit", pair) for pair in others]
     for role, (a, b) in rows:

@@ -1,8 +1,8 @@
 """Claims about single frequencies, and about the two ends of the spectrum.
 
 A scheme says by which frequencies the pairs of a head rotate. A run of the experiment
-`spectrum` has a model for each of several schemes. One of them is the plain scheme, with
-which the others are compared.
+`spectrum` has a model for each of several schemes. One of these schemes is the plain
+scheme, with which all other schemes are compared.
 """
 
 import math
@@ -19,22 +19,24 @@ from ropelab.runs.thresholds import MISSED, WORKS
 @claim("one-frequency-learned")
 @ask_runs(Frequencies)
 def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) -> None:
-    """Compare the recall of one frequency with that of the plain scheme, by distance.
+    """Compare the recall of one frequency with the recall of the plain scheme, by
+    distance.
 
     `scheme` is the scheme of one frequency that the claim is about.
     """
     singles = run.list_single_frequencies()
     # A run can have the scheme in two forms: all pairs rotate, or only some of them. If
-    # all rotate, no feature is free of positions, and a model may fail for that reason
-    # alone. The form in which some pairs rest is the control. Both forms are asked.
+    # all rotate, no feature is free of positions, and a model may fail for no other
+    # reason than this. The form in which some pairs do not rotate is the control. Both
+    # forms are compared.
     forms = [name for name in singles if _is_form_of(name, scheme)]
     for name in forms or [scheme]:
         if not _add_recall(findings, run, name):
             return
 
     if not any(run.has_resting_pairs(name) for name in forms):
-        # With several runs, the one that leaves least open decides. This finding is open,
-        # so that a run that has the control is preferred.
+        # If there are several runs, the run that leaves least open decides. This
+        # finding is open, so that a run that has the control is preferred.
         what = "the same beside pairs that do not rotate"
         findings.add_unmet(what, "not in this run", None)
 
@@ -48,8 +50,8 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
 
 
 def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
-    """Add the recall of one frequency against that of the plain scheme; return False if
-    it was not measured.
+    """Add the recall of one frequency against the recall of the plain scheme; return
+    False if it was not measured.
     """
     rows = run.select_comparisons("comparisons", name)
     recall = run.copies_within(name)
@@ -91,7 +93,8 @@ def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
     """Test that copying from far falls without the slow pairs, and copying from near
     without the fast pairs.
     """
-    # The slow pairs should serve far distances alone, and the fast pairs near ones alone.
+    # The slow pairs should serve only far distances, and the fast pairs only near
+    # distances.
     for band, serves_far in (("slow", True), ("fast", False)):
         at_served = run.select_comparisons("removed", band, far=serves_far)
         at_others = run.select_comparisons("removed", band, far=not serves_far)
@@ -100,8 +103,8 @@ def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
             findings.add_missing(what)
             continue
 
-        # Without the band, copying falls at the distances that it serves, and not at the
-        # others.
+        # Without the band, copying should fall at the distances that the band serves,
+        # and not at other distances.
         _add_fall(findings, what, at_served, band)
         _add_fall(findings, what, at_others, band, role="limit")
         if band == "slow":

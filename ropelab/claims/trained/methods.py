@@ -103,7 +103,7 @@ def _compare_methods(
     asks: str = "better",
     what: str = "{}",
 ) -> None:
-    """Add a comparison of the methods a and b. The other arguments are those of a row in
+    """Add a comparison of the methods a and b. All other arguments come from a row of
     trained.toml.
     """
     label_a = _label_in_run(run, a)
@@ -143,8 +143,8 @@ def _ask_copying(
     at: str,
     asks: str = "works",
 ) -> None:
-    """Add the copying of the method a at one distance. The other arguments are those of a
-    row in trained.toml.
+    """Add the copying of the method a at one distance. All other arguments come from a
+    row of trained.toml.
     """
     label = run.find_label(a)
     copied = run.measure_copying_at(label, at)

@@ -17,14 +17,14 @@ from ropelab.claims.trained.runs import Methods, select_context
 from ropelab.claims.trained.tally import write_interval
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, select_pair
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # Methods that have no factor.
 WITHOUT_FACTOR = ("unscaled", "dynamic_ntk")
-# A claim names a method with this end if it was published with twice the factor of the
-# others.
+# A claim writes this after the name of a method that was published with twice the
+# factor of all other methods.
 DOUBLED = " of twice the factor"
 
 
@@ -48,11 +48,12 @@ def compare_published_order(
     outside: bool = False,
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Compare a published ordering with the largest runs that measured all of it.
+    """Compare a published ordering with the largest runs that measured all its methods.
 
-    The same models may have been measured in several runs, each with a list of methods
-    of its own. What is significant depends on how many methods are compared, so that
-    these runs can decide a pair differently. Such a pair is left open.
+    The same models may have been measured in several runs, each with a different list
+    of methods. The significance of a difference depends on how many methods are
+    compared, so that these runs can decide a pair differently. A pair that is decided
+    differently is left open.
 
     Args:
         findings: the findings so far.
@@ -61,7 +62,7 @@ def compare_published_order(
         factors: the least and the largest of test_len / train_len (of fine-tuned models:
             of the length of fine-tuning) for which the ordering was claimed.
         equal: True if the methods of a group were claimed to be equal.
-        finetuned: True if the ordering is one of fine-tuned models.
+        finetuned: True if the ordering is about fine-tuned models.
         outside: True if the ordering was claimed just beyond the length of fine-tuning.
         runs: the stored runs.
     """
@@ -70,8 +71,8 @@ def compare_published_order(
     answers: list[tuple[tuple[int, ...], Findings]] = []
     for run in sort_largest_first(Methods, runs):
         rows = run.select("comparisons", metric=metric)
-        # Copying that was not measured is nan, which compares as false: such a run has
-        # not shown that its models learned the task.
+        # Copying that was not measured is nan, which compares as false: a run without
+        # it has not shown that its models learned the task.
         has_learned = run.copies_within() >= LEARNED
         if rows.empty or not has_learned:
             continue
@@ -105,7 +106,7 @@ def compare_published_order(
         if quality == best_quality:
             deciding.append(answer.findings)
     findings.models = first_answer.models
-    # The same pairs are compared in each of them, in the same order.
+    # Each deciding run compares the same pairs, in the same order.
     for findings_on_pair in zip(*deciding, strict=True):
         findings.findings.append(_unite(findings_on_pair))
 
@@ -121,7 +122,9 @@ def _write_order(groups: Sequence[Sequence[str]], equal: bool) -> str:
 
 
 def _find_tuned_length(run: Methods) -> int:
-    """Return the length of fine-tuning, which is the tested one if none was given."""
+    """Return the length of fine-tuning, which is the tested length if the config gives
+    none.
+    """
     given = run.config.get("finetune_len")
     return int(given) if given else run.test_len
 
@@ -186,7 +189,7 @@ def _label(name: str, factor: float, arm: str) -> str:
         factor = 1.0
     elif name.endswith(DOUBLED):
         factor *= 2
-    return method_label(name.removesuffix(DOUBLED), factor, arm)
+    return label_method(name.removesuffix(DOUBLED), factor, arm)
 
 
 def _compare(

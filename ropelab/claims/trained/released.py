@@ -8,7 +8,7 @@ from ropelab.claims.record import Findings, Role, claim
 from ropelab.claims.trained.deciding import write_earlier_version
 from ropelab.claims.trained.tally import add_interval
 from ropelab.runs.cell import Stored
-from ropelab.runs.labels import AS_SHIPPED, row_labels
+from ropelab.runs.labels import AS_SHIPPED, label_rows
 from ropelab.runs.stats import average_samples
 
 
@@ -52,6 +52,7 @@ def _read_losses(run: Stored) -> pd.DataFrame:
     table = run.tables.get("text_by_document")
     if table is None:
         return pd.DataFrame()
-    # A method may be measured with several factors, so its name alone is no key.
-    labelled = table.assign(label=row_labels(table))
+    # A method may be measured with several factors, so that its name without the factor
+    # does not identify it.
+    labelled = table.assign(label=label_rows(table))
     return labelled.pivot(index="name", columns="label", values="nll_nats_per_byte")

@@ -14,7 +14,7 @@ from ropelab.claims.trained.tally import Tally, count_verdicts
 from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
-from ropelab.runs.labels import method_label, row_labels
+from ropelab.runs.labels import label_method, label_rows
 from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import CLOSE, LEARNED
 
@@ -30,7 +30,7 @@ def select_context(
     """Return the rows of each distance, in column `place`, that have its longest or
     shortest context.
     """
-    # Runs with a single context have no such column.
+    # Runs with a single context lack the column.
     if "context_tokens" not in table:
         return table
     contexts = table.groupby(place)["context_tokens"]
@@ -61,7 +61,8 @@ class Trained:
         """
         seeds = len(self.config.get("seeds", ()))
 
-        # A run of copying and text answers more claims than a larger one of text alone.
+        # A run of copying and text answers more claims than a larger run of nothing but
+        # text.
         tasks = 0
         if not math.isnan(self.copies_within()):
             tasks += 1
@@ -72,7 +73,8 @@ class Trained:
             tasks,
             # A single model is an example, however large.
             int(seeds > 1),
-            # What the present version measures goes before what an earlier one did.
+            # Runs that the current version measured come before runs of an earlier
+            # version.
             int(self.earlier_version is None),
             self.train_len,
             seeds,
@@ -104,10 +106,11 @@ class Trained:
         """Return the copy accuracy of a row inside the trained length; nan if it was
         not measured.
 
-        Where seeds are listed, the least of them counts: all models must have learned.
+        If seeds are listed, the seed with the lowest accuracy counts: all models must
+        have learned.
 
         Args:
-            name: the row; None for the plain one.
+            name: the row; None for the plain row.
         """
         raise NotImplementedError
 
@@ -134,7 +137,7 @@ class Methods(Trained):
             return pd.DataFrame(columns=[*names, "distance_tokens", "accuracy"])
 
         chosen = table[table["arm"] == arm]
-        return chosen.assign(label=row_labels(chosen))
+        return chosen.assign(label=label_rows(chosen))
 
     def find_label(
         self,
@@ -152,13 +155,13 @@ class Methods(Trained):
             factors.update(rows.get("factor", ()))
         if not factors:
             # A method that is not in the run gets a label that no row has.
-            return method_label(method, 1.0, arm)
+            return label_method(method, 1.0, arm)
 
         needed = self.test_len / self.train_len
         covering = [factor for factor in factors if factor >= needed]
         if largest or not covering:
-            return method_label(method, max(factors), arm)
-        return method_label(method, min(covering), arm)
+            return label_method(method, max(factors), arm)
+        return label_method(method, min(covering), arm)
 
     def select_comparisons(self, a: str, b: str, metric: str) -> pd.DataFrame:
         """Select the comparisons of two rows under a metric, differences a - b."""

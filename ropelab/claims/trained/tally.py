@@ -19,15 +19,17 @@ from ropelab.runs.stats import Interval
 
 @dataclass(frozen=True)
 class Tally:
-    """The number of places at which a model is better than the other, worse, or neither."""
+    """The numbers of places at which a model is better than the other, is worse, or is
+    neither.
+    """
 
     better: int
     worse: int
     ties: int
     # The interval of the difference, if a single place was compared and it is known.
     interval: Interval | None = None
-    # The least margin by which the model is better, of all places where it is better; None
-    # if there is no such place.
+    # The least margin by which the model is better, of all places where it is better;
+    # None if it is better at no place.
     margin: Number = None
 
     @property
@@ -63,12 +65,10 @@ class Tally:
 
         better
             Is the model better at more places than it is worse? A part of the claim.
-        no cost
-            Is it worse at no place? A part of the claim.
+        no cost Is the model worse at no place? A part of the claim.
         nowhere worse
             The same question as a limit of the claim.
-        gains
-            Is it better at a place? A limit of the claim.
+        gains Is the model better at any place? A limit of the claim.
 
         Args:
             findings: the findings so far.
@@ -109,7 +109,7 @@ def write_seed_count(learned: Sequence[bool]) -> str:
 
 
 def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
-    """Count comparisons by their verdict: the model `name`, the other one, or `~`."""
+    """Count comparisons by their verdict: the model `name`, the other model, or `~`."""
     verdicts = rows["verdict"]
     is_better = verdicts == name
     better = int(is_better.sum())
@@ -148,7 +148,8 @@ def negate(agrees: Agrees) -> Agrees:
 
 
 def reaches(interval: Interval, least: float) -> Agrees:
-    """Return True if a whole interval reaches a threshold, False if none of it does.
+    """Return True if the whole interval reaches a threshold, and False if no part of it
+    does.
 
     None stands for an interval that contains the threshold or was not measured.
     """

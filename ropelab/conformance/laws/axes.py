@@ -1,8 +1,9 @@
-"""Laws of positions with several axes, those of models of text and images (M-RoPE).
+"""Laws of positions with several axes, as models of text and images have them (M-RoPE).
 
-A position has a time, a height and a width, and each pair of features reads one of them.
-In text the three are equal, so that the model must compute what it does with plain
-positions. Behind an image text must go on as the model's own rule says.
+A position has a time, a height and a width, and each pair of features reads one of
+them. In text the three numbers are equal, so that the model must compute the same as
+with plain positions. After an image, positions of text must go on as the model's own
+rule says.
 
 Patches of images are tokens with random ids here: laws are about positions, and no
 pixels are read.
@@ -37,7 +38,8 @@ BEFORE = 7
 # Rows and columns of the tokens of the image.
 ROWS = 3
 COLUMNS = 5
-# Tokens behind the image that are read together with it; the others follow one by one.
+# This many tokens after the image are read together with it. All later tokens follow
+# one by one.
 READ_AT_ONCE = 4
 # Positions by which a prompt is shifted along one axis.
 FAR = 100
@@ -97,7 +99,7 @@ def compare_sections(case: Case) -> Statement:
     # A pair moves if its first feature does.
     first_features, _ = pair_features(spec.pairing, spec.rotary_dim, spec.place)
 
-    # [axes, positions]: at position i axis i alone moves.
+    # [axes, positions]: at position i, only axis i moves.
     steps = FAR_STEP * torch.eye(axes.count, dtype=torch.long)
     for layer, turn in recover_turns(case, steps).items():
         if turn is None:
@@ -150,7 +152,9 @@ def compare_axis_shifted(case: Case, axis: int) -> Comparison:
 
 
 def compare_counted(case: Case) -> Comparison:
-    """Compare a prompt whose positions the model counts with one at the right ones."""
+    """Compare a prompt whose positions the model counts with the same prompt at the
+    right positions.
+    """
     prompt, positions = make_prompt(find_rule(case))
     try:
         got = case.subject.read_prompt(case.tokens, prompt)

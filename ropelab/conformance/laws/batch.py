@@ -1,7 +1,7 @@
 """Laws of one pass without a cache: shifted positions, padded batches, packed rows.
 
-A packed row holds two texts one behind the other. Positions may restart with the second,
-and a mask may keep the two apart.
+A packed row holds two texts, the second after the first. Positions may restart with the
+second, and a mask may keep the two apart.
 """
 
 from functools import partial
@@ -23,14 +23,14 @@ from ropelab.conformance.laws.subject import Stages
 # The lengths of the texts in a padded batch.
 LENGTHS = (TOKENS, 31, 7)
 # Where the second of two packed texts begins.
-SECOND = 17
+SECOND_ROTATED = 17
 
 
 def compare_shifted(case: Case, by: int) -> Comparison:
     """Compare positions from `by` on with positions from 0."""
     got = case.subject.read(case.tokens, case.make_positions(by))
-    # A model that does not use positions gives equal logits, too: it also does so where
-    # the distances of tokens are doubled.
+    # A model that does not use positions gives equal logits, too. To recognise such a
+    # model, the distances of tokens are doubled: its logits are equal even then.
     if are_equal(got, case.whole):
         doubled_positions = 2 * case.make_positions(0)
         doubled = case.subject.read(case.tokens, doubled_positions)
@@ -47,12 +47,12 @@ def are_equal(first: Stages, second: Stages) -> bool:
 
 
 def compare_padded(case: Case, left: bool, positions: bool) -> Comparison:
-    """Compare a padded batch with its texts read alone.
+    """Compare a padded batch with each of its texts read by itself.
 
     Args:
         case: the model.
         left: True for padding on the left.
-        positions: False if the model is given the mask alone.
+        positions: False if the model is given only the mask.
     """
     tokens, segments, positions_of_rows = make_batch(case, left)
     given_positions = positions_of_rows if positions else None
@@ -80,7 +80,9 @@ def make_batch(case: Case, left: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def compare_rows(case: Case, got: Stages, left: bool) -> Comparison:
-    """Compare what a padded batch gave with each of its texts read alone."""
+    """Compare the answers for a padded batch with the answers for each of its texts
+    read by itself.
+    """
     _, segments, positions = make_batch(case, left)
     is_text = segments.bool()
     got = [stage[is_text.to(stage.device)] for stage in got]
@@ -98,7 +100,7 @@ def compare_packed(
     masked: bool,
     sink: bool = False,
 ) -> Comparison:
-    """Compare two texts in one row with each of them read alone.
+    """Compare two texts in one row with each text read by itself.
 
     Args:
         case: the model.
@@ -109,15 +111,15 @@ def compare_packed(
     if restarted and not masked and not case.subject.separates_restarts:
         raise UnaskedError("it is always given a mask")
 
-    lengths = [SECOND, TOKENS - SECOND]
+    lengths = [SECOND_ROTATED, TOKENS - SECOND_ROTATED]
     positions = case.make_positions(0)
-    segments = 1 + (positions >= SECOND).long()
+    segments = 1 + (positions >= SECOND_ROTATED).long()
     if restarted:
         parts = [case.make_positions(0, length) for length in lengths]
         positions = torch.cat(parts, dim=1)
     tokens = case.tokens.clone()
     if sink:
-        tokens[:, [0, SECOND]] = case.subject.first_token
+        tokens[:, [0, SECOND_ROTATED]] = case.subject.first_token
 
     got = case.subject.read(tokens, positions, segments if masked else None)
     texts = tokens.split(lengths, dim=1)

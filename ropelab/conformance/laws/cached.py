@@ -59,7 +59,7 @@ def read_in_parts(
         end += size
 
         positions_of_part = None if positions is None else positions[:, part]
-        # The segments are those of all tokens so far.
+        # The segments belong to all tokens so far, also to those in the cache.
         segments_so_far = None if segments is None else segments[:, :end]
         stages = case.subject.read(
             tokens[:, part], positions_of_part, segments_so_far, cache
@@ -127,7 +127,7 @@ def compare_across(case: Case) -> Comparison:
     )
 
 
-# The sizes of parts that are no single tokens.
+# The sizes of parts that have more than one token.
 CHUNKS = (7, 7, 7, 7, 20)
 CACHE = Law(
     "cache",

@@ -1,12 +1,12 @@
-"""Read and write the keys and values in a cache of code that is no model of transformers.
+"""Read and write the keys and values in a cache of code that is not a model of
+transformers.
 
 The laws pass a cache on as a dictionary with three keys:
 
 code_cache
     The cache as the code made it. It can be read if it is a DynamicCache, or a list or
     tuple with a pair (keys, values) for each layer.
-tokens_read
-    The number of tokens in it.
+tokens_read The number of tokens in the cache.
 layout
     A dictionary that all caches of the code share. Its `token_axis` is the axis of tokens
     in keys and values, once it is known: 2 in [rows, heads, tokens, head_dim], 1 in
@@ -108,7 +108,7 @@ def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
 def put_heads_first(part: Tensor, token_axis: int) -> Tensor:
     """Return keys or values as [rows, heads, tokens, head_dim].
 
-    Three axes are those of a single head: [rows, tokens, head_dim].
+    Keys or values with three axes belong to a single head: [rows, tokens, head_dim].
     """
     if part.ndim == 3:
         return part[:, None]
@@ -121,7 +121,7 @@ def restore_axes(part: Tensor, token_axis: int, ndim: int) -> Tensor:
     """Return keys or values with the axes that the code gave them: undo
     `put_heads_first`.
 
-    ``ndim``: the number of these axes.
+    ``ndim``: the number of axes that the code gave them.
     """
     if ndim == 3:
         return part[:, 0]

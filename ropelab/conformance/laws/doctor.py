@@ -1,6 +1,6 @@
 """Ask a model every law of positions, and report the verdicts.
 
-A law is asked by several trials, and judged by the worst of them.
+A law is tested by several trials, and judged by the worst trial.
 """
 
 import sys
@@ -159,9 +159,10 @@ def name_dtype(dtype: torch.dtype) -> str:
 
 
 def find_worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the row with the worst verdict, and of these the largest difference.
+    """Return the row with the worst verdict. If several rows have it, return the row
+    with the largest difference.
 
-    Trials that only tell a price are no verdict on their law.
+    Trials that only measure a price do not judge their law.
     """
 
     def rank(row: dict[str, Any]) -> tuple[int, float]:

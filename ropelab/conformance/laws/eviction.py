@@ -1,10 +1,11 @@
-"""Laws of evictions: keys are dropped from a cache, and the others kept or moved up.
+"""Laws of evictions: some keys are dropped from a cache, and all other keys stay or are
+moved up.
 
 An eviction leaves a gap. The keys behind the gap either keep their positions, and new
-tokens go on counting; or they are moved up by the gap, which rotates them, and new tokens
-count from the number of keys. Both are right. A schedule says which tokens are read, and
-how many are dropped between them. Trials with `own` in their names ask the model's own code
-to drop keys; in the others keys are dropped and moved here.
+tokens go on counting; or they are moved up by the gap, which rotates them, and new
+tokens count from the number of keys. Both are right. A schedule says which tokens are
+read, and how many are dropped between them. Trials with `own` in their names ask the
+model's own code to drop keys. In all other trials this file drops and moves keys.
 
 What is right is computed in one pass without a cache (`forgetting`).
 """
@@ -74,7 +75,7 @@ def compare_with_kept(case: Case, schedule: EvictionSchedule) -> Comparison:
 
 
 def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
-    """Drop keys of a cache, move the others up, and compare with one pass."""
+    """Drop keys of a cache, move the keys behind them up, and compare with one pass."""
     require_rotated_keys(case)
     got = read_and_drop(case, schedule, move=True)
     return Comparison(got, forgetting.compute_moved(case, schedule), LATER)
@@ -83,7 +84,8 @@ def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
 def require_rotated_keys(case: Case) -> None:
     """Raise UnaskedError unless all keys can be read, and are rotated in the cache.
 
-    Keys that are rotated when they are read get other positions by dropping alone.
+    If keys are rotated when they are read, dropping keys already changes the positions
+    of those behind them.
     """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     list_whole_entries(case, cache, PREFILLED)
@@ -131,7 +133,8 @@ def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
 def move_slots(case: Case, cache: Any, first: int, by: int) -> None:
     """Rotate the keys from slot ``first`` on by some positions.
 
-    `move_keys` moves all keys of a cache: the others are taken out for that time.
+    `move_keys` moves all keys of a cache, so that the keys before slot ``first`` are
+    taken out meanwhile.
     """
     subject = case.subject
     before = subject.entries(cache)
@@ -154,7 +157,7 @@ def move_slots(case: Case, cache: Any, first: int, by: int) -> None:
 def compare_with_joined(case: Case) -> Comparison:
     """Join the caches of two fragments, each read from position 0, and read on.
 
-    The keys of the second are moved behind those of the first.
+    The keys of the second fragment are moved behind the keys of the first.
     """
     require_rotated_keys(case)
     first = fill_cache(case, case.tokens[:, :FRAGMENT])
@@ -182,9 +185,9 @@ def read_later(case: Case, cache: Any, positions: PerToken) -> Stages:
 
 
 def find_count(case: Case) -> Statement:
-    """Find what a model that is given no positions counts new tokens from.
+    """Find the number from which a model counts new tokens if it is given no positions.
 
-    Its logits are compared with those of both counts.
+    The model's logits are compared with the logits of both possible numbers.
     """
     if isinstance(case.subject, Function):
         raise UnaskedError("it is given its positions")

@@ -1,8 +1,9 @@
-"""Name a mistake by its logits: those of each common mistake are computed, and compared.
+"""Name a mistake by its logits: the logits of each common mistake are computed, and
+compared with the model's.
 
 The mistakes are evictions that drop wrong tokens, rotate keys by a wrong number of
-positions, or count new tokens wrongly, and joined fragments of which the second is moved
-wrongly. They are computed in one pass without a cache.
+positions, or count new tokens wrongly, and wrong moves of the second of two joined
+fragments. They are computed in one pass without a cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,15 +47,16 @@ def explain_logits(
     answers: Sequence[Stages],
     moves: tuple[int, int] | None,
 ) -> str:
-    """Return the mistake that has a code's logits, in words; empty if none has.
+    """Return in words the mistake that gives the same logits as the code; empty if no
+    known mistake does.
 
     Args:
         case: the subject and its tokens.
         trace: what one eviction was asked for.
         answers: what the code computed.
-        moves: the positions by which keys in front of the gap and behind it are rotated,
-            if they were measured. Mistakes with these are tried first, since others may
-            have the same logits.
+        moves: the positions by which keys in front of the gap and behind it are
+            rotated, if they were measured. Mistakes with these rotations are tried
+            first, since other mistakes may have the same logits.
     """
     guesses = list(list_guesses(trace))
     if moves is not None:
@@ -84,8 +86,8 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
     sinks = trace.schedule.sinks
     end = sinks + DROPPED
     left = PREFILLED - DROPPED
-    # Positions that the next token may be given: the number of keys, that of all tokens,
-    # and such that are off by one or forget a part.
+    # Positions that the next token may be given: the number of keys, the number of all
+    # tokens, and numbers that are wrong by one or forget a part.
     counts = [left, PREFILLED, left + 1, left - 1, PREFILLED + 1, PREFILLED - 1, 0]
     counts += [sinks, DROPPED]
     if trace.first_position is not None:
@@ -124,10 +126,10 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
 def compute_guesses(case: Case, guesses: Sequence[Guess]) -> Tensor:
     """Return logits [guesses, later tokens, vocabulary].
 
-    A row holds the prefix, a copy of the prefix, and the new tokens. These see the keys
-    in front of the gap in the copy, and those behind it in the prefix itself, so that the
-    two may have any positions. Scores depend on differences of positions alone: the
-    prefix stays, and the copy and the new tokens are moved against it.
+    A row holds the prefix, a copy of the prefix, and the new tokens. The new tokens see
+    the keys in front of the gap in the copy, and the keys behind the gap in the prefix
+    itself, so that both may have any positions. Scores depend only on differences of
+    positions: the prefix stays, and the copy and the new tokens are moved against it.
     """
     prefix = case.tokens[:, :PREFILLED]
     text = torch.cat([prefix, prefix, case.tokens[:, PREFILLED:]], dim=1)

@@ -1,9 +1,9 @@
 """Name what an eviction did to keys: a rotation by some positions, or another map.
 
 The rotation of each layer by some positions is known (`find_turns`), so that the keys
-after an eviction can be compared with those before it, rotated. Keys in front of the gap
-that the eviction left should stay as they are; those behind it should stay or be rotated
-by minus the number of dropped keys, which is called moving up.
+after an eviction can be compared with the rotated keys before it. Keys in front of the
+gap that the eviction left should stay as they are; keys behind the gap should stay, or
+be rotated by minus the number of dropped keys, which is called moving up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -324,7 +324,9 @@ class Maps:
                 yield words, self.rotate(frequencies, features, layout)
 
     def overwrite_first_features(self) -> Tensor:
-        """Return the map in which rotated first features make the second ones."""
+        """Return the map in which the rotated first features overwrite the second
+        features.
+        """
         layout = "adjacent" if self.is_adjacent() else "half"
         order = self.features[order_features(len(self.features), layout)]
         first, second = order.chunk(2)
@@ -379,7 +381,7 @@ def find_spec(case: Case, layer: int) -> RopeSpec | None:
 
 
 def order_features(width: int, layout: str) -> Tensor:
-    """Return the first features of all pairs, then the second ones."""
+    """Return the first features of all pairs, then the second features."""
     features = torch.arange(width)
     if layout == "half":
         return features

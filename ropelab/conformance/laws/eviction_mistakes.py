@@ -1,9 +1,9 @@
 """Name the mistake of code that drops keys from its cache.
 
 Three things are looked at, the plainest first: the tokens that are left, by their
-values; logits, which are compared with those of common mistakes; and each key, which is
-compared with the same key before the eviction, rotated. After several evictions the
-positions of the keys that are left in the end are looked at instead.
+values; logits, which are compared with the logits of common mistakes; and each key,
+which is compared with the same key before the eviction, rotated. After several
+evictions the positions of the keys that are left in the end are looked at instead.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ from ropelab.conformance.laws.subject import Stages
 
 
 def explain(case: Case, trace: EvictionTrace, answers: Sequence[Stages]) -> str:
-    """Return the mistake in words; empty if none is known.
+    """Return the mistake in words; empty if the code made no known mistake.
 
     Args:
         case: the model and its tokens.
         trace: the cache before and after evictions.
-        answers: what the code computed behind them.
+        answers: what the code computed for the tokens after the evictions.
     """
     has_one_eviction = len(trace.schedule.later_parts) == 1
     says = explain_tokens(trace)
@@ -56,8 +56,8 @@ def explain_tokens(trace: EvictionTrace) -> str:
             continue
         where = f"layer {layer}: " if layer else ""
 
-        # The tokens were told by their values. If the keys are those of the right tokens,
-        # the values are wrong.
+        # The tokens that are left were recognised by their values. If the keys belong
+        # to the right tokens, the values are wrong.
         if left_tokens.missing or left_tokens.is_reordered:
             old_keys, _ = before
             new_keys, _ = after
@@ -88,10 +88,10 @@ def explain_count(case: Case, trace: EvictionTrace) -> str:
 def explain_repetition(case: Case, trace: EvictionTrace) -> str:
     """Return in words where keys are after the last of several evictions.
 
-    In the first layer a key depends on its own token and position alone, so that it can be
+    In the first layer a key depends only on its token and position, so that it can be
     compared with the key of that token in a pass over the whole text.
     """
-    # Entries are those of the first layer.
+    # The entries belong to the first layer.
     left_entry = trace.last[0] if trace.last else None
     if left_entry is None:
         return ""

@@ -36,7 +36,8 @@ class EvictionTrace:
     last: list[Entry] = field(default_factory=list)
     # The slots that were to stay at the first eviction.
     keep: list[int] = field(default_factory=list)
-    # True if the eviction left keys in another order than that of their tokens.
+    # True if the eviction left keys in another order than their tokens have in the
+    # text.
     is_reordered: bool = False
 
     @property
@@ -81,7 +82,8 @@ def find_distance(
     distances: Sequence[int],
     images: Tensor,
 ) -> int | None:
-    """Return the distance whose rotation takes keys to others; None if none does.
+    """Return the distance whose rotation turns the keys before into the keys after;
+    None if no distance does.
 
     Args:
         before: keys [..., head_dim].
@@ -146,7 +148,8 @@ def compare_tokens(
     tokens = match_tokens(old_values, new_values)
     if None in tokens:
         return None
-    # Equal tokens have equal values: each goes by the first of them.
+    # Equal tokens have equal values. Each token is represented by the first token that
+    # equals it.
     first_equal = match_tokens(old_values, old_values)
 
     surplus = [token for token in tokens if token is not None]

@@ -1,17 +1,18 @@
 """What is right after keys were dropped from a cache, computed without a cache.
 
 Keys are dropped from a cache behind its first tokens, the sinks. What later tokens must
-see then depends on where the other keys are said to be:
+see then depends on the positions that the remaining keys are given:
 
-- Positions are kept (`compute_kept`): keys keep the positions at which they were computed,
-  and new tokens go on counting. This is a pass over the whole text in which later tokens
-  cannot see the dropped ones. It is exact in every layer, because tokens that were read
-  before the eviction still see the dropped ones.
-- Positions are moved up (`compute_moved`): keys behind the gap move next to the sinks, and
-  new tokens count from the number of keys. A score depends on the difference of positions
-  alone, so that the sinks may move towards the others instead. A sink sees only sinks, so
-  that a copy of the sinks further on has the same contents. This is a pass over the text
-  and such copies, in which later tokens see the copies in place of the sinks.
+- Positions are kept (`compute_kept`): keys keep the positions at which they were
+  computed, and new tokens go on counting. This is a pass over the whole text in which
+  later tokens cannot see the dropped tokens. It is exact in every layer, because tokens
+  that were read before the eviction still see the dropped tokens.
+- Positions are moved up (`compute_moved`): keys behind the gap move next to the sinks,
+  and new tokens count from the number of keys. A score depends only on the difference
+  of positions, so that the sinks may move towards the other keys instead. A sink sees
+  only sinks, so that a copy of the sinks further on has the same contents. This is a
+  pass over the text and the copies, in which later tokens see the copies in place of
+  the sinks.
 - The tokens that are left are read anew (`compute_anew`). In all layers but the first they
   then have other contents, because they never saw the dropped tokens.
 """
@@ -32,8 +33,8 @@ SINKS = 4
 DROPPED = 8
 # Tokens that are read, and keys that are dropped, at each step of a rolling window.
 STEP = 4
-# The tokens of the first of two fragments that are joined. The second has the others of
-# the PREFILLED tokens.
+# The number of tokens of the first of two fragments that are joined. The second
+# fragment has the remaining PREFILLED tokens.
 FRAGMENT = 8
 
 
@@ -158,7 +159,9 @@ def compute_anew(case: Case, schedule: EvictionSchedule) -> Stages:
 
 
 def compute_joined(case: Case) -> Stages:
-    """Return what tokens give behind two fragments of which neither saw the other."""
+    """Return the answers for tokens that follow two joined fragments, where neither
+    fragment saw the other.
+    """
     visible = separate_fragments()
     stages = case.subject.read(
         case.tokens, case.make_positions(0), visible=visible[None]

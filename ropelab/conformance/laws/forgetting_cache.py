@@ -1,8 +1,8 @@
 """A cache that drops keys by itself: which tokens it holds, and at which positions.
 
-While a text is read token by token, `Steps` finds the tokens in the cache by their values
-in the first layer, where these depend on the token alone. The number of tokens that are
-held after each step tells the schedule, with which right logits are computed.
+While a text is read token by token, `Steps` finds the tokens in the cache by their
+values in the first layer, where values depend only on the token. The number of tokens
+that are held after each step tells the schedule, with which right logits are computed.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Steps:
     """The tokens in the first layer of a cache after each token that is read."""
 
     def __init__(self, case: Case) -> None:
-        # Each token is read alone, as a row of its own, at position 0.
+        # Each token is read by itself, as a separate row, at position 0.
         cache = case.subject.new_cache()
         case.subject.read(case.tokens.mT, torch.zeros(TOKENS, 1).long(), cache=cache)
         alone = case.subject.entries(cache)[0]
@@ -55,7 +55,7 @@ class Steps:
         self.newest: list[list[Entry]] = []
 
     def remember(self, entries: Sequence[Entry]) -> None:
-        """Find the tokens that are held now; ``entries`` are those of all layers."""
+        """Find the tokens that are held now; ``entries`` has the entries of all layers."""
         counts = {entry[0].shape[2] for entry in entries if entry is not None}
         first_entry = entries[0]
         if first_entry is None or len(counts) != 1:
@@ -74,9 +74,10 @@ class Steps:
         self.newest.append(newest)
 
     def list_schedules(self) -> list[EvictionSchedule]:
-        """Return two schedules, one of which is that of the cache.
+        """Return two schedules, one of which the cache follows.
 
-        A key is dropped either before the new token sees the others, or after that.
+        A key is dropped either before the new token sees the keys in the cache, or
+        after that.
         """
         lengths = [len(tokens) for tokens in self.held]
         # The number of tokens that were dropped until each token was read.
@@ -116,7 +117,7 @@ def find_tokens(alone: Tensor, values: Tensor) -> list[int]:
     """Return the tokens that are held, in ascending order.
 
     Args:
-        alone: the values of all tokens, each read alone.
+        alone: the values of all tokens, where each token was read by itself.
         values: the values in the cache.
     """
     tokens = []
@@ -146,7 +147,8 @@ def make_schedule(sinks: int, dropped: Sequence[int]) -> EvictionSchedule:
 def explain(case: Case, steps: Steps) -> str:
     """Return in words the positions of the keys that are held in the end.
 
-    They are found by rotating the key of each token, which was read alone at position 0.
+    They are found by rotating the key of each token as it was when the token was read
+    by itself at position 0.
     """
     distances = range(2 * TOKENS)
     turn = find_turns(case, distances)[0]

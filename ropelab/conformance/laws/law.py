@@ -1,9 +1,9 @@
-"""A law: a question whose two computations must agree, and by how much they do not.
+"""A law: two computations that must agree, and by how much they differ.
 
-A law is asked by trials. A trial asks a case, which is a model with its tokens in one
-number format, and returns a `Comparison` of two computations, or a `Statement`. The
+A law is tested by trials. A trial runs on a case, which is a model with its tokens in
+one number format, and returns a `Comparison` of two computations, or a `Statement`. The
 differences in float32, float64 and the model's own format tell whether a violation is
-rounding; `make_row` makes the verdict of them.
+rounding; `make_row` makes the verdict from these differences.
 """
 
 import math
@@ -29,9 +29,9 @@ SHRINKS = 2.0**12
 # A violation up to this size in float64 may come from a table of sines in float32, which
 # stays as it is when the model is converted.
 TABLE = 2.0**-18
-# Rounding of angles in float32 grows with the position. It explains violations up to the
-# step of float32, times the largest position, times this number, which is 16 times what
-# was seen. Larger ones come from a smaller format.
+# Rounding of angles in float32 grows with the position. It explains violations up to
+# the step of float32, times the largest position, times this number, which is 16 times
+# what was seen. Larger violations come from rounding to a smaller format.
 EXPLAINED = 64.0
 # A model does not read its tokens if its logits vary by a smaller share between them.
 STILL = 1e-6
@@ -71,7 +71,8 @@ class Comparison(NamedTuple):
     largest_position: int = TOKENS
     # Which right answer was found, in words, where a law allows more than one.
     says: str = ""
-    # Is called if the two differ. It returns the mistake in words, empty if none is known.
+    # Is called if the two computations differ. It returns the mistake in words, or an
+    # empty text if no known mistake explains the difference.
     explain: Callable[[], str] | None = None
 
 
@@ -92,7 +93,7 @@ class Trial(NamedTuple):
     ask: Callable[["Case"], Comparison | Statement]
     # True if the two computations may differ: by how much is the price of an approximation.
     cost: bool = False
-    # True if it is asked in float32 alone.
+    # True if the trial runs only in float32.
     once: bool = False
 
 
@@ -129,7 +130,7 @@ class Case:
 
     @cached_property
     def tokens(self) -> Tokens:
-        # The first ids are mostly those of special tokens, which are left out.
+        # The first ids mostly belong to special tokens, which are left out.
         ids = self.subject.vocabulary
         first = min(4, ids // 2)
         random = torch.Generator().manual_seed(0)
@@ -312,7 +313,7 @@ def explain_violation(
 ) -> dict[str, str]:
     """Return what a violation means and the way out; empty if nothing is known.
 
-    ``kinds``: the kinds of models that it is said of; "any" for what holds in general.
+    ``kinds``: the kinds of the model; "any" for explanations that hold for all models.
     """
     for row in KNOWN:
         if set(kinds).isdisjoint(row["models"]) or law not in row["laws"]:
@@ -352,7 +353,8 @@ def make_row(
     for name, answer in answers.items():
         if isinstance(answer, Violation):
             violations[name] = answer
-        # Some kernels cannot compute in float64: the model is judged by float32 alone.
+        # Some kernels cannot compute in float64. The model is then judged only by
+        # float32.
         elif name != "float64" or own == "float64":
             statements.append(answer)
     if statements:

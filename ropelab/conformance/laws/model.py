@@ -1,6 +1,7 @@
 """Find the model that a name stands for: a folder, or a factory of the user's code.
 
-A folder without weights gets random ones, in smaller sizes if its own are large.
+A folder without weights gets random weights. If the model is large, its sizes are made
+smaller.
 """
 
 import importlib
@@ -105,7 +106,7 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
     """Return a model with random weights, and True if its sizes were made smaller.
 
     Weights are large enough that logits depend on positions. Norms differ between
-    features, as those of trained models do.
+    features, as in trained models.
     """
     auto_class = find_auto_class(config)
     with torch.device("meta"):
@@ -117,7 +118,8 @@ def make_random_model(config: Any, dtype: torch.dtype) -> tuple[Any, bool]:
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        # Weights are drawn in float32, so that every format has the same ones, rounded.
+        # Weights are drawn in float32, so that every format has the same weights,
+        # rounded.
         model = auto_class.from_config(config, dtype=torch.float32)
         for name, parameter in model.named_parameters():
             noise = torch.randn_like(parameter)

@@ -37,14 +37,15 @@ from ropelab.conformance.laws.subject import (
 from ropelab.models.released.loading import refusing
 from ropelab.models.released.positions import Positions, RotaryModule, SineTables
 
-# A position far from the first ones.
+# A position far behind the first positions.
 FAR = 1000
 # Larger models, in bytes, are not written to disk to be read again.
 MOST_SAVED = 2**30
-# Logits in float32 are those of a mistake if they differ by a smaller share of their
-# spread. Rounding grows with positions, but wrong positions change logits by more.
+# Logits in float32 are taken to be the logits of a mistake if the two differ by a
+# smaller share of their spread than this. Rounding grows with positions, but wrong
+# positions change logits by more.
 ALIKE = 0.01
-# Rounding to bfloat16 changes a frequency by no larger share.
+# Rounding to bfloat16 changes a frequency by at most this share.
 BFLOAT16_ERROR = 2.0**-7
 # The length up to which autocast is asked where a model has no trained length.
 USUAL_LENGTH = 2**12
@@ -67,7 +68,8 @@ def compare_moved(case: Case, by: int, times: int = 1) -> Comparison:
 def explain_move(case: Case, got: Tensor, by: int) -> str:
     """Return in words what was done to keys in place of moving them.
 
-    Empty: the logits ``got`` behind the moved keys are those of no known mistake.
+    Empty: no known mistake gives the logits ``got`` of the tokens behind the moved
+    keys.
     """
     for moved, says in (
         (0, "cached keys are moved without a rotation"),

@@ -1,9 +1,10 @@
 """The law of rotation: each layer rotates as configured.
 
-What a layer does is recovered from its cached keys, whatever its configuration says. In a
-text of one token attention returns the value of that token at any position, so that the
-hidden states do not depend on the position, and the key of each layer at one position is
-the key at another, rotated. The keys of many such texts give the linear map between them.
+What a layer does is recovered from its cached keys, whatever its configuration says. In
+a text of one token, attention returns the value of this token at any position, so that
+the hidden states do not depend on the position, and the key of each layer at one
+position is the key at another, rotated. The keys of many texts of one token give the
+linear map between the keys at two positions.
 """
 
 import math
@@ -79,8 +80,8 @@ def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
 
     LinAlgError: the tokens are too alike to tell a rotation.
 
-    ``parts``: keys and values [positions, samples, width]; the first position is that
-    from which the others are rotated.
+    ``parts``: keys and values [positions, samples, width]; the keys at the first
+    position are rotated to all other positions.
     """
     for number, part in enumerate(parts):
         moved = (part - part[:1]).abs().max()
@@ -128,7 +129,7 @@ def read_parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tens
 def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     """Return rotations to positions that show every mistake, and these positions."""
     positions = [each for each in PROBES if 0 < each < LARGEST]
-    # The tables of the model may end before the last of these.
+    # The tables of the model may end before the last of these positions.
     with suppress(IndexError, RuntimeError):
         return recover_turns(case, torch.tensor(positions)), positions
 
@@ -240,8 +241,8 @@ def judge_layer(
         spec = replace(spec, pairing="interleaved")
         observed = observe_turn(turn.images, positions, spec)
 
-    # In some codes both queries and keys turn the other way. The first position after 0
-    # shows it in the sine of the first pair.
+    # In some codes both queries and keys rotate in the opposite direction. The first
+    # position after 0 shows it in the sine of the first pair.
     sign = 1
     if first_row is not None:
         sign = first_row["sign"]
@@ -266,7 +267,7 @@ def judge_layer(
 
 
 def observe_turn(images: Tensor, positions: Sequence[int], spec: RopeSpec) -> Observed:
-    """Read cos and sin off unit vectors at position 0 and at the others."""
+    """Read cos and sin off unit vectors at position 0 and at all other positions."""
     all_positions = np.array([0, *positions], dtype=np.int64)
     unit_vectors = np.eye(spec.head_dim)
     rotated = images.cpu().double().numpy()

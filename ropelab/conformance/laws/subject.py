@@ -99,11 +99,11 @@ class Subject(ABC):
         segments: PerToken = None,
         cache: Any = None,
     ) -> Stages:
-        """Read a prompt with images, whose patches are tokens like any others.
+        """Read a prompt with images, whose patches are tokens like all other tokens.
 
         Args:
             tokens: ids.
-            prompt: the kinds of its tokens, and the sizes of its images.
+            prompt: the kinds of the tokens, and the sizes of the images.
             positions: [3, rows, tokens]; None: the model counts its own.
             segments: as in `read`.
             cache: as in `read`.
@@ -152,7 +152,7 @@ class Subject(ABC):
     def join(self, first: Any, second: Any) -> Any:
         """Let the model's own code put the keys of one cache behind those of another.
 
-        Its `join_caches(first, second)` changes the first, or returns another one.
+        Its `join_caches(first, second)` changes the first cache, or returns a new one.
         """
         if not hasattr(self.code, "join_caches"):
             raise UnaskedError("it has no join_caches(first, second)")
@@ -187,12 +187,14 @@ class Subject(ABC):
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
         """Compute in a number format in the block, if the code can be converted.
 
-        Weights are converted in place. Those of a model that somebody else has built are
-        put back at the end: what float32 has lost cannot be converted back, and others may
-        hold their memory. Of another model no second copy is held. In float64 tables are
-        converted, too; in smaller formats they stay as they are.
+        Weights are converted in place. If somebody else has built the model, its
+        weights are put back at the end: what float32 has lost cannot be converted back,
+        and other objects may hold the memory of the weights. Of a model that was built
+        here, no second copy is held. In float64 tables are converted, too; in smaller
+        formats they stay as they are.
         """
-        # Code that cannot be converted is left alone: an empty module takes its place.
+        # Code that cannot be converted is not touched: an empty module is converted in
+        # its place.
         module = self.code if self.convertible else nn.Module()
         keep = keep_weights(module) if self.is_borrowed else nullcontext()
         with keep_tables(module), keep:

@@ -117,10 +117,10 @@ class BaseConfig(Config):
     def _two_tokens(cls, context: tuple[int, ...]) -> tuple[int, ...]:
         if min(context) < 2:
             raise ValueError("must be at least 2 tokens")
-        # The search of a context starts from the results of the shorter ones.
+        # The search of a context starts from the results of all shorter contexts.
         return tuple(sorted(set(context)))
 
     @property
     def rotated(self) -> int:
-        """The number of features that rotate, if none of their pairs are left out."""
+        """The number of features that rotate, before any pair is left out."""
         return self.rotary_dim or self.head_dim

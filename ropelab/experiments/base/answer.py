@@ -3,7 +3,7 @@ type next.
 
 A base is admissible for a context if the sum of cosines of its frequencies is not
 negative at any position of the context. Admissible bases are intervals, called windows.
-The stable base is the one from which on all are admissible.
+The stable base is the base from which on all larger bases are admissible.
 """
 
 import math
@@ -15,7 +15,7 @@ from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import round_up
 from ropelab.math.scaling.plan import write_parameter
 from ropelab.runs.sentences import write_number
-from ropelab.runs.spelling import command_of
+from ropelab.runs.spelling import write_command
 from ropelab.runs.tables import Tables
 
 # Below this number of published values in a run, nothing is said about them.
@@ -24,8 +24,8 @@ FEWEST_PUBLISHED = 3
 
 def answer(tables: Tables) -> str:
     """Name the base to use, judge the given one, and compare the paper's values."""
-    # Contexts ascend, so that the last rows are those of the longest. The answer is about
-    # that context.
+    # Contexts ascend, so that the last rows belong to the longest context. The answer
+    # is about that context.
     bound = tables["bound"].iloc[-1]
     given_base = tables["given_base"]
     published = tables["published"]
@@ -91,8 +91,8 @@ def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
     bases grow with the context.
     """
     fit_by_set = fits.set_index("values")
-    # An exponent depends on the contexts that it is fitted to. The fits to the contexts of
-    # the paper are compared if there are such fits of their own.
+    # An exponent depends on the contexts that it is fitted to. If there are fits to the
+    # contexts of the paper, these are compared with the paper's fit.
     suffix = ""
     if "exact values of its contexts" in fit_by_set.index:
         suffix = " of its contexts"
@@ -117,8 +117,8 @@ def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
 def following(config: BaseConfig, tables: Tables) -> str:
     """Return the command about the precision of the recommended base.
 
-    If there is no such base, or if pairs are left out, which `precision` cannot do, it is
-    the command that tests the bound on trained models.
+    If no base is recommended, or if pairs are left out, which `precision` cannot do,
+    return the command that tests the bound on trained models.
     """
     bound = tables["bound"].iloc[-1]
     # A recommended base is nan if there is none, and 1 if every base is admissible.
@@ -134,7 +134,7 @@ def following(config: BaseConfig, tables: Tables) -> str:
     if config.rotary_dim:
         options["rotary_dim"] = config.rotary_dim
     options["length"] = bound.context_tokens
-    return command_of("precision", options)
+    return write_command("precision", options)
 
 
 def _round_up_below(base: float, end: float = math.inf) -> str:

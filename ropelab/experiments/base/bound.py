@@ -42,7 +42,9 @@ BYTES_PER_TOKEN = 4
 
 
 def cells(config: BaseConfig) -> list[Computation]:
-    """Return a cell per context. Each cell starts from the one of the context before."""
+    """Return a cell per context. Each cell starts from the cell of the next shorter
+    context.
+    """
     similarity = similarity_of(config)
     has_few_pairs = (
         len(similarity.exponents) < FEWEST_PAIRS and not similarity.unrotated
@@ -70,7 +72,7 @@ def cells(config: BaseConfig) -> list[Computation]:
             },
             resources=_resources(config.head_dim, lengths, complete),
             # The first cell starts from no other one.
-            starts=tuple(cells[-1:]),
+            prerequisites=tuple(cells[-1:]),
         )
 
         cells.append(cell)
@@ -88,8 +90,9 @@ def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resourc
     head_share = head_dim / 128
     seconds = head_share * seconds + head_share**4 * SECONDS_OF_STABLE
 
-    # The cosines are computed from two grids of complex numbers, whose sides have the
-    # square root of the positions. Three such pairs of grids are held.
+    # The cosines are computed from a pair of grids of complex numbers. The sides of a
+    # grid have the square root of the number of positions. Three pairs of grids are
+    # held in memory.
     grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
     return Resources(
         seconds=seconds,
@@ -125,7 +128,7 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True)
 class SearchState:
-    """What the search of one length found that holds for longer ones, too.
+    """The results of the search of one length that also hold for all longer lengths.
 
     `start` and `settled` are natural logarithms of bases.
     """
@@ -174,7 +177,7 @@ def search_bases(
     dropped: Sequence[int],
     lengths: Sequence[int],
     complete: bool,
-    starts: Sequence[Tables] = (),
+    prerequisites: Sequence[Tables] = (),
 ) -> dict[str, pd.DataFrame]:
     """Search the admissible bases of a context.
 
@@ -185,7 +188,7 @@ def search_bases(
         dropped: pairs that do not rotate, by number.
         lengths: shorter lengths, which are list_lengths on the way, and last the context.
         complete: search all windows of the context, not only the first and the last.
-        starts: the tables of the context before, if there was one.
+        prerequisites: the tables of the next shorter context, if there is one.
 
     Returns:
         Three tables.
@@ -198,7 +201,7 @@ def search_bases(
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
     state = SearchState()
-    for tables in starts:
+    for tables in prerequisites:
         state = SearchState.from_table(tables["state"])
 
     *shorter, context = lengths
@@ -262,7 +265,7 @@ def _find_ends(windows: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def _describe_search(complete: bool, smallest: float, stable: float) -> str:
     """Say which windows were searched and found.
 
-    `smallest` and `stable` are bases, or nan if none was found.
+    `smallest` and `stable` are bases, or nan if no base was found.
     """
     if math.isnan(smallest):
         return "no base is admissible"

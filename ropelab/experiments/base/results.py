@@ -28,7 +28,7 @@ from ropelab.math.bounds.published import (
     judge,
 )
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
-from ropelab.math.methods import parse_scaling, scaling_for
+from ropelab.math.methods import parse_scaling, resolve_scaling
 from ropelab.math.numerics.formats import format_named
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
@@ -69,14 +69,16 @@ def check(config: BaseConfig) -> None:
     if config.base is not None:
         head = Geometry(config.rotated, config.base, config.train_len)
         for context in config.context:
-            scaling, _ = scaling_for(config, context)
+            scaling, _ = resolve_scaling(config, context)
             scaling.plan(head, context)
     for name in config.formats:
         format_named(name)
 
 
 def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return all tables: `bound` and `windows` from the searches, and the others."""
+    """Return all tables: `bound` and `windows` from the searches, and the tables that
+    are made from these two.
+    """
     similarity = similarity_of(config)
     searches = [values[cell] for cell in cells(config)]
     bound = pd.concat([search["bound"] for search in searches], ignore_index=True)
@@ -127,7 +129,7 @@ def _judge_given_base(
     geometry = Geometry(config.rotated, base, config.train_len)
     rows = []
     for context in config.context:
-        scaling, factor_from = scaling_for(config, context)
+        scaling, factor_in_words = resolve_scaling(config, context)
         plan = scaling.plan(geometry, context)
         inv_freq = tuple(plan.inv_freq[rotating_pairs])
         scaled = Fixed(similarity.exponents, similarity.unrotated, inv_freq)
@@ -138,7 +140,7 @@ def _judge_given_base(
             "context_tokens": context,
             "base": base,
             "method": scaling.label,
-            "factor_from": factor_from,
+            "factor_from": factor_in_words,
             "admissible": first_failing is None,
             "first_failing_position_tokens": _float_or_nan(first_failing),
             "lowest_sum": lowest_sum,
@@ -213,7 +215,8 @@ def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
     """Return `fits`: base = coefficient * context^exponent, by least squares in
     logarithms, for each set of bases with enough contexts.
 
-    ``standard_error`` is that of the exponent, missing for a fit that is printed.
+    ``standard_error`` is the standard error of the exponent. It is missing for fits
+    that a paper prints.
     """
     # A base of 1 means that every base is admissible. That is no point of a power law.
     bound = bound[bound["smallest_admissible_base"] > 1]
@@ -224,8 +227,8 @@ def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
     points_by_set = {}
     for name, column in FITTED.items():
         points_by_set[name] = bound[["context_tokens", column]].dropna()
-    # Fits to the contexts of the paper can be compared with the paper's fit. They are
-    # the same as the former ones if there are no other contexts.
+    # Fits to the contexts of the paper can be compared with the paper's fit. If the run
+    # has no other contexts, they equal the fits to all contexts, and are left out.
     if len(at_published) < len(bound):
         for name, column in FITTED.items():
             points = at_published[["context_tokens", column]].dropna()

@@ -18,7 +18,7 @@ from ropelab.math.bounds.published import men_fit
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 
 # The bases at which `find_blind_base` tests the resolution of the slowest pair, in steps
 # of 0.2 %.
@@ -120,7 +120,10 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
 
     for layers in sorted({1, config.layers}):
         base = rules.stability_base(context, config.coherence, layers)
-        words = {"layers": count_of(layers, "layer"), "cosine": f"{config.coherence:g}"}
+        words = {
+            "layers": write_count(layers, "layer"),
+            "cosine": f"{config.coherence:g}",
+        }
         yield Advice("stability", base, words)
     yield Advice("rotation", rules.one_rotation_base(rotated, context), {})
 
@@ -128,8 +131,9 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
     yield from _list_extensions(trained, config.test_len or context)
 
     for name in config.formats:
-        # Two rules about number formats: that of Liu (2026), which takes only cosines
-        # into account, and what the format resolves.
+        # Two rules about number formats: the rule of Liu (2026), which takes only
+        # cosines into account, and the base at which the format loses the motion of the
+        # slowest pair (`find_blind_base`).
         number_format = format_named(name)
         yield Advice("ceiling", 1 / number_format.epsilon, {"format": name})
         for component in ("cosine", "cosine and sine"):
@@ -184,9 +188,9 @@ def find_blind_base(
     cos = np.abs(np.cos(theta * length))
     sin = np.abs(np.sin(theta * length))
 
-    # The change of a cosine over one token is theta * sin, that of a sine is theta * cos.
-    # A change below half the spacing of the format is lost. The cosine of a small angle
-    # is near 1, where the spacing is widest; its sine is small.
+    # The change of a cosine over one token is theta * sin, and the change of a sine is
+    # theta * cos. A change below half the spacing of the format is lost. The cosine of
+    # a small angle is near 1, where the spacing is widest; its sine is small.
     is_lost = theta * sin < spacing(cos, fmt) / 2
     if component == "cosine and sine":
         is_lost &= theta * cos < spacing(sin, fmt) / 2

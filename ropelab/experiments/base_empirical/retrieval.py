@@ -30,7 +30,7 @@ from ropelab.models.tasks.tables import (
     average_shares,
 )
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import difference
+from ropelab.runs.comparisons import average_difference
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.stats import (
     FALSE_DISCOVERIES,
@@ -68,7 +68,7 @@ class Outcome(StrEnum):
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
 # The columns of the table `predictions`, which retrieval.toml explains, and the short
-# names of some of them.
+# names of some columns.
 _WORDS = read_table_beside(__file__)
 COLUMNS: list[str] = _WORDS["columns"]
 SHORT: dict[str, str] = _WORDS["short"]
@@ -261,8 +261,8 @@ def _compare_limits(
 
 
 def _count_failures(accuracies: pd.DataFrame) -> dict[str, int]:
-    """Count the distances, and those at which retrieval fails: before the predicted
-    position, and from there on.
+    """Count the distances before the predicted position and from this position on, and
+    in each of the two ranges the distances at which retrieval fails.
     """
     counts = {}
     for predicted, suffix in (("holds", "before"), ("fails", "beyond")):
@@ -299,7 +299,7 @@ def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
     if "trials" in values:
         trials = int(groups["trials"].sum().iloc[0])
     reference = values["base"].max()
-    return difference(means[base], means[reference], trials)
+    return average_difference(means[base], means[reference], trials)
 
 
 def find_maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
@@ -449,7 +449,7 @@ def _describe_limits(decided: pd.DataFrame) -> list[str]:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return the short table of the predictions: a row per base and task. If only text
-    was measured, it is that of text losses.
+    was measured, return the table of text losses.
     """
     table = tables["predictions"]
     if table.empty:

@@ -148,7 +148,8 @@ class EncodingsConfig(ShapedConfig):
         # These names are notations, such as layers(rope, nope).
         composed = [name for name in self.encodings if name not in ENCODINGS]
         if composed:
-            # This imports torch, which takes seconds, and is needed for notations alone.
+            # This import loads torch, which takes seconds. Only notations of encodings
+            # need it.
             from ropelab.models.encoding.composed import compose
 
             for name in composed:

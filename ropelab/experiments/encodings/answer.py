@@ -16,8 +16,8 @@ from ropelab.experiments.encodings.comparisons import (
     TEXT,
     find_learners,
 )
-from ropelab.runs.comparisons import UNLEARNED, significance
-from ropelab.runs.sentences import join_names, sentences_of, write_with_interval
+from ropelab.runs.comparisons import UNLEARNED, describe_significance
+from ropelab.runs.sentences import join_names, join_sentences, write_with_interval
 from ropelab.runs.tables import Tables
 
 
@@ -26,7 +26,7 @@ class Wording(NamedTuple):
 
     # What models do, before a value.
     verb: str
-    # What they do better than others.
+    # The words for what the best rows do better than all other rows.
     better: str
     # What is listed, in the plural.
     values: str
@@ -52,7 +52,7 @@ WORDING = {
         unit="",
     ),
 }
-# The number of rows that a list names; the others are counted.
+# A list names this many rows, and counts all further rows.
 NAMED = 3
 
 
@@ -80,8 +80,8 @@ def answer(tables: Tables) -> str:
             f"no encoding has a value beyond {longest}x the trained length; {sentence}"
         )
     sentences.append(sentence)
-    counts = significance(tables["comparisons"])
-    return f"{sentences_of(sentences)} {counts}"
+    counts = describe_significance(tables["comparisons"])
+    return f"{join_sentences(sentences)} {counts}"
 
 
 def describe_against_methods(tables: Tables, times: int) -> str:
@@ -127,7 +127,9 @@ def _sort_best_first(means: pd.Series, metric: str) -> list[str]:
 
 
 def _describe_difference(row: pd.Series) -> str:
-    """Write the difference of a row of comparisons; `~` is its verdict if none is shown."""
+    """Write the difference of a row of comparisons; `~` is written if the comparison
+    shows no difference.
+    """
     difference = write_with_interval(row["difference"], row["ci_low"], row["ci_high"])
     if row["verdict"] == "~":
         return f"no difference is shown: {difference}"
@@ -196,7 +198,7 @@ def _write_value(values: pd.DataFrame, encoding: str, metric: str) -> str:
 
 
 def _list_best(values: pd.DataFrame, metric: str, label_of: pd.Series) -> str:
-    """Name the best NAMED of some rows of `quality`, and count the others.
+    """Name the best NAMED of some rows of `quality`, and count all further rows.
 
     The rows have the names of encodings as their index.
     """

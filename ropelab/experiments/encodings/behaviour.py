@@ -161,7 +161,7 @@ def move_positions(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     scores.
 
     moved_scores: the relative change of the scores; 0, up to rounding, if a score
-        depends on the distance of two tokens alone.
+        depends only on the distance of two tokens.
     """
     half = tokens.shape[1] // 2
     first_half = tokens[:, :half]
@@ -173,8 +173,8 @@ def move_positions(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     """Return the first layer's scores of texts that begin at position `start`.
 
-    The scores of a query are those of the keys that it may see: [texts, heads, pairs of
-    a query and a key].
+    A query has a score for each key that it may see: [texts, heads, pairs of a query
+    and a key].
     """
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     embedded = model.encoding.embed(norm(model.embedding(tokens)), positions)
@@ -195,7 +195,9 @@ def _get_first_attention(model: LanguageModel) -> Attention:
 
 
 def _compare_sizes(change: Tensor, reference: Tensor) -> float:
-    """Return the root mean square of a change as a share of that of its reference."""
+    """Return the root mean square of a change, divided by the root mean square of its
+    reference.
+    """
     change_square = change.double().square().mean()
     reference_square = reference.double().square().mean()
     return (change_square / reference_square).sqrt().item()

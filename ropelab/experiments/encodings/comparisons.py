@@ -16,9 +16,9 @@ from ropelab.experiments.encodings.rows import JOINED_BY, list_rows
 from ropelab.runs.comparisons import UNLEARNED, Measure, Pair, compare
 from ropelab.runs.thresholds import LEARNED
 
-# The encoding that the others are compared with, if it is among them.
+# If this encoding is among the compared encodings, all others are compared with it.
 BASELINE = "rope"
-# The values of the column `metric`, and what the numbers of each are.
+# The values of the column `metric`, and the kind of numbers of each metric.
 TEXT = "text loss"
 COPY = "copy accuracy"
 MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
@@ -164,7 +164,7 @@ def _compare_places(
 ) -> pd.DataFrame:
     """Return a row per comparison whose two places have values.
 
-    `columns` are the names of what identifies a comparison.
+    `columns` are the names of the columns that identify a comparison.
     """
     pairs = []
     for comparison in wanted:
@@ -218,7 +218,7 @@ def find_learners(quality: pd.DataFrame) -> set[str]:
 
 def mark_unlearned(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
     """Set the status UNLEARNED in comparisons of copying beyond the trained length, if
-    one of the two encodings did not learn to copy.
+    either encoding did not learn to copy.
     """
     is_beyond = (table["metric"] == COPY) & (table["times_trained_len"] > 1)
     # One column of names, or two: encoding, or encoding_a and encoding_b.

@@ -33,7 +33,7 @@ from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import find_sources
 
-# The encoding that the others are compared with: no positions.
+# The encoding that all others are compared with. It has no positions.
 PLAIN = "nope"
 # The lengths of two passes, in tokens, which show how memory grows.
 MEMORY_LENGTHS = (1024, 2048)
@@ -122,7 +122,9 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 
 @torch.no_grad()
 def decode_flops(model: LanguageModel, context: int) -> int:
-    """Count the operations for the last token of a context if all others are cached."""
+    """Count the operations for the last token of a context if all tokens before it are
+    cached.
+    """
     cache = Cache()
     token = torch.zeros(1, 1, dtype=torch.long)
     first_tokens = torch.zeros(1, context - 2, dtype=torch.long)
@@ -227,7 +229,7 @@ class Timing:
     kind: ClassVar[str] = "encodings-times"
     version: ClassVar[int] = 1
     title: ClassVar[str] = "timing against nope"
-    starts: ClassVar[tuple[Cell, ...]] = ()
+    prerequisites: ClassVar[tuple[Cell, ...]] = ()
     resources: ClassVar[Resources] = Resources(alone=True, dtype="float32")
 
     @property
@@ -273,8 +275,7 @@ def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
     rows_per_step = max(1, config.tokens_per_step // config.train_len)
     tokens_per_step = rows_per_step * config.train_len
 
-    # Decoding gets new models: the former ones have been trained, and their optimizers
-    # hold memory.
+    # Decoding gets new models, since the optimizers of the trained models hold memory.
     model = make_untrained(config, name).to(config.device)
     plain_model = make_untrained(config, PLAIN).to(config.device)
     length = defined_length(model.encoding, config.test_len)
@@ -331,11 +332,11 @@ def prepare_decoding(model: LanguageModel, context: int) -> Work:
 
 
 def time_in_turns(work: Work, plain_work: Work) -> tuple[float, float | None]:
-    """Return the median seconds of `work`, and the median ratio to those of `plain_work`
-    in the same round.
+    """Return the median seconds of `work`, and the median of the ratio to the seconds
+    of `plain_work` in the same round.
 
-    The ratio is None if the rounds differ too much, as on a machine that does something
-    else, too.
+    The ratio is None if the rounds differ too much, as they do on a machine that is
+    busy with other work.
     """
     # The first call of each is slower, and is not timed.
     work()

@@ -48,7 +48,7 @@ from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.own import find, key_of_sources
+from ropelab.runs.own import find, make_sources_key
 from ropelab.runs.tables import Tables
 
 # The functions that `ropelab.experiments` calls.
@@ -109,7 +109,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
         "name": encoding,
         "trained_len": config.train_len,
         "version": LEARNING_VERSION,
-        **key_of_sources(*own_encodings),
+        **make_sources_key(*own_encodings),
     }
 
     cast_labels = {}
@@ -207,7 +207,8 @@ def _list_values(
 
     copied = evaluated.get("copy")
     if copied:
-        # Copying at a multiple is copying in all of that context, from half of it back.
+        # Copying at a multiple of the trained length uses the whole context, and copies
+        # what stood half of the context back.
         places = multiples.assign(
             distance_tokens=contexts // 2, context_tokens=contexts
         )

@@ -13,9 +13,10 @@ from ropelab.models.encoding.composed import compose
 from ropelab.models.encoding.registry import EncodingRecord, record_of
 from ropelab.models.methods.method import FixedMethod, Scaled
 from ropelab.models.tasks.modes import AsTrained, Mode, WithMethod
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 
-# The features that form a pair in the encoding `rope`: those of the two halves of a head.
+# The features that form a pair in the encoding `rope`: one feature of each half of a
+# head.
 PAIRING_OF_ROPE: Pairing = "half"
 # The text between the encoding and the method in the name of a row.
 JOINED_BY = " + "
@@ -67,7 +68,7 @@ class Row:
     def _add_method(self, text: str) -> str:
         if self.method is None:
             return text
-        method = method_label(self.method.label, self.method.factor)
+        method = label_method(self.method.label, self.method.factor)
         return f"{text}{JOINED_BY}{method}"
 
     def mode(self, config: EncodingsConfig) -> Mode:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from ropelab.models.tasks import config
 from ropelab.runs.config import Config, Count, Names, OfEvaluation, OfModel
 from ropelab.runs.errors import require
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 from ropelab.runs.spelling import read_format, read_number
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class EvaluateConfig(Config):
         # A context below the trained length has no use for methods: their factors would
         # be below 1.
         is_short = False
-        # A context that is no number is an error of its own field, which comes later.
+        # If the context is not a number, the check of its own field reports this later.
         with suppress(TypeError, ValueError):
             context = read_number(filled["context"])
             is_short = context < trained_len  # type: ignore[operator]
@@ -168,7 +168,7 @@ class EvaluateConfig(Config):
 
         return {name: value for name, value in kept.items() if is_changed(name)}
 
-    def asks(self, question: str) -> str:
+    def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
         return config.ask_what_happens(self.train_len, self.context)
 
@@ -177,13 +177,13 @@ class EvaluateConfig(Config):
         """The conditions of the answer, in words."""
         scope = f"{Path(self.model).name}, up to {self.context} tokens"
         if "text" in self.tasks:
-            scope += f", {count_of(self.documents, 'document')}"
+            scope += f", {write_count(self.documents, 'document')}"
         return scope
 
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of the text and of the model.
 
-        InputError: one of them cannot be used.
+        InputError: the text or the model cannot be used.
         """
         fingerprints = {
             "corpus": self.text.fingerprint,
@@ -211,8 +211,8 @@ class EvaluateConfig(Config):
         """
         if self.context >= self.train_len:
             return self.train_len
-        # Roundings are compared at the end of the context. Otherwise the lengths are those
-        # of a model that was trained at half of the context.
+        # Roundings are compared at the end of the context. Otherwise the lengths are
+        # chosen as for a model that was trained at half of the context.
         if config.list_roundings(self):
             return self.context
         return self.context // 2

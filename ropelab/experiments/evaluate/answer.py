@@ -12,11 +12,11 @@ from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
 from ropelab.models.tasks.rounded import describe_casts
-from ropelab.runs.comparisons import tied_with
+from ropelab.runs.comparisons import name_tied
 from ropelab.runs.labels import AS_SHIPPED, WINDOW
 from ropelab.runs.leading import UNIFORM
-from ropelab.runs.spelling import command_of, split_list
-from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.spelling import split_list, write_command
+from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
 
 
@@ -93,7 +93,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
     for command in tables["recommendation"]["emit"].fillna(""):
         if command:
             return str(command)
-    return command_of("audit", {"model": config.model}, "model")
+    return write_command("audit", {"model": config.model}, "model")
 
 
 def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
@@ -125,7 +125,7 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
     if is_alone:
         return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"
 
-    tied = tied_with(split_list(row["not_significant"]))
+    tied = name_tied(split_list(row["not_significant"]))
     if row["status"] == KEPT:
         return (
             f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){tied}"
@@ -165,7 +165,7 @@ def summary(tables: Tables) -> pd.DataFrame:
                 )
 
     for task in common.list_retrieval_tasks(tables):
-        shares = in_longest_context(tables[f"{task}_accuracy"])
+        shares = select_longest_context(tables[f"{task}_accuracy"])
         name = f"{task} @{shares['context_tokens'].iloc[0]}"
         columns.append(common.average_with_intervals(shares, "accuracy", name))
     return common.join_by_label(columns)

@@ -16,9 +16,9 @@ from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.plans import task_beyond_training
 from ropelab.runs.comparisons import select_pair
-from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, method_label
+from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, label_method
 from ropelab.runs.leading import UNIFORM
-from ropelab.runs.spelling import command_of
+from ropelab.runs.spelling import write_command
 from ropelab.runs.tables import Tables
 
 # The statuses of a recommendation, beside UNDECIDABLE: the best row is better than the
@@ -26,11 +26,12 @@ from ropelab.runs.tables import Tables
 BETTER = "better"
 KEPT = "unmodified"
 OPEN = "open"
-# The columns of `recommendation`. `best` is the label of the best row. `value` is its loss
-# (nats per byte) or the share that it finds, `unmodified` and `window` are those of the
-# unmodified model and of the sliding window. `difference` is best minus unmodified.
-# `not_significant` lists the labels that are indistinguishable from the best, and `emit` is
-# the command that writes the configuration of the best.
+# The columns of `recommendation`. `best` is the label of the best row. `value` is the
+# loss of the best row (nats per byte) or the share that it finds. `unmodified` and
+# `window` are the same value of the unmodified model and of the sliding window.
+# `difference` is best minus unmodified. `not_significant` lists the labels that are
+# indistinguishable from the best, and `emit` is the command that writes the
+# configuration of the best.
 COLUMNS = [
     "task",
     "status",
@@ -148,10 +149,10 @@ def _write_command(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes the configuration of the method of a label."""
     texts = set()
     for method in config.parsed_methods():
-        if method_label(method.label, method.factor) == label:
+        if label_method(method.label, method.factor) == label:
             scaling = method.scaling if isinstance(method, Scaled) else method
             texts.add(write_as_typed(scaling))
     # A method that was given twice has one text.
     (method_text,) = texts
     options = {"from": config.model, "context": config.context, "method": method_text}
-    return command_of("emit", options)
+    return write_command("emit", options)

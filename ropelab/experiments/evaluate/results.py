@@ -7,13 +7,14 @@ recommendation
     `ropelab.experiments.evaluate.recommendation`
 
 For `casts` see `ropelab.models.tasks.rounded`, for `divergence`
-`ropelab.models.tasks.divergence`, for the others `ropelab.models.tasks.tables`.
+`ropelab.models.tasks.divergence`, and for all further tables
+`ropelab.models.tasks.tables`.
 
-A cell is one evaluation: a task, in a mode such as a method. Each cell starts from a check
-that the model loads. A cell that would be hard starts from a probe, too: the easy version
-of the task, inside the trained length, by the unmodified model. If the probe fails, the
-task is not done beyond that length: its status is `undecidable`, and no methods are
-compared.
+A cell is one evaluation: a task, in a mode such as a method. Each cell starts from a
+check that the model loads. If the task has a probe, each cell starts from the probe,
+too: the easy version of the task, inside the trained length, by the unmodified model.
+If the probe fails, the task is not evaluated beyond the trained length: its status is
+`undecidable`, and no methods are compared.
 """
 
 from collections.abc import Sequence
@@ -153,8 +154,8 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
         )
 
     cells = []
-    # There is a cell per document. The documents that were read are kept whatever
-    # happens to others, and more of them can be asked for later.
+    # There is a cell per document. The results of finished documents are kept if a
+    # later document fails, and a later run can ask for more documents.
     document_tasks: Sequence[Texts | Retrieval | Needles] = task.parts()
     for document_task in document_tasks:
         for row in rows:

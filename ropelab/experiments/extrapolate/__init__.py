@@ -1,10 +1,10 @@
-"""My model was trained at one length: what happens at a longer one, under each scaling
-method?
+"""My model was trained at one length: what happens at a longer length, under each
+scaling method?
 
 A small model learns at `train_len` to read real text in which passages are quoted and
 keys are looked up. It is then evaluated at up to `test_len` tokens with its frequencies
-changed by every method, without fine-tuning: on text by position, and on recall of what
-stood earlier, by distance and length of context. Methods are compared with the sliding
+changed by every method, without fine-tuning: on text by position, and on recall of
+earlier symbols by distance and length of context. Methods are compared with the sliding
 window, which gives the model no more context than it was trained with.
 """
 
@@ -27,7 +27,7 @@ CANNOT_SHOW = (
     " trained for minutes; the method that wins here need not win there."
 )
 VERSION = 7
-# A number that replaces the one of the preset, if it is given.
+# A number that replaces the preset's number if the user gives it.
 InsteadOfPreset = Annotated[
     OfModel[Count | None], Field(exclude_if=lambda count: count is None)
 ]
@@ -197,7 +197,7 @@ class ExtrapolateConfig(config.TaskConfig):
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
-    def asks(self, question: str) -> str:
+    def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of this config."""
         return config.ask_what_happens(self.train_len, self.test_len)
 

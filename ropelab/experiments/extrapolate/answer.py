@@ -13,9 +13,9 @@ from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs import labels
-from ropelab.runs.comparisons import tied_with
+from ropelab.runs.comparisons import name_tied
 from ropelab.runs.leading import UNIFORM, find_lead
-from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.runs.thresholds import LEARNED
 
 
@@ -55,7 +55,7 @@ def summary(tables: Tables) -> pd.DataFrame:
 
     tasks = common.list_retrieval_tasks(tables)
     for task in tasks:
-        table = in_longest_context(tables[f"{task}_accuracy"])
+        table = select_longest_context(tables[f"{task}_accuracy"])
         if task in common.TASKS_WITH_KEYS:
             name = f"{task} @{table['context_tokens'].iloc[0]}"
             columns.append(common.average_with_intervals(table, "accuracy", name))
@@ -97,7 +97,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
             " that"
         )
 
-    longest = in_longest_context(table)
+    longest = select_longest_context(table)
     context = longest["context_tokens"].iloc[0]
     if task in common.TASKS_WITH_KEYS:
         # Pass keys are compared over all depths at once.
@@ -109,7 +109,8 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
         times = f"{distance / trained_len:g} times the trained length"
         where = f"from {distance} tokens back, {times}, in {context} tokens"
 
-    # Parameters that were searched on this model are named apart from published ones.
+    # Methods whose parameters were searched on this model are named apart from methods
+    # with published parameters.
     is_searched = longest["arm"] == labels.SEARCHED
     means = common.average_with_intervals(longest[~is_searched], "accuracy", "accuracy")
     published = means["accuracy"]
@@ -129,7 +130,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
         )
     else:
         finding = (
-            f"{where} {lead.first} {does} best: {first} right{tied_with(lead.tied)}"
+            f"{where} {lead.first} {does} best: {first} right{name_tied(lead.tied)}"
         )
     if "unscaled" in published.index and lead.first != "unscaled":
         finding += f"; unscaled {common.write_mean(means, 'unscaled')}"
@@ -194,7 +195,7 @@ def _describe_text(tables: Tables) -> str:
         else:
             finding += (
                 f"the best method is {best} ({best_loss} nats per byte)"
-                f"{tied_with(lead.tied)}"
+                f"{name_tied(lead.tied)}"
             )
         arm = str(ranked.loc[best, "arm"])
         finding += _compare_with_window(best, arm, means, comparisons)
@@ -215,7 +216,7 @@ def _select_ranked(table: pd.DataFrame) -> pd.DataFrame:
     Baselines are not ranked. Rows with searched parameters are ranked only if there are no
     published methods.
     """
-    rows = table.assign(label=labels.row_labels(table))
+    rows = table.assign(label=labels.label_rows(table))
     rows = rows.drop_duplicates("label").set_index("label")
     is_window = rows["method"] == labels.WINDOW
     is_cache = rows["arm"] == labels.CACHE
@@ -231,7 +232,7 @@ def _compare_with_window(
 ) -> str:
     """Say how the best method, which is in that arm, compares with the sliding window."""
     # A method is compared with the sliding window of a model that was trained as long.
-    window_in_arm = labels.method_label(labels.WINDOW, 1, arm)
+    window_in_arm = labels.label_method(labels.WINDOW, 1, arm)
     window = labels.WINDOW
     if window_in_arm in means.index:
         window = window_in_arm

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.models.lm.pretrained import list_pretrained
-from ropelab.runs.sentences import count_of
+from ropelab.runs.sentences import write_count
 
 # The values of a config that decide which model is trained, as the models that come
 # with ropelab have them.
@@ -21,7 +21,7 @@ OF_PRETRAINED: dict[str, Any] = {
 
 
 def describe_pretrained(given: Mapping[str, Any]) -> str:
-    """Say which models that came with ropelab can answer; nothing if none can.
+    """Say which models that come with ropelab can answer; empty if no model can.
 
     `given` has the values of a config that are not the defaults.
     """
@@ -38,7 +38,7 @@ def describe_pretrained(given: Mapping[str, Any]) -> str:
     made = models[first_seed].made
     length = OF_PRETRAINED["train_len"]
     return (
-        f"nothing is trained here: {count_of(len(seeds), 'model')} of the default size"
+        f"nothing is trained here: {write_count(len(seeds), 'model')} of the default size"
         f" came with ropelab, trained at {length} tokens on {made['day']} by"
         f" `{made['command']}`; without --quick your own are trained"
     )

@@ -22,7 +22,7 @@ from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMetho
 from ropelab.models.tasks.plans import mixture_of
 from ropelab.models.tasks.rounded import round_rows
 from ropelab.runs import labels
-from ropelab.runs.own import key_of_sources
+from ropelab.runs.own import make_sources_key
 
 # The name of the model that is trained at the tested length from the start.
 LONGER = "trained_at_test_len"
@@ -35,7 +35,7 @@ class MethodRow(NamedTuple):
 
     method: str
     factor: float
-    # An arm of the config, or that of a searched, rounded or cached row.
+    # An arm of the config, or the arm of a searched, rounded or cached row.
     arm: str
     # What is changed when the model is evaluated.
     mode: Mode
@@ -171,11 +171,12 @@ def adapt(
     arm: str,
     tuned_len: int | None = None,
 ) -> Training:
-    """Return the further training of the base model that a method (recalibration) and the
-    arm (fine-tuning) ask for; the base model if neither does.
+    """Return the further training of the base model that a method (recalibration) and
+    the arm (fine-tuning) ask for. If neither asks for a training, return the base
+    model.
 
-    `tuned_len` is the length of fine-tuning, by default that of the config. The number of
-    tokens does not depend on it.
+    `tuned_len` is the length of fine-tuning, by default the config's. A step has the
+    same number of tokens for any length.
     """
 
     def train_further(start: Training, key: dict[str, Any], **changes: Any) -> Training:
@@ -200,8 +201,8 @@ def adapt(
         )
 
     model = base
-    # The source of a method that the user wrote; empty for others.
-    own_source = key_of_sources(method)
+    # The source code of a method that the user wrote; empty for the methods of ropelab.
+    own_source = make_sources_key(method)
     if method.recalibration:
         encoding = method.encoding(geometry, base.recipe.window)
         key = {"name": encoding.name, **own_source}
@@ -242,7 +243,7 @@ def list_searches(
             yield longrope, longrope
         return
 
-    # A method may be named with several factors. The first of them is searched.
+    # A method may be named with several factors. Only the first factor is searched.
     first_by_label: dict[str, Scaled] = {}
     for method in methods:
         if isinstance(method, Scaled) and has_parameters(method.scaling):
@@ -250,7 +251,8 @@ def list_searches(
     for scaled in first_by_label.values():
         yield Searched(inner=scaled.scaling, budget=config.search), scaled
 
-    # Named searches of LongRoPE get the default budget, so that equal ones count once.
+    # Named searches of LongRoPE get the default budget, so that equal searches count
+    # once.
     default = LongRopeSearch(factor=config.test_len / config.train_len)
     with_default_budget = [
         replace(method, budget=default.budget) for method in (*longropes, default)

@@ -13,14 +13,14 @@ import pandas as pd
 from ropelab.experiments.freqs import FreqsConfig
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
-from ropelab.math.rotary import axis_names, axis_of_pairs
+from ropelab.math.rotary import find_axis_of_pairs, name_axes
 from ropelab.math.scaling import RopePlan, Scaling, compute_kept_weights, name_roles
 from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Resources, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import write_exactly
-from ropelab.runs.spelling import command_of
+from ropelab.runs.spelling import write_command
 from ropelab.runs.tables import Tables
 
 # The memory, in bytes, of Python with NumPy, pandas and matplotlib.
@@ -61,8 +61,8 @@ def scale_head(config: FreqsConfig) -> ScaledHead:
     scaling = parse_scaling(config.method, config.factor)
     factor = config.factor
     if scaling.default_factors:
-        # The factor of such a method is the context length over the trained length. That
-        # of a dynamic method is not.
+        # The factor of a static method is the context length over the trained length.
+        # The factor of a dynamic method is not.
         factor = getattr(scaling, "factor", config.factor)
     length = config.test_len or factor * config.train_len
     # A factor may be inf or nan, which is not within any limit.
@@ -116,15 +116,15 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     for geometry, plan in parts:
         tables.append(_list_pairs(geometry, plan, test_len, config.extended_len))
     pairs = pd.concat(tables, ignore_index=True)
-    # The pairs of all axes are numbered one after the other.
+    # The pairs of all axes are numbered in one sequence.
     pairs["pair"] = pairs.index
     if config.sections:
-        names = axis_names(len(config.sections))
-        axis_numbers = axis_of_pairs(config.layout, config.sections)
+        names = name_axes(len(config.sections))
+        axis_numbers = find_axis_of_pairs(config.layout, config.sections)
         pairs = pairs.assign(axis=[names[number] for number in axis_numbers.tolist()])
 
     geometry, plan = parts[0]
-    # A method without a blend has no such range.
+    # A method that blends no pairs has no ramp.
     ramp_low, ramp_high = scaling.ramp_range(geometry) or (math.nan, math.nan)
     softmax_factor = scaling.softmax_factor or 1.0
 
@@ -161,7 +161,7 @@ def _list_pairs(
     def find_unseen(largest_trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
         """Say for each pair whether it meets angles that training did not show."""
         completes_rotation = largest_trained >= 2 * math.pi
-        # A phase that is larger by its rounding alone is not larger.
+        # A phase that exceeds the other only by its rounding error counts as equal.
         stays_inside = test_phase <= largest_trained * (1 + 1e-12)
         # The first condition that is true decides.
         return np.select(
@@ -241,8 +241,8 @@ def answer(tables: Tables) -> str:
 
 
 def following(config: FreqsConfig, tables: Tables) -> str:
-    """Return the command that writes the scaling of a known model as configuration; if no
-    model is named, the one about precision.
+    """Return the command that writes the scaling of a known model as configuration. If
+    no model is named, return the command about precision.
     """
     scaling = tables["scaling"].iloc[0]
     length = scaling["test_len_tokens"]
@@ -252,7 +252,7 @@ def following(config: FreqsConfig, tables: Tables) -> str:
         options = {"model": config.model, "context": length}
         if "method" in config.changed_fields():
             options["method"] = method
-        return command_of("emit", options)
+        return write_command("emit", options)
 
     options = {"base": write_exactly(config.base), "head_dim": config.head_dim}
     if config.rotary_dim:
@@ -260,7 +260,7 @@ def following(config: FreqsConfig, tables: Tables) -> str:
     options["length"] = length
     if method != "unscaled":
         options |= {"method": method, "train_len": config.train_len}
-    return command_of("precision", options)
+    return write_command("precision", options)
 
 
 def summary(tables: Tables) -> pd.DataFrame:

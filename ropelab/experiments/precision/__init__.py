@@ -1,20 +1,21 @@
 """Precision: the positions that a number format still distinguishes, and the cast that
 is wrong.
 
-The experiment has two parts. First, encodings of positions are rounded to several number
-formats, and equal ones are counted. The encoding has one frequency, the many frequencies
-of RoPE, or those of the sinusoidal encoding. Then an implementation of RoPE is compared
-with float64. It computes in stages: position, inv_freq, angle, table, rotation, score. A
-cast says to which format a stage is rounded. By default every stage is rounded alone, in
-every format; `--preset` and `--cast` name whole implementations instead. Roundings are
-modelled after the formats, not measured on hardware.
+The experiment has two parts. First, encodings of positions are rounded to several
+number formats, and positions with equal encodings are counted. An encoding has one
+frequency, the many frequencies of RoPE, or the frequencies of the sinusoidal encoding.
+Then an implementation of RoPE is compared with float64. It computes in stages:
+position, inv_freq, angle, table, rotation, score. A cast says to which format a stage
+is rounded. By default one stage is rounded at a time, to every format; `--preset` and
+`--cast` name whole implementations instead. Roundings are modelled after the formats,
+not measured on hardware.
 """
 
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.math.methods import scaling_for
+from ropelab.math.methods import resolve_scaling
 from ropelab.math.models import Layout, fill
 from ropelab.runs.config import (
     AsLengths,
@@ -40,10 +41,12 @@ CANNOT_SHOW = (
 VERSION = 9
 BODY = "ropelab.experiments.precision.results"
 
-# The encodings of a position: by one frequency, by those of RoPE, by the sinusoidal ones.
+# The encodings of a position: by one frequency, by the frequencies of RoPE, or by those
+# of the sinusoidal encoding.
 SCHEMES = ("single", "rope", "sinusoidal")
-# The parts of an encoding that are rounded and compared. A pair is the cos and the sin of
-# one frequency, a vector is all pairs, and a score is that of two aligned vectors.
+# The parts of an encoding that are rounded and compared. A pair is the cos and the sin
+# of one frequency, a vector is all pairs, and a score is the product of two aligned
+# vectors.
 COMPONENTS = ("cos", "sin", "pair", "vector", "score")
 # The components that one frequency has. Its vector would be its pair again, and its score
 # would be its cosine.
@@ -94,7 +97,8 @@ class PrecisionConfig(Config):
         (), description="casts of real implementations, by name, or all"
     )
     # The fields with `exclude_if` are left out of a stored config while they have their
-    # defaults, so that the name of a run does not change when such a field is added.
+    # defaults, so that the name of a run does not change when a field is added to this
+    # class.
     against: str = Field(
         "",
         exclude_if=lambda name: not name,
@@ -164,7 +168,7 @@ class PrecisionConfig(Config):
         parts = [f"base {write_number(self.base)}", f"heads of {self.head_dim}"]
         if self.rotary_dim:
             parts.append(f"{self.rotary_dim} of them rotated")
-        scaling, _ = scaling_for(self, end)
+        scaling, _ = resolve_scaling(self, end)
         if scaling.name != "unscaled":
             parts.append(f"frequencies scaled by {scaling.label}")
         parts.append(f"positions {self.offset} to {end - 1}")

@@ -20,13 +20,13 @@ from ropelab.experiments.precision.shared import (
     PrecisionCell,
     count_scores,
     make_cell,
-    spectrum_of,
+    make_spectrum,
 )
 from ropelab.experiments.precision.stages import QUERIES
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, blocks, span
+from ropelab.math.numerics.chain import Chain, cut_into_blocks, list_positions
 from ropelab.math.numerics.keys import (
     Rounding,
     is_format_of_keys,
@@ -42,9 +42,9 @@ SECONDS_PER_ANGLE = 2e-7
 
 
 def read_other_plan(config: PrecisionConfig) -> Rounding:
-    """Return the plan that others are compared with.
+    """Return the plan that all other plans are compared with.
 
-    InputError: it is no preset, no format and no cast.
+    InputError: the text is no preset, no format and no cast.
     """
     if is_format_of_keys(config.against):
         raise InputError(
@@ -86,9 +86,9 @@ def compare_plans(
 ) -> Tables:
     """Return `against`: a row per plan of `plans`, compared with `other`.
 
-    Each of them is a name and a label that `parse_cast` reads.
+    Each plan is given as a name and a label that `parse_cast` reads.
     """
-    spectrum = spectrum_of(config)
+    spectrum = make_spectrum(config)
     other_name, other_label = other
     other_chain = Chain(parse_cast(other_label), spectrum)
 
@@ -113,9 +113,9 @@ def compare_angles(
 ) -> dict[str, Any]:
     """Return the largest differences of angles and tables, and where they are.
 
-    If an angle of one of the plans overflows, the differences are missing, the status
-    says so, and the worst position is that of the first overflow. A difference beyond
-    the tolerance may come before the overflow.
+    If an angle of either plan overflows, the differences are missing, the status says
+    so, and the worst position is the position of the first overflow. A difference
+    beyond the tolerance may come before the overflow.
     """
     largest_error = 0.0
     largest_error_of_other = 0.0
@@ -124,8 +124,8 @@ def compare_angles(
     worst_position = config.offset
     worst_pair = 0
     first_beyond = None
-    for start, stop in blocks(config.offset, config.offset + config.length):
-        positions = span(start, stop)
+    for start, stop in cut_into_blocks(config.offset, config.offset + config.length):
+        positions = list_positions(start, stop)
         errors = chain.angle_errors(positions)  # [pairs, positions]
         errors_of_other = other.angle_errors(positions)
         # The errors are small, so that their difference keeps the digits that the
@@ -210,14 +210,14 @@ def compare_scores(
 
 
 def state_against(table: pd.DataFrame) -> list[str]:
-    """Say how far each plan is from the other one, the farthest first."""
+    """Say how far each plan is from the plan of --against, the farthest first."""
     return describe_casts_apart(
         table, "rms_score_difference", _describe_row, "with scores that differ by up to"
     )
 
 
 def _describe_row(row: pd.Series) -> str:
-    """Say how far the plan of a row of `against` is from the other one."""
+    """Say how far the plan of a row of `against` is from the plan of --against."""
     lead = f"{row['name']} against {row['against']}:"
     if row["status"] != "ok":
         return f"{lead} one of them {row['status']}"

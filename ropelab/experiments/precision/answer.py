@@ -26,7 +26,7 @@ from ropelab.experiments.precision.summary import (
 )
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.runs.sentences import join_names, sentences_of
+from ropelab.runs.sentences import join_names, join_sentences
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import EXACT, LOST, LOST_FAR, MEASURED, NOTICED, UNNOTICED
 
@@ -58,17 +58,18 @@ def answer(tables: Tables) -> str:
     if "axes" in tables:
         clauses += state_axes(tables["axes"])
 
-    # All rows have the same method. `factor_from` is a text if nobody typed the factor.
-    method, factor_from = casts[["method", "factor_from"]].iloc[0]
-    if isinstance(factor_from, str):
-        clauses.append(f"the factor of {method} is {factor_from}")
+    # All rows have the same method. The column `factor_from` has words, such as
+    # "8192 / 4096 tokens", if nobody typed the factor.
+    method, factor_in_words = casts[["method", "factor_from"]].iloc[0]
+    if isinstance(factor_in_words, str):
+        clauses.append(f"the factor of {method} is {factor_in_words}")
     # Empty clauses are left out.
-    return sentences_of(clauses)
+    return join_sentences(clauses)
 
 
 def following(config: PrecisionConfig, tables: Tables) -> str:
-    """Return the command that checks the user's own code if implementations were
-    judged, else the one that judges all known implementations.
+    """If implementations were judged, return the command that checks the user's own
+    code. Otherwise return the command that judges all known implementations.
     """
     if config.preset or config.cast:
         return "ropelab check mymodule:make_rope --config config.json"
@@ -81,8 +82,8 @@ def following(config: PrecisionConfig, tables: Tables) -> str:
 def _judge_implementations(
     casts: pd.DataFrame, implementations: pd.DataFrame
 ) -> Iterator[str]:
-    """Name the implementations that a model would notice, the cure of the worst of
-    them, and the others.
+    """Name the implementations whose roundings a model would notice, the cure of the
+    worst one, and then all other implementations.
     """
     noticed, unnoticed = _split_by_spread(implementations)
     if len(noticed):
@@ -99,8 +100,9 @@ def _judge_implementations(
         names = join_names(unnoticed["name"].tolist())
         yield f"in {names} {_describe_unnoticed(unnoticed)}"
 
-    # Some of the others rotate by wrong angles, though no score changes with the place.
-    # That matters to whoever compares two implementations.
+    # Some implementations that no model would notice rotate by wrong angles, though no
+    # score changes with the place. That matters to whoever compares two
+    # implementations.
     other_angles = [
         f"{row['name']} (from {row[WRONG_FROM]:.0f})"
         for row in unnoticed.dropna(subset=WRONG_FROM).to_dict("records")
@@ -148,8 +150,8 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     if not names:
         yield f"{lead} at every stage"
     elif len(unnoticed):
-        # In long contexts rounded inverse frequencies cost a loss, which was measured for
-        # bfloat16 alone.
+        # In long contexts rounded inverse frequencies raise the loss, which was
+        # measured only for bfloat16.
         is_long = (unnoticed["stage"] == "inv_freq") & (unnoticed["length"] > MEASURED)
         also = ""
         if is_long.any() and fmt == "bfloat16":
@@ -194,7 +196,9 @@ def _state_float32_angles(casts: pd.DataFrame) -> str:
 
 
 def _split_by_spread(plans: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the plans that a model would notice, the worst first, and the others."""
+    """Return the plans whose roundings a model would notice, the worst first, and all
+    other plans.
+    """
     # The spread of a plan that overflows is nan, and the comparison False. Such a plan is
     # noticed, and is the worst.
     is_unnoticed = plans[SPREAD] <= UNNOTICED

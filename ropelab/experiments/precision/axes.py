@@ -3,8 +3,8 @@
 A model of images or videos gives a token a position along each axis. Each axis rotates
 some of the pairs of a head. Every position along an axis is looked at, with the pairs
 that the axis rotates. There are fewer frames, rows and columns than tokens of a text. A
-format that loses positions of a text therefore loses fewer of these, though it may lose
-some.
+format that loses positions of a text therefore loses fewer frames, rows and columns,
+though it may lose some.
 """
 
 import math
@@ -16,12 +16,12 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.plans import TRAINING_FORMATS, list_entries
-from ropelab.experiments.precision.shared import spectrum_of
+from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum, span
-from ropelab.math.rotary import axis_names, axis_of_pairs
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
+from ropelab.math.rotary import find_axis_of_pairs, name_axes
 from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
 
@@ -46,11 +46,11 @@ class Axis(NamedTuple):
 
 def list_axes(config: PrecisionConfig) -> Iterator[Axis]:
     """Yield the axes of a position, in their order."""
-    names = axis_names(len(config.sections))
+    names = name_axes(len(config.sections))
     lengths = choose_lengths(config)
     # The number of the axis that rotates each pair.
-    axis_numbers = axis_of_pairs(config.layout, config.sections)
-    whole_head = spectrum_of(config)
+    axis_numbers = find_axis_of_pairs(config.layout, config.sections)
+    whole_head = make_spectrum(config)
 
     for number, (name, length) in enumerate(zip(names, lengths, strict=True)):
         if config.layout == "axial":
@@ -116,7 +116,7 @@ def measure_axis(
     worst = 0.0
     first_wrong = None
     for start in range(0, axis.length, BLOCK):
-        positions = span(start, min(start + BLOCK, axis.length))
+        positions = list_positions(start, min(start + BLOCK, axis.length))
         errors_by_pair = wrap_angle(chain.angle_errors(positions, pairs))
         errors = errors_by_pair.max(axis=0)  # [positions]
 

@@ -1,10 +1,11 @@
 """Position encodings: which positions stay distinct when they are stored in each
 format.
 
-A scheme (single, rope, sinusoidal) has the frequencies of its pairs. A component of it is
-a number, or several, that represent a position: cos and sin of a pair, all pairs, or a
-score. Each component is rounded to each format and compared at all positions. An encoding
-collides if it is equal at two positions; neighbours are positions that follow each other.
+A scheme (single, rope, sinusoidal) has the frequencies of its pairs. A component is a
+number, or several numbers, that represent a position: cos and sin of a pair, all pairs,
+or a score. Each component is rounded to each format and compared at all positions. Two
+positions collide if their stored encodings are equal. Neighbours are positions that
+follow each other.
 """
 
 import math
@@ -20,10 +21,10 @@ from ropelab.experiments.precision.shared import (
     SCORED,
     PrecisionCell,
     count_scores,
-    formats_of,
+    list_formats,
+    list_powers_below,
     make_cell,
-    powers_below,
-    spectrum_of,
+    make_spectrum,
 )
 from ropelab.math.numerics import encoding, neighbours, scores
 from ropelab.math.numerics.casts import CastPlan
@@ -32,7 +33,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacin
 from ropelab.math.numerics.resolution import (
     HASHES_IN_MEMORY,
     Census,
-    distinct_among,
+    count_distinct_among,
     take_census,
 )
 from ropelab.runs.cell import Advance
@@ -54,7 +55,7 @@ share_interval = cache(estimate_proportion)
 
 def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     """Return a cell per scheme. It has all formats, which round the same cosines."""
-    formats = formats_of(config)
+    formats = list_formats(config)
     cells = []
     for scheme in config.schemes:
         if scheme == "single":
@@ -90,7 +91,7 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
 def encoding_tables(
     config: PrecisionConfig, *, scheme: str, advance: Advance
 ) -> Tables:
-    """Return the tables of one scheme; empty ones are left out.
+    """Return the tables of one scheme, without empty tables.
 
     - resolution: a row per component and format, the count of equal encodings;
     - collisions: the same by octave of positions;
@@ -99,7 +100,7 @@ def encoding_tables(
     - scores: the change of a score over one token;
     - score_margin: the same, compared with the spacing of the format.
     """
-    spectrum = spectrum_of(config, scheme)
+    spectrum = make_spectrum(config, scheme)
     formats = [FORMATS[name] for name in config.formats]
     resolution: list[dict[str, object]] = []
     collisions: list[dict[str, object]] = []
@@ -117,7 +118,7 @@ def encoding_tables(
 
     # Distance 0 is among them: a key that equals its query is where a score changes
     # least.
-    distances = np.append(0, powers_below(config.length))
+    distances = np.append(0, list_powers_below(config.length))
     margins = scores.measure_score_margins(
         spectrum.inv_freq, formats, distances, config.draws, config.seed
     )
@@ -140,7 +141,7 @@ def _encode(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
     """Return the unrounded encoding by a component of some frequencies."""
     unrounded = Chain(CastPlan(), spectrum)
     if component not in OF_ONE_FREQUENCY:
-        # A vector and a score are those of all pairs.
+        # A vector and a score are made of all pairs.
         all_pairs = range(spectrum.pairs)
         return encoding.PositionEncoding(unrounded, component, all_pairs)
 
@@ -172,7 +173,7 @@ def _list_resolution(
         exact_codes = None
         if repetition is not None:
             period, representatives = repetition
-            codes = distinct_among(encoded, fmt, representatives)
+            codes = count_distinct_among(encoded, fmt, representatives)
             exact_codes = representatives.size
         yield {
             "format": fmt.name,
@@ -247,7 +248,7 @@ def _resolved_from(
 ) -> int | None:
     """Return the distance from which on a single cos or sin distinguishes two positions.
 
-    None: the encoding is not a single cos or sin, or there is no such distance.
+    None: the encoding is not a single cos or sin, or no distance distinguishes them.
     """
     if encoded.component not in ("cos", "sin") or len(encoded.pairs) != 1:
         return None
@@ -333,11 +334,12 @@ def _list_pairs(
     """Return the spacing of stored angles, a row per format and pair.
 
     ``angle_step_rad``: spacing of the format at the largest angle of the range, missing
-    if that angle overflows. ``token_step_ulp``: motion over one token, in last places of
-    a cos or sin just below 1; below one half neighbours mostly share their (cos, sin).
-    ``period_tokens``: the first position after 0 with the encoding of 0.
-    ``equal_neighbours``: the share of neighbours that the pair alone does not
-    distinguish.
+    if that angle overflows. ``token_step_ulp``: motion over one token, in last places
+    of a cos or sin just below 1; if it is below one half, most neighbours have equal
+    (cos, sin).
+    ``period_tokens``: the first position after 0 whose encoding equals the encoding of
+    position 0.
+    ``equal_neighbours``: the share of neighbours that the pair does not distinguish.
     """
     inv_freq = spectrum.inv_freq  # [pairs], radians per token
     largest_angles = inv_freq * (config.offset + config.length - 1)
@@ -389,7 +391,7 @@ def _list_score_steps(
     ``unchanged_fraction``: the share of draws whose stored score stays the same, with its
     interval.
     """
-    distances = powers_below(config.length)
+    distances = list_powers_below(config.length)
     tables = []
     for alignment in ("random", "aligned"):
         drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)

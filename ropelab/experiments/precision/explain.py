@@ -1,6 +1,6 @@
-"""One position explained (`--explain`): how it is stored in each format, or what each
-cast plan makes of it. A cast plan says to which format each stage of an implementation
-is rounded.
+"""One position explained (`--explain`): how the position is stored in each format, or
+what each cast plan makes of it. A cast plan says to which format each stage of an
+implementation is rounded.
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.shared import formats_of, spectrum_of
+from ropelab.experiments.precision.shared import list_formats, make_spectrum
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import format_named, round_to, spacing
@@ -29,7 +29,7 @@ def make_explain_table(
     scheme = "rope"
     if config.schemes and "rope" not in config.schemes:
         scheme = config.schemes[0]
-    spectrum = spectrum_of(config, scheme)
+    spectrum = make_spectrum(config, scheme)
 
     pair = config.explain_pair
     if pair >= spectrum.pairs:
@@ -40,7 +40,7 @@ def make_explain_table(
         table = _explain_plans(spectrum, position, pair, plans)
     else:
         theta = float(spectrum.inv_freq[pair])
-        table = _explain_formats(formats_of(config), position, pair, theta)
+        table = _explain_formats(list_formats(config), position, pair, theta)
     table.insert(0, "scheme", scheme)
     return table
 

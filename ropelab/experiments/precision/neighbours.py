@@ -17,8 +17,8 @@ import pandas as pd
 from ropelab.runs.sentences import join_names, write_number
 from ropelab.runs.tables import Tables
 
-# The components of each scheme that are compared. If none of them was asked for, all
-# components of the scheme are compared.
+# The components of each scheme that are compared. If the user asks for none of these
+# components, all components of the scheme are compared.
 COMPARED = {
     "single": ("cos", "pair"),
     "rope": ("vector", "score"),
@@ -26,8 +26,8 @@ COMPARED = {
 }
 # The words for the components of one pair.
 PAIR_WORDS = {"cos": "cos", "sin": "sin", "pair": "cos and sin"}
-# The format that the others are compared with. It distinguishes all positions, and is not
-# listed.
+# The format that all other formats are compared with. It distinguishes all positions,
+# and is not listed.
 REFERENCE = "float64"
 
 # True for each format in which the encodings of all positions differ.
@@ -163,8 +163,9 @@ def _compare_steps(
     step_of_single: Mapping[Any, Any],
     step_of_many: Mapping[Any, Any],
 ) -> str:
-    """Return the clause about the change of a score over one token, from two rows of the
-    table `limits`; an empty text if one frequency does not change less than many.
+    """Return the clause about the change of a score over one token, from two rows of
+    the table `limits`; an empty text unless one frequency changes a score less than
+    many frequencies do.
     """
     change_with_single = step_of_single["score_step"]
     change_with_many = step_of_many["score_step"]

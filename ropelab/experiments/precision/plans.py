@@ -1,14 +1,14 @@
 """The cast plans of a run. A cast plan says to which format each stage of an
 implementation is rounded (position, inv_freq, angle, table, rotation, score).
 
-The plans are those of the implementations that --preset and --cast name. If none is
-named, each plan rounds one stage alone.
+The plans are those of the implementations that --preset and --cast name. If no
+implementation is named, each plan rounds one stage, and all other stages are exact.
 """
 
 from typing import NamedTuple
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.shared import formats_of
+from ropelab.experiments.precision.shared import list_formats
 from ropelab.math.numerics.casts import (
     PRESETS,
     STAGES,
@@ -17,7 +17,7 @@ from ropelab.math.numerics.casts import (
     parse_cast,
 )
 
-# The formats to which single stages are rounded if nobody asked for any.
+# The formats to which single stages are rounded unless --formats names formats.
 STAGE_FORMATS = (
     "float32",
     "tf32",
@@ -33,23 +33,25 @@ TRAINING_FORMATS = ("bfloat16", "float16")
 class Entry(NamedTuple):
     """A plan as a row of the table `casts`."""
 
-    # 'stage': one stage is rounded alone. 'preset' and 'cast': an implementation that the
-    # option of that name names. 'repair': an implementation with one stage made exact.
+    # 'stage': one stage is rounded, and all others are exact. 'preset': an implementation
+    # that --preset names. 'cast': an implementation that --cast describes. 'repair': an
+    # implementation with one stage made exact.
     kind: str
     # The name of the row. A repair has the name of its implementation.
     name: str
     plan: CastPlan
-    # The stage that is rounded alone, or made exact; None for an implementation.
+    # The only stage that is rounded, or the stage that a repair makes exact; None for an
+    # implementation.
     stage: str | None = None
-    # The format of a stage that is rounded alone.
+    # The format of the only stage that is rounded; None for all other kinds.
     format: str | None = None
 
 
 def list_entries(config: PrecisionConfig) -> list[Entry]:
     """Return the entries of a run.
 
-    Each implementation is followed by its repairs. Without implementations, every stage
-    is rounded alone to every format. InputError: an unknown preset, stage or format.
+    Each implementation is followed by its repairs. Without implementations, each entry
+    rounds one stage to one format. InputError: an unknown preset, stage or format.
     """
     named_plans = read_implementations(config)
     if not named_plans:
@@ -66,11 +68,14 @@ def list_entries(config: PrecisionConfig) -> list[Entry]:
 
 
 def _list_stages(config: PrecisionConfig) -> list[Entry]:
-    """Return every stage alone, in the formats asked for, or else in STAGE_FORMATS."""
+    """Return an entry for each stage and format, in which that stage alone is rounded.
+
+    The formats are those of --formats, or else STAGE_FORMATS.
+    """
     default = PrecisionConfig.model_fields["formats"].default
     formats = list(STAGE_FORMATS)
     if config.formats != default:
-        exact, *formats = formats_of(config)
+        exact, *formats = list_formats(config)
         assert exact == "float64", "the format of exact stages comes first"
 
     entries = []

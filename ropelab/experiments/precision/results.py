@@ -17,7 +17,7 @@ from ropelab.experiments.precision.encodings import make_encoding_cells
 from ropelab.experiments.precision.explain import make_explain_table
 from ropelab.experiments.precision.neighbours import choose_encodings
 from ropelab.experiments.precision.plans import list_entries, read_implementations
-from ropelab.experiments.precision.shared import spectrum_of
+from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.experiments.precision.stages import make_cast_tables, make_stage_cells
 from ropelab.experiments.precision.summary import further, summary
 from ropelab.math.numerics.keys import parse_keys
@@ -68,12 +68,12 @@ def check(config: PrecisionConfig) -> None:
             " one, or a cast or a preset"
         )
     # These raise InputError; their results are not needed here.
-    spectrum_of(config)
+    make_spectrum(config)
     cells(config)
     if config.explain is not None:
         make_explain_table(config, config.explain, read_implementations(config))
     for text in config.cache:
-        # Stored keys are the rotated features alone.
+        # Stored keys have only the features that rotate.
         key_format = parse_keys(text)
         key_format.check(config.rotated)
 
@@ -99,7 +99,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     measured = {}
     for name, parts_of_table in parts.items():
         measured[name] = pd.concat(parts_of_table, ignore_index=True)
-    # Some tables are made of others.
+    # Some tables are made from other tables.
     measured |= make_cast_tables(config, measured)
     if "resolution" in measured:
         measured["neighbours"] = choose_encodings(measured["resolution"])

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
-from ropelab.math.methods import scaling_for
+from ropelab.math.methods import resolve_scaling
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import format_named
 from ropelab.runs.arrays import Float
@@ -92,7 +92,7 @@ def make_cell(
     return PrecisionCell(inputs={**fields, **inputs}, resources=resources, **about)
 
 
-def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
+def make_spectrum(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     """Return the frequencies of a scheme, in radians per token.
 
     InputError: the method is unknown, or no pair rotates under it.
@@ -106,7 +106,7 @@ def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
 
     geometry = Geometry(config.rotated, config.base, config.train_len)
     length = config.offset + config.length
-    scaling, _ = scaling_for(config, length)
+    scaling, _ = resolve_scaling(config, length)
     plan = scaling.plan(geometry, length)
     if not plan.inv_freq.any():
         raise InputError(
@@ -115,7 +115,7 @@ def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     return Spectrum(plan.inv_freq, config.base, config.rotated)
 
 
-def formats_of(config: PrecisionConfig) -> list[str]:
+def list_formats(config: PrecisionConfig) -> list[str]:
     """Return the names of the formats, float64 first, each once."""
     # Two spellings of one format have the same name.
     names = [format_named(name).name for name in ("float64", *config.formats)]
@@ -129,6 +129,6 @@ def count_scores(config: PrecisionConfig, pairs: float) -> float:
     return config.draws * pairs * math.log2(config.length)
 
 
-def powers_below(length: int) -> Float[np.ndarray, " powers"]:
+def list_powers_below(length: int) -> Float[np.ndarray, " powers"]:
     """Return the powers of two below a length, as distances in float64."""
     return 2.0 ** np.arange((length - 1).bit_length())

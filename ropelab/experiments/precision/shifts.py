@@ -15,10 +15,10 @@ from ropelab.experiments.precision.shared import (
     SECONDS_PER_SCORE,
     PrecisionCell,
     count_scores,
-    formats_of,
+    list_formats,
+    list_powers_below,
     make_cell,
-    powers_below,
-    spectrum_of,
+    make_spectrum,
 )
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
@@ -44,18 +44,19 @@ def make_drift_cell(config: PrecisionConfig) -> PrecisionCell:
         title="scores of shifted positions",
         function=measure_drift,
         inputs={"plans": [[name, plan.label] for name, plan in plans.items()]},
-        # `scores` gives the time of one plan, and `seconds` that of the others.
+        # `scores` accounts for the time of one plan, and `seconds` for the time of all
+        # further plans.
         seconds=(len(plans) - 1) * scores_per_plan * SECONDS_PER_SCORE,
         scores=scores_per_plan,
     )
 
 
 def _choose_plans(config: PrecisionConfig) -> dict[str, CastPlan]:
-    """Return plans by name: every format at all stages, float32 angles with the other
+    """Return plans by name: every format at all stages, float32 angles with all other
     stages in bfloat16, and a rounded inv_freq, which no shift can show.
     """
     plans = {}
-    for fmt in formats_of(config):
+    for fmt in list_formats(config):
         if fmt != "float64":
             plans[f"all {fmt}"] = parse_cast(f"all={fmt}")
     plans["transformers_llama"] = PRESETS["transformers_llama"].plan
@@ -70,8 +71,8 @@ def measure_drift(
 
     Each of `plans` is a name and a label that `parse_cast` reads.
     """
-    spectrum = spectrum_of(config)
-    shifts = powers_below(config.length)
+    spectrum = make_spectrum(config)
+    shifts = list_powers_below(config.length)
     distances = np.array(DISTANCES)
 
     rows = []

@@ -15,9 +15,9 @@ from ropelab.experiments.precision.shared import (
     ROTARY,
     PrecisionCell,
     make_cell,
-    spectrum_of,
+    make_spectrum,
 )
-from ropelab.math.numerics.chain import Positions, blocks
+from ropelab.math.numerics.chain import Positions, cut_into_blocks
 from ropelab.math.numerics.reduction import REDUCTIONS, Reduction, reduction_errors
 from ropelab.math.numerics.scores import sample_positions
 from ropelab.runs.cell import Advance
@@ -63,7 +63,7 @@ def measure_reductions(
     ``max_error_rad``: the largest error of an angle of the fastest pair, in float32, that
     its reduction in float32 causes. ``positions``: the number of positions computed.
     """
-    fastest = np.abs(spectrum_of(config).inv_freq).max()
+    fastest = np.abs(make_spectrum(config).inv_freq).max()
     theta = np.float32(fastest)
 
     rows = []
@@ -106,7 +106,7 @@ def find_largest_error(
     largest = -1.0
     worst_position = 0
 
-    for low, high in blocks(0, len(positions), BLOCK):
+    for low, high in cut_into_blocks(0, len(positions), BLOCK):
         block = positions[low:high]
         angles = block.astype(np.float32) * theta
         errors = np.abs(reduction_errors(angles, reduction))

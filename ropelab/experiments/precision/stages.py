@@ -20,12 +20,12 @@ from ropelab.experiments.precision.shared import (
     PrecisionCell,
     count_scores,
     make_cell,
-    spectrum_of,
+    make_spectrum,
 )
 from ropelab.experiments.precision.shifts import make_drift_cell
 from ropelab.experiments.precision.sines import make_reductions_cell
 from ropelab.experiments.precision.stored_keys import make_keys_cell
-from ropelab.math.methods import scaling_for
+from ropelab.math.methods import resolve_scaling
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
     STRETCH,
@@ -37,7 +37,7 @@ from ropelab.math.numerics.angle_errors import (
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.resolution import HASHES_IN_MEMORY, count_distinct
-from ropelab.math.numerics.spread import FARTHEST, WHOLE, Spreads
+from ropelab.math.numerics.spread import FARTHEST, WHOLE, SpreadMeter
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
@@ -51,8 +51,9 @@ SECONDS_PER_PLAN = 2e-10
 # Seconds per position and pair for the spread at every distance, which is computed for
 # up to WHOLE positions.
 SECONDS_PER_SPREAD = 1.5e-7
-# Errors are searched in stretches of STRETCH positions, each with a bound per pair: the
-# seconds and bytes of a bound, and the bytes of a stretch.
+# Errors are searched stretch by stretch. A stretch has STRETCH positions, and the search
+# computes one upper bound for each pair of a stretch. These are the seconds and bytes that
+# one bound takes, and the bytes that a stretch takes besides its bounds.
 SECONDS_PER_BOUND = 1e-8
 BYTES_PER_BOUND = 24.0
 BYTES_PER_STRETCH = 130.0
@@ -68,15 +69,18 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     for entry in list_entries(config):
         rounded_stages = tuple(name for name, _ in entry.plan.phase.list_inexact())
         group = groups.setdefault(rounded_stages, {})
-        # A repair may be the plan of another entry, too: each plan is measured once.
+        # Two entries may have the same plan. For example, an implementation with one
+        # stage made exact (a repair) may equal another implementation. Each plan is
+        # measured once.
         group[entry.plan.label] = entry.plan
     cells = [
         _make_plans_cell(config, stages, plans) for stages, plans in groups.items()
     ]
 
-    # Further lengths show from where on float32 is wrong. The answer about an
-    # implementation does not need them.
-    if not read_implementations(config):
+    # Further lengths show from which position on float32 is wrong. They are left out if
+    # the user named implementations, since the answer is about these alone.
+    names_no_implementation = not read_implementations(config)
+    if names_no_implementation:
         cells += [_make_long_cell(config, length) for length in config.long_lengths]
     cells.append(make_drift_cell(config))
     cells.append(make_reductions_cell(config))
@@ -90,26 +94,24 @@ def _make_plans_cell(
 ) -> PrecisionCell:
     """Return the cell of plans, by their labels, that round these stages of the phase."""
     pairs = config.rotated / 2
-    # If the angles are exact, or the tables of rounded angles are, distinct tables are
-    # counted without computing a cosine, in no time.
+    # To count distinct tables takes time only if both the angles and the table of a plan
+    # are rounded. Otherwise the count follows without computing a cosine.
     slow_phases = set()
     for plan in plans.values():
-        has_exact_angles = plan.phase == CastPlan()
-        has_exact_table = plan.phase == plan.storage
-        if not has_exact_angles and not has_exact_table:
+        if not plan.has_exact_angles and not plan.has_exact_table:
             slow_phases.add(plan.phase)
 
     seconds = len(plans) * SECONDS_PER_PLAN + len(slow_phases) * SECONDS_PER_TABLE
     if config.length <= WHOLE:
-        # The spread of the other plans is 0, without computing it.
-        with_spread = [plan for plan in plans.values() if not plan.consistent]
-        seconds += len(with_spread) * SECONDS_PER_SPREAD
+        # The spread of a consistent plan is 0, and nothing is computed for it.
+        plans_with_spread = [plan for plan in plans.values() if not plan.consistent]
+        seconds += len(plans_with_spread) * SECONDS_PER_SPREAD
 
     # Four lists of hashes of 8 bytes are held.
     hashes = 8 * min(config.length, HASHES_IN_MEMORY) * 4
     return make_cell(
         config,
-        (*ROTARY, *SCORED, "tolerance"),
+        field_names=(*ROTARY, *SCORED, "tolerance"),
         kind="precision-casts",
         version=4,
         title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
@@ -130,7 +132,7 @@ def _make_long_cell(config: PrecisionConfig, length: int) -> PrecisionCell:
     """Return the cell of float32 angles at a further length."""
     return make_cell(
         config,
-        (*ROTARY, "tolerance"),
+        field_names=(*ROTARY, "tolerance"),
         kind="precision-long",
         title=f"float32 angles, {length} positions",
         function=measure_long,
@@ -149,30 +151,30 @@ def measure_plans(
     - growth: a row per phase and octave, the worst error of an angle;
     - spread: a row per plan and distance, the change of a score with position.
     """
-    spectrum = spectrum_of(config)
+    spectrum = make_spectrum(config)
     chains_by_phase: dict[CastPlan, list[Chain]] = {}
     for plan in map(parse_cast, plans):
         chains_by_phase.setdefault(plan.phase, []).append(Chain(plan, spectrum))
 
-    rows: list[dict[str, Any]] = []
-    growth: list[dict[str, Any]] = []
-    spread: list[dict[str, Any]] = []
+    plan_rows: list[dict[str, Any]] = []
+    growth_rows: list[dict[str, Any]] = []
+    spread_rows: list[dict[str, Any]] = []
     for phase, chains in chains_by_phase.items():
         phase_chain = Chain(phase, spectrum)
         octaves = find_worst_by_octave(phase_chain, config.offset, config.length)
-        growth += _list_growth(phase, octaves)
-        spreads = [
-            Spreads(chain, config.offset, config.length, config.seed)
+        growth_rows += _list_growth(phase, octaves)
+        meters = [
+            SpreadMeter(chain, config.offset, config.length, config.seed)
             for chain in chains
         ]
-        rows += _measure_plans_of_phase(config, phase_chain, spreads, octaves)
-        for spreads_of_plan in spreads:
-            spread += _measure_distances(spreads_of_plan)
+        plan_rows += _measure_plans_of_phase(config, phase_chain, meters, octaves)
+        for meter in meters:
+            spread_rows += _measure_distances(meter)
         advance(len(chains) / len(plans))
     return {
-        "plans": pd.DataFrame(rows),
-        "growth": pd.DataFrame(growth),
-        "spread": pd.DataFrame(spread),
+        "plans": pd.DataFrame(plan_rows),
+        "growth": pd.DataFrame(growth_rows),
+        "spread": pd.DataFrame(spread_rows),
     }
 
 
@@ -191,10 +193,10 @@ def _list_growth(phase: CastPlan, octaves: Sequence[Worst]) -> Iterator[dict[str
 def _measure_plans_of_phase(
     config: PrecisionConfig,
     phase_chain: Chain,
-    spreads: Sequence[Spreads],
+    meters: Sequence[SpreadMeter],
     octaves: Sequence[Worst],
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of `plans` for each plan of one phase; `spreads` has one item a plan."""
+    """Yield a row of `plans` for each plan of one phase; each plan has its meter."""
     offset = config.offset
     length = config.length
     queries = scores.sample_positions(offset, length, QUERIES)
@@ -209,40 +211,43 @@ def _measure_plans_of_phase(
     if math.isnan(angles["max_angle_error_rad"]):
         status = f"overflows from position {angles['worst_position']}"
     # Plans of the same phase that round the table to the same format have equal tables.
-    chain_by_format = {item.stored.plan.table: item.stored for item in spreads}
+    # `stored_chain` is a plan without its roundings after the table.
+    chain_by_format = {
+        meter.stored_chain.plan.table: meter.stored_chain for meter in meters
+    }
     table_errors = {}
     for fmt, stored_chain in chain_by_format.items():
         table_errors[fmt] = find_worst_table_error(stored_chain, octaves)
     distinct = count_distinct(phase_chain, list(chain_by_format), offset, length)
 
-    for spreads_of_plan in spreads:
-        chain = spreads_of_plan.chain
+    for meter in meters:
+        chain = meter.chain
         rounded_scores = scores.compute_scores(chain, vectors, queries, keys)
-        spread = spreads_of_plan.measure_overall()
+        score_spread = meter.measure_overall()
         yield {
             "plan": chain.plan.label,
             **angles,
             "max_table_error": table_errors[chain.plan.table],
             "distinct_positions": distinct[chain.plan.table],
             "rms_score_error": scores.rms_error(rounded_scores, exact_scores),
-            "score_spread": spread.value,
-            "spread_ci_low": spread.low,
-            "spread_ci_high": spread.high,
+            "score_spread": score_spread.value,
+            "spread_ci_low": score_spread.low,
+            "spread_ci_high": score_spread.high,
             "grows_with_position": _grow_with_position(octaves),
             "status": status,
         }
 
 
-def _measure_distances(spreads: Spreads) -> Iterator[dict[str, Any]]:
+def _measure_distances(meter: SpreadMeter) -> Iterator[dict[str, Any]]:
     """Yield a row of `spread` for each of some distances."""
-    for distance in _choose_distances(spreads.length):
-        interval = spreads.measure_at_distance(distance)
+    for distance in _choose_distances(meter.length):
+        score_spread = meter.measure_at_distance(distance)
         yield {
-            "plan": spreads.chain.plan.label,
+            "plan": meter.chain.plan.label,
             "distance_tokens": distance,
-            "score_spread": interval.value,
-            "ci_low": interval.low,
-            "ci_high": interval.high,
+            "score_spread": score_spread.value,
+            "ci_low": score_spread.low,
+            "ci_high": score_spread.high,
         }
 
 
@@ -250,7 +255,7 @@ def _choose_distances(length: int) -> list[int]:
     """Return powers of two up to three quarters of the length, and odd numbers between.
 
     Positions that are rounded to few bits are most exact at multiples of powers of two,
-    so that these alone would show too little.
+    so that powers of two by themselves would show too little.
     """
     farthest = max(1, int(length * FARTHEST))
     distances = set()
@@ -283,8 +288,8 @@ def _describe_angles(
 
 
 def _grow_with_position(octaves: Sequence[Worst]) -> bool:
-    """Return True if angles overflow, or if an error exceeds twice that of the first
-    octave that has any error.
+    """Return True if angles overflow, or if the error of an octave exceeds twice the
+    error of the first octave that has any error.
     """
     errors = [octave.error_rad for octave in octaves if octave.error_rad != 0]
     # The error of an octave that overflows is nan, which is not greater than any number.
@@ -295,7 +300,7 @@ def _grow_with_position(octaves: Sequence[Worst]) -> bool:
 
 def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
     """Return `long`, one row: the angles at a further length, in float32 throughout."""
-    chain = Chain(parse_cast("all=float32").phase, spectrum_of(config))
+    chain = Chain(parse_cast("all=float32").phase, make_spectrum(config))
     octaves = find_worst_by_octave(chain, config.offset, further)
     row = {
         "kind": "long",
@@ -316,23 +321,25 @@ def make_cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     what was measured of their plans.
     """
     entries = list_entries(config)
-    scaling, factor_from = scaling_for(config, config.offset + config.length)
+    last_length = config.offset + config.length
+    scaling, factor_in_words = resolve_scaling(config, last_length)
     about_entries = pd.DataFrame(entries).assign(
         plan=[entry.plan.label for entry in entries],
         length=config.length,
         offset=config.offset,
     )
 
-    # Several entries may have one plan: a repair may be an implementation, or the repair
-    # of another one.
+    # Several entries may have one plan: an implementation with one stage made exact (a
+    # repair) may equal another implementation, or one of its repairs.
     casts = about_entries.merge(
         measured["plans"], on="plan", how="left", validate="many_to_one"
     )
     if "long" in measured:
         casts = pd.concat([casts, measured["long"]], ignore_index=True)
-    casts = casts.assign(method=scaling.label, factor_from=factor_from)
+    casts = casts.assign(method=scaling.label, factor_from=factor_in_words)
 
-    # Repairs are left out of the curves: they would hide those of the implementations.
+    # Repairs are left out of the curves, since they would hide the curves of the
+    # implementations.
     phases = [entry.plan.phase.label for entry in entries]
     curves = about_entries.assign(phase=phases)
     curves = curves[curves["kind"] != "repair"]

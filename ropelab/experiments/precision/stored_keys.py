@@ -13,14 +13,14 @@ from ropelab.experiments.precision.shared import (
     ROTARY,
     PrecisionCell,
     make_cell,
-    spectrum_of,
+    make_spectrum,
 )
 from ropelab.math.numerics.keys import RANDOM_KEYS, key_errors, parse_keys
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
 # Offsets that are added to the slowest pairs of random keys, in standard deviations of a
-# feature: none, and one as large as those of some models.
+# feature: no offset, and an offset as large as in some models.
 OFFSETS = (0.0, 20.0)
 
 
@@ -48,15 +48,15 @@ def measure_keys(
     """Return the table `keys`: a row per format, offset and pair of features.
 
     The column ``keys`` has the format, ``key_error`` the error of the pair.
-    ``score_error`` is that of the scores of whole keys, and therefore the same in all
-    rows of a format and offset.
+    ``score_error`` is the error of the scores of whole keys, and therefore the same in
+    all rows of a format and offset.
 
     Args:
         config: the head and the range of positions.
         stored: the labels of the formats.
         advance: is called with the share of the work that was done.
     """
-    spectrum = spectrum_of(config)
+    spectrum = make_spectrum(config)
     # Keys are at random positions below this one.
     end = config.offset + config.length
 

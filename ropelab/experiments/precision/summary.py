@@ -1,10 +1,11 @@
-"""The short tables of the precision experiment, and what they share with its answer.
+"""The short tables of the precision experiment, and the functions that its answer also
+uses.
 
 The table `casts` has a row per cast plan, told apart by the column `kind`:
 
-- stage: one stage alone is rounded to one format;
+- stage: one stage is rounded to one format, and all other stages are exact;
 - preset, cast: an implementation that --preset or --cast names;
-- repair: an implementation with one of its stages made exact;
+- repair: an implementation with one stage made exact;
 - long: float32 angles at a further length.
 
 A spread (`score_spread`) is the change of a score that rounding causes where the score
@@ -28,7 +29,7 @@ from ropelab.runs.thresholds import EXACT, UNNOTICED
 # The first position at which an angle is off by more than the tolerance.
 WRONG_FROM = "first_position_over_tolerance"
 SPREAD = "score_spread"
-# The words for two stages; the others are called by their names.
+# The words for two stages. All other stages are called by their names.
 STAGE_WORDS = {"table": "cos and sin", "score": "q, k and score"}
 
 
@@ -85,7 +86,7 @@ def further(tables: Tables) -> dict[str, pd.DataFrame]:
 
 
 def _shorten_stages(casts: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per stage that is rounded alone.
+    """Return a row for each single stage that is rounded while all others are exact.
 
     For each format there is a column of spreads, and then for each format a column of
     the first position with a wrong angle.
@@ -170,14 +171,14 @@ def find_cure(casts: pd.DataFrame, implementation: Mapping[Any, Any]) -> Cure:
     if spread <= UNNOTICED or repairs.empty:
         return Cure(None, "")
 
-    # Each of these stages alone is enough.
+    # To make any one of these stages exact is enough.
     sufficient = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
     if sufficient:
         stages = " or ".join(sufficient)
         return Cure(stages, f"fixing {stages} alone cures {name}")
 
-    # The smallest spread is best; of equal ones, that with the longest range of right
-    # angles.
+    # The repair with the smallest spread is best. Among equal spreads it is the repair
+    # with the longest range of right angles.
     best_first = repairs.sort_values([SPREAD, WRONG_FROM], ascending=[True, False])
     best = best_first.iloc[0]
     ends_overflow = pd.isna(spread) and pd.notna(best[SPREAD])

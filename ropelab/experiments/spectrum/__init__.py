@@ -105,7 +105,7 @@ class SpectrumConfig(ShapedConfig):
         return Geometry(self.head_dim, self.base, self.train_len)
 
     def parsed_schemes(self) -> "dict[str, Scaling]":
-        """Return the schemes by label, each once; InputError if one does not fit a
+        """Return the schemes by label, each once; InputError if a scheme does not fit a
         head.
         """
         from ropelab.math.methods import parse_scaling

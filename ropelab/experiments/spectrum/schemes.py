@@ -40,9 +40,9 @@ from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import task_beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, list_units
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import Measure, Pair, compare, significance
-from ropelab.runs.labels import roughly
-from ropelab.runs.own import key_of_sources
+from ropelab.runs.comparisons import Measure, Pair, compare, describe_significance
+from ropelab.runs.labels import write_roughly
+from ropelab.runs.own import make_sources_key
 from ropelab.runs.sentences import join_names, write_with_interval
 from ropelab.runs.tables import Tables
 
@@ -100,7 +100,7 @@ def make_training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Trainin
         "trained_len": geometry.trained_len,
         "pairing": PAIRING,
         "version": LEARNING_VERSION,
-        **key_of_sources(scheme),
+        **make_sources_key(scheme),
     }
 
     make_encoding_of_scheme = partial(make_encoding, scheme, geometry)
@@ -160,9 +160,10 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
             parts.append(units[columns])
 
     if "text" in evaluated:
-        # The place of a text loss is its context alone: the loss is always that of the
-        # same last tokens. pandas would leave rows without a distance out of groups. The
-        # distance is therefore 0 here, and `_without_text_distances` deletes it in the end.
+        # A text loss has a context, but no distance: the loss is always measured on the
+        # same last tokens. pandas would leave rows without a distance out of groups.
+        # The distance is therefore 0 here, and `_without_text_distances` deletes it in
+        # the end.
         text = list_units(evaluated["text"]["last_window"])
         text = text.assign(metric=TEXT, distance_tokens=0)
         parts.append(text[columns])
@@ -202,7 +203,8 @@ def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
 
 def make_representable_table(config: SpectrumConfig) -> pd.DataFrame:
     """Return a row per scheme, vectors and format: see `measure_score_margins`."""
-    # The distances are those of a trained window. The vectors have the width of a head.
+    # The distances reach up to the trained length. The vectors have the width of a
+    # head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
     parts = []
@@ -220,7 +222,7 @@ def _compare_values(
     units: pd.DataFrame, column: str, plain: str, others: list[str]
 ) -> pd.DataFrame:
     """Compare every value of a column in `others` with the value `plain`, at each place
-    of each metric.
+    and for each metric.
     """
     pairs = []
     for metric_and_place, group in units.groupby(["metric", *PLACE], sort=False):
@@ -258,7 +260,7 @@ def answer(tables: Tables) -> str:
     """
     sentences = [
         _describe_copying(tables),
-        significance(tables["comparisons"]),
+        describe_significance(tables["comparisons"]),
         _describe_steps(tables),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
@@ -303,7 +305,7 @@ def _describe_copying(tables: Tables) -> str:
 
 def _describe_steps(tables: Tables) -> str:
     """Say how much one token changes a score of random vectors, under the first scheme
-    and the one with the smallest change; empty if nothing rotates.
+    and under the scheme with the smallest change; empty if nothing rotates.
     """
     representable = tables["representable"]
     rows = representable[
@@ -321,8 +323,8 @@ def _describe_steps(tables: Tables) -> str:
     for scheme in dict.fromkeys((first, weakest)):
         for row in rows[rows["scheme"] == scheme].to_dict("records"):
             steps.append(
-                f"{roughly(row['score_step'])} with {scheme},"
-                f" {roughly(row['step_to_rounding'])} times its rounding in float32"
+                f"{write_roughly(row['score_step'])} with {scheme},"
+                f" {write_roughly(row['step_to_rounding'])} times its rounding in float32"
             )
     return (
         "Arithmetic: one token on, a score of random vectors changes by a root mean"

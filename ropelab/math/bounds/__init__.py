@@ -2,7 +2,7 @@
 rules of thumb.
 """
 
-from ropelab.math.bounds.admissible import Walk, certified_from
+from ropelab.math.bounds.admissible import Walk, find_certified_u
 from ropelab.math.bounds.similarity import Fixed, Similarity
 from ropelab.math.bounds.survey import find_first_negative, find_lowest, scan
 
@@ -10,7 +10,7 @@ __all__ = [
     "Fixed",
     "Similarity",
     "Walk",
-    "certified_from",
+    "find_certified_u",
     "find_first_negative",
     "find_lowest",
     "scan",

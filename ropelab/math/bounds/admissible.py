@@ -16,7 +16,7 @@ sorts every u into one of three kinds, by proof and not by sampling:
 
 Hence no admissible interval wider than ``EDGE``, relative to the base, can be missed.
 
-`certified_from` and `Walk` are the entrances. A walk hunts for positions that exclude the
+`find_certified_u` and `Walk` are the entrances. A walk hunts for positions that exclude the
 bases ahead (`_hunt`). Where there are none, it resolves the slab ahead (`_resolve`).
 """
 
@@ -37,7 +37,7 @@ from ropelab.math.bounds.intervals import (
 )
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
 from ropelab.math.bounds.survey import BLOCK, find_promising, scan
-from ropelab.math.numerics.chain import blocks
+from ropelab.math.numerics.chain import cut_into_blocks
 
 # Steps in u are measured in turns: in one turn the sum of the largest position changes by
 # about one. This is how many turns a hunt looks ahead for positions with a negative sum.
@@ -59,7 +59,7 @@ MOST = 1 << 14
 THREATS_TOGETHER = 1 << 14
 
 
-def certified_from(similarity: Similarity, context: int) -> float:
+def find_certified_u(similarity: Similarity, context: int) -> float:
     """Return the smallest u above which one bound shows all bases to be admissible.
 
     It is infinite if the bound shows this for no base.
@@ -68,9 +68,9 @@ def certified_from(similarity: Similarity, context: int) -> float:
 
     def is_surely_positive(u: float) -> bool:
         # For u' >= u the angle of pair i is at most (context - 1) b^(-a_i) at every
-        # position, so that its cosine is at least that of this angle, or -1 beyond pi.
-        # The angle of a pair with a_i = 0 does not depend on the base, and its cosine may
-        # be -1 at some position.
+        # position, so that its cosine is at least the cosine of this angle, or -1 if
+        # the angle is beyond pi. The angle of a pair with a_i = 0 does not depend on
+        # the base, and its cosine may be -1 at some position.
         farthest = (context - 1) * similarity.inv_freq(u)
         cosines = np.cos(np.minimum(farthest, math.pi))
         cosines[similarity.a == 0] = -1.0
@@ -116,7 +116,7 @@ class Walk:
         # With 0 threats nothing is collected: the walk stops at the first interval.
         end = 0.0
         if not self.similarity.never_negative:
-            end = certified_from(self.similarity, self.context)
+            end = find_certified_u(self.similarity, self.context)
         return next(self._join_windows(start, end, 0), None)
 
     def find_stable(self) -> float:
@@ -126,7 +126,7 @@ class Walk:
 
         # The search goes down in slabs [low, high]. It is much faster than a walk: where
         # few bases fail, most boxes are dropped while they are wide.
-        high = certified_from(self.similarity, self.context)
+        high = find_certified_u(self.similarity, self.context)
         width = DESCENT
 
         while 0 < high < math.inf:
@@ -142,7 +142,7 @@ class Walk:
             for piece in reversed(self._find_clear_pieces(boxes, low, high)):
                 start_of_piece, _ = piece
                 # If the piece ends below ``high``, some base between them fails.
-                if not _touch(piece, (high, high)):
+                if not _are_touching(piece, (high, high)):
                     return high
                 high = start_of_piece
 
@@ -205,7 +205,7 @@ class Walk:
         top = min(end, 60.0)
         for walked_to, pieces in self._walk_pieces(start, top, threats_together):
             for piece in pieces:
-                if window is not None and _touch(window, piece):
+                if window is not None and _are_touching(window, piece):
                     window_start, _ = window
                     _, piece_end = piece
                     window = (window_start, piece_end)
@@ -213,7 +213,7 @@ class Walk:
                 if window is not None:
                     yield window
                 window = piece
-            if window is not None and not _touch(window, (walked_to, walked_to)):
+            if window is not None and not _are_touching(window, (walked_to, walked_to)):
                 yield window
                 window = None
 
@@ -305,8 +305,8 @@ class Walk:
         pace.busy = max(pace.busy, busy)
 
         if count > too_many and high - low > EDGE:
-            # The positions with the lowest sums come first. If 24 of them do not exclude
-            # an interval, the others hardly will.
+            # The positions with the lowest sums come first. If the first 24 positions
+            # do not exclude an interval, the remaining positions hardly will.
             if is_excluded(self.similarity, positions[:24], low, high):
                 return 0.0
             middle = (low + high) / 2
@@ -344,7 +344,7 @@ class Walk:
         parts_of_positions: list[Floats] = []
         parts_of_values: list[Singles] = []
         first = self._first_open_position(low)
-        for start, stop in blocks(first, self.context, BLOCK):
+        for start, stop in cut_into_blocks(first, self.context, BLOCK):
             sums = scan(similarity, middle, start, stop)
             # The bound of the last position holds for the whole block. It leaves few
             # places of the block, whose own bounds are smaller.
@@ -395,7 +395,7 @@ class _Pace:
         self.busy = 0.0
 
 
-def _touch(first: Window, second: Window) -> bool:
+def _are_touching(first: Window, second: Window) -> bool:
     """Return True if at most a few edges lie between two windows, the lower one first."""
     _, end = first
     start, _ = second

@@ -128,7 +128,7 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     along = half_run * turns.max(axis=0) * (1 + growth)
 
     # A pair whose angle may differ by half a turn in every box has -1 as its lowest
-    # cosine, and needs no cosine. The others are kept.
+    # cosine, so that no cosine is computed for it. All other pairs are kept.
     least_turns = boxes.first.min() * turns.min(axis=0)
     across = least_turns * growth
     is_kept = along + across < 0.5
@@ -154,9 +154,9 @@ def _sum_lowest_cosines(phi: Floats, growth: Floats, along: Floats) -> Singles:
 
     ``phi`` is overwritten.
     """
-    # Each cosine is right within 2e-6: |phi| + r is rounded to float32 three times (1e-7
-    # turns) and once more in radians (3e-7). The errors of the cosine itself and of the
-    # sum are those of SINGLE_ERROR.
+    # Each cosine is right within 2e-6: |phi| + r is rounded to float32 three times
+    # (1e-7 turns) and once more in radians (3e-7). SINGLE_ERROR states the errors of
+    # the cosine itself and of the sum.
     farthest = phi.astype(np.float32)
     farthest *= growth.astype(np.float32)
     farthest += along.astype(np.float32)

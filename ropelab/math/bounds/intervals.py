@@ -58,7 +58,7 @@ def is_excluded(
 ) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
     interval = Undecided.one(similarity, positions, low, high, fine=0.0)
-    _, highest = _ranges(similarity, interval)
+    _, highest = _bound_ranges(similarity, interval)
     return bool((highest < 0).any())
 
 
@@ -208,7 +208,7 @@ def find_admissible(similarity: Similarity, undecided: Undecided) -> list[Window
     # therefore examines all intervals together, as arrays, and then halves some.
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
-        lowest, highest = _ranges(similarity, undecided)
+        lowest, highest = _bound_ranges(similarity, undecided)
         failing = np.zeros(count, dtype=bool)
         threatened = np.zeros(count, dtype=bool)
         failing[undecided.owner[highest < 0]] = True
@@ -225,14 +225,17 @@ def find_admissible(similarity: Similarity, undecided: Undecided) -> list[Window
     return windows
 
 
-def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Floats]:
+def _bound_ranges(
+    similarity: Similarity, undecided: Undecided
+) -> tuple[Floats, Floats]:
     """Bound S from below and above, for every position over its interval."""
     low, high, width, fine, c1, c2 = undecided.intervals
     m = undecided.positions
     owner = undecided.owner
 
     # In intervals narrower than `fine` S changes by about 1e-3. The errors of float32
-    # would keep many of them undecided, so that they are computed in float64.
+    # would keep many of these intervals undecided, so that their sums are computed in
+    # float64.
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
 

@@ -17,7 +17,7 @@ CONTEXTS = tuple(1024 * 2**i for i in range(11))
 MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)
 # The bases of kexue.fm/archives/10122, which were found by brute force on a GPU.
 SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e7)
-# The number of significant digits of these bases.
+# The number of significant digits in which these bases were published.
 SIGNIFICANT_DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
 POWER_LAW_FACTOR = 0.0424
@@ -40,12 +40,12 @@ def men_fit(context: int) -> float:
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
-    """Compare the published bases with the exact ones, at each context that has both.
+    """Compare the published bases with the exact bases, at each context that has both.
 
     `bound` is the table of the base experiment: the smallest admissible base for each
     context and head.
     """
-    bases = exact_bases(bound)
+    bases = list_exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []
 
@@ -71,7 +71,7 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
+def list_exact_bases(bound: pd.DataFrame) -> dict[int, float]:
     """Return the exact base of each context, in order of the contexts, for heads with
     HEAD_DIM features that all rotate.
     """

@@ -33,7 +33,8 @@ def su_asymptote(context: int) -> float:
 def critical_dimension(geometry: Geometry) -> int:
     """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), at most d.
 
-    So many features, the fastest ones, rotate at least once in training.
+    The d_c features of the fastest pairs rotate at least once within the trained
+    length.
     """
     d = geometry.rotary_dim
     b = geometry.base
@@ -52,8 +53,8 @@ def critical_dimension(geometry: Geometry) -> int:
 def critical_base(geometry: Geometry, context: int) -> float:
     """Return b^(log_{L/2pi}(L'/2pi)).
 
-    With this base the pair that rotated just once in L tokens rotates once in L'. It is
-    the same number as that of the logarithmic rule of koboldcpp (pull request 910).
+    With this base the pair that rotated just once in L tokens rotates once in L'. The
+    logarithmic rule of koboldcpp (pull request 910) gives the same number.
     """
     length = geometry.trained_len
     if length <= 2 * math.pi:

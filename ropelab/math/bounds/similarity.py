@@ -49,10 +49,10 @@ class Similarity:
         Args:
             head_dim: the features of the head.
             rotary_dim: the features that rotate; all if None.
-            kept: the share of their pairs that rotates, the fastest first (p-RoPE).
+            kept: the share of the pairs that rotates, the fastest pairs first (p-RoPE).
             dropped: pairs that do not rotate, by number.
 
-        InputError: there is no such head, or no such pair.
+        InputError: no head has this width, or a dropped pair does not exist.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         pairs = rotary // 2
@@ -146,8 +146,8 @@ class Fixed(Similarity):
 
 def reduce_angle(angle: Floats) -> Singles:
     """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
-    # Sines and cosines of small arguments in float32 are twenty times as fast as those
-    # of large arguments in float64. After the reduction, the error is that of rounding a
-    # number below pi.
+    # Sines and cosines of small arguments in float32 are computed twenty times as fast
+    # as sines and cosines of large arguments in float64. After the reduction, the error
+    # is the error of rounding a number below pi.
     whole_turns = np.rint(angle * (1 / TWO_PI))
     return (angle - whole_turns * TWO_PI).astype(np.float32)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ropelab.math.bounds.intervals import Tangents
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
-from ropelab.math.numerics.chain import blocks
+from ropelab.math.numerics.chain import cut_into_blocks
 
 # The number of positions whose sums are in memory together.
 BLOCK = 1 << 22
@@ -119,7 +119,7 @@ def find_first_negative(similarity: Similarity, base: float, length: int) -> int
     rounding = similarity.rounding_error(length)
     certain = -(2 * similarity.single_error + rounding)
 
-    for low, high in blocks(0, length, BLOCK):
+    for low, high in cut_into_blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
         # The float32 sums show which positions may have a negative S, up to the first one
         # that certainly has. Float64 sums decide among these.
@@ -141,7 +141,7 @@ def find_lowest(similarity: Similarity, base: float, length: int) -> tuple[int, 
     u = math.log(base)
     position = 0
     smallest = math.inf
-    for low, high in blocks(0, length, BLOCK):
+    for low, high in cut_into_blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
         place = int(sums.argmin())
         if sums[place] < smallest:
@@ -164,7 +164,7 @@ def find_promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     last_start = max(1, stop - RUN)
     starts = np.minimum(starts, last_start)
 
-    # The second step looks at the strides of these runs.
+    # The second step looks at the strides of the runs that were chosen.
     strides = RUN // STRIDE
     middles = starts + STRIDE // 2
     sums_of_strides = _sum_slow_pairs(similarity, u, middles, strides, STRIDE)

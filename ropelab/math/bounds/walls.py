@@ -1,14 +1,15 @@
 """Neighbouring positions that are stored alike: is there a wall at a base of 1/eps?
 
 Liu 2026 (arXiv:2602.10959, read in summaries) bounds the base by 1/eps of the number
-format, 8.4e6 in float32: above it the slowest pair of a head would no longer distinguish
-a position from the next one. Here the first position is computed whose cos and sin are
-stored as those of the next one (`find_first_equal`). A proof gives a position below which this
-happens at no base (`find_proved_limit`).
+format, 8.4e6 in float32: above it the slowest pair of a head would no longer
+distinguish a position from the next one. Here the first position is computed whose
+stored cos and sin equal the stored cos and sin of the next position
+(`find_first_equal`). A proof gives a position below which this happens at no base
+(`find_proved_limit`).
 
 A cast plan has the number format to which each stage of the rotation is rounded. The
 encoding of a position is what a plan stores for it: the cosines and sines of all pairs.
-The columns of tables call it code.
+The columns of tables call an encoding `code`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import pandas as pd
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum, blocks, span
+from ropelab.math.numerics.chain import Chain, Spectrum, cut_into_blocks, list_positions
 from ropelab.math.numerics.formats import round_to, spacing
 
 # The end of the search, 16M tokens. Not every larger position is a float32 number.
@@ -38,17 +39,16 @@ def find_proved_limit(plan: CastPlan) -> int:
     """Return a position below which neighbours are proved to differ in every pair, at
     any base; 0 if nothing is proved.
     """
-    # Let t be the smaller precision of angle and table in bits, x = m theta the angle of
-    # a position and y = x + theta that of the next one. For m + 1 <= 2^(t-3) the spacing
-    # s at y is at most 2^(1-t) y <= theta / 4, so that the stored angles a of x and b of
-    # y are at least theta - s >= 3 s apart.
-    # For angles up to 1 rad, sin b - sin a >= cos(1) 3 s > s. Two numbers that round to
-    # the same one are at most a spacing apart, so these two do not.
+    # Let t be the smaller precision of angle and table in bits, x = m theta the angle
+    # of a position and y = x + theta the angle of the next position. For m + 1 <=
+    # 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so that the stored
+    # angles a of x and b of y are at least theta - s >= 3 s apart. For angles up to 1
+    # rad, sin b - sin a >= cos(1) 3 s > s. Two numbers that round to the same number
+    # are at most a spacing apart, so that sin a and sin b round to different numbers.
     # For larger angles the chord between the two points on the unit circle is at least
     # 2.7 s >= 5.4 2^-t. Two points that are stored alike are in one square, whose
-    # diagonal is 1.5 2^-t.
-    # The proof needs positions that are stored exactly, frequencies far from underflow,
-    # and rounded cos and sin.
+    # diagonal is 1.5 2^-t. The proof needs positions that are stored exactly,
+    # frequencies far from underflow, and rounded cos and sin.
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
         return 0
 
@@ -67,16 +67,17 @@ def find_first_equal(
     rotary_dim: int,
     stop: int,
 ) -> int | None:
-    """Return the first position whose stored cosine and sine of the slowest pair equal
-    those of the next position; None if there is none below ``stop``.
+    """Return the first position at which the stored cosine and sine of the slowest pair
+    equal their values at the next position; None if no position below ``stop`` is like
+    this.
     """
     chain = make_chain(plan, base, rotary_dim)
     slowest = slice(-1, None)
     start = max(find_proved_limit(plan) - 1, 0)
     start = min(start, stop)
 
-    for low, high in blocks(start, stop, BLOCK):
-        positions = span(low, high + 1)
+    for low, high in cut_into_blocks(start, stop, BLOCK):
+        positions = list_positions(low, high + 1)
         angles = chain.angles(positions, slowest)[0]
         here = angles[:-1]
         there = angles[1:]
@@ -111,7 +112,7 @@ def make_walls_table(
     rotary_dim: int,
 ) -> pd.DataFrame:
     """Return the first positions at which the slowest pair, and the whole encoding, are
-    stored as those of the next position: a row per plan and base.
+    stored like at the next position: a row per plan and base.
 
     A position is missing if it is not below 16M tokens. ``proved_below_position`` holds
     for every base and every pair.
@@ -155,8 +156,8 @@ def find_first_wrong_step(
     exact = theta * np.arange(1, stop + 1)
 
     steps = np.broadcast_to(theta.astype(np.float32), exact.shape)
-    # `accumulate` adds one number after the other and rounds each sum, as the code does.
-    # `sum` would add in pairs.
+    # `accumulate` adds one number after another and rounds each sum, as code does that
+    # adds theta for each token. `sum` would add in pairs.
     angles = np.add.accumulate(steps, axis=1)
 
     errors = np.abs(angles - exact)

@@ -19,7 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import BLOCK, Chain, blocks, half_step, octaves, span
+from ropelab.math.numerics.chain import (
+    BLOCK,
+    Chain,
+    cut_into_blocks,
+    cut_into_octaves,
+    half_step,
+    list_positions,
+)
 from ropelab.math.numerics.formats import Values
 from ropelab.runs.arrays import Bool, Float
 
@@ -34,10 +41,10 @@ NEAR = 1024
 # An angle that is so wrong tells nothing about the position any more. Larger errors are
 # not searched for.
 HOPELESS_RAD = 3.14
-# The table error that is returned may be too small by this share of it.
+# The returned table error may be too small by this share.
 WITHIN = 1e-3
-# The number of cosines that are computed together. They are few, because the first ones
-# often show that the others need no visit.
+# The number of cosines that are computed together. They are few, because the first
+# cosines often show that all further ranges need no search.
 NUMBERS = 1 << 13
 
 
@@ -78,14 +85,14 @@ def find_worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     near = []
     worst_of_far = []
     overflown = []
-    for start, stop in octaves(offset, offset + length):
+    for start, stop in cut_into_octaves(offset, offset + length):
         if overflow is not None and overflow < stop:
             overflown.append(_report_overflow(chain, start, stop, overflow))
         elif stop <= NEAR:
             near.append((start, stop))
         else:
             worst_of_far.append(_search_stretches(chain, start, stop))
-    worst_of_near = _visit(chain, near)
+    worst_of_near = _search_ranges(chain, near)
     return [*worst_of_near, *worst_of_far, *overflown]
 
 
@@ -113,8 +120,10 @@ def find_first_beyond(
         if worst_of_range.error_rad <= tolerance_rad:
             continue
 
-        for low, high in blocks(worst_of_range.start, worst_of_range.stop, size):
-            errors = wrap_angle(chain.angle_errors(span(low, high)))
+        for low, high in cut_into_blocks(
+            worst_of_range.start, worst_of_range.stop, size
+        ):
+            errors = wrap_angle(chain.angle_errors(list_positions(low, high)))
             # An error that overflowed is nan, which no comparison finds within the
             # tolerance.
             is_within = errors.max(0) <= tolerance_rad
@@ -139,7 +148,7 @@ def find_first_overflow(chain: Chain, offset: int, length: int) -> int | None:
 
 
 def _find_overflowing_pairs(chain: Chain, position: int) -> PairMask:
-    angles = chain.angles(span(position, position + 1))
+    angles = chain.angles(list_positions(position, position + 1))
     return ~np.isfinite(angles[:, 0])
 
 
@@ -155,18 +164,18 @@ def _report_overflow(
     return Worst(start, stop, math.nan, position, pair)
 
 
-def _visit(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
+def _search_ranges(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     """Compute every position and pair of consecutive short ranges at once."""
     if not ranges:
         return []
 
     first = ranges[0][0]
     last_stop = ranges[-1][1]
-    errors = wrap_angle(chain.angle_errors(span(first, last_stop)))
+    errors = wrap_angle(chain.angle_errors(list_positions(first, last_stop)))
     rows = []
     for start, stop in ranges:
         part = errors[:, start - first : stop - first]
-        pair, column = _largest_place(part)
+        pair, column = _find_largest_place(part)
         error = float(part[pair, column])
         rows.append(Worst(start, stop, error, start + column, pair))
     return rows
@@ -175,7 +184,7 @@ def _visit(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
 def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
     """Visit stretches from the far end, and pairs with the largest bound first."""
     worst_so_far = Worst(start, stop, error_rad=0.0, position=start, pair=0)
-    stretches = list(blocks(start, stop, STRETCH))
+    stretches = list(cut_into_blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
     bounds_by_stretch = chain.error_bounds(ends).T  # [stretches, pairs]
 
@@ -205,12 +214,12 @@ def _search_pairs(
         return worst_so_far
 
     start, stop = stretch
-    for low, high in blocks(start, stop, BLOCK // numbers_of_pairs.size):
+    for low, high in cut_into_blocks(start, stop, BLOCK // numbers_of_pairs.size):
         if worst_so_far.error_rad >= HOPELESS_RAD:
             break
-        errors = chain.angle_errors(span(low, high), pairs)
+        errors = chain.angle_errors(list_positions(low, high), pairs)
         errors = wrap_angle(errors)
-        row, column = _largest_place(errors)
+        row, column = _find_largest_place(errors)
         error = float(errors[row, column])
         if error > worst_so_far.error_rad:
             worst_so_far = Worst(
@@ -223,7 +232,7 @@ def _search_pairs(
     return worst_so_far
 
 
-def _largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
+def _find_largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, int]:
     """Return the row and the column of the largest number, or of the first nan."""
     return divmod(int(table.argmax()), table.shape[1])
 
@@ -245,7 +254,9 @@ def find_worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
         if error >= HOPELESS_RAD:
             # The search ended there, so that the error may be as large as any.
             error = math.pi
-        for stretch in blocks(worst_of_range.start, worst_of_range.stop, STRETCH):
+        for stretch in cut_into_blocks(
+            worst_of_range.start, worst_of_range.stop, STRETCH
+        ):
             stretches.append(stretch)
             largest_errors.append(error)
 
@@ -265,7 +276,7 @@ def find_worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
 
             size = max(NUMBERS // pairs.size, 1)
             end = min(stop, start + size)
-            positions = span(start, end)
+            positions = list_positions(start, end)
             stored_cos, stored_sin = chain.table(positions, pairs)
             exact_cos, exact_sin = exact.table(positions, pairs)
             cos_error = np.abs(stored_cos - exact_cos).max()

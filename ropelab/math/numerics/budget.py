@@ -59,8 +59,8 @@ class Budget:
 
     def angles(self, positions: Positions) -> PerPair:
         """Bound the error of each angle at these positions, in radians."""
-        # A chain bounds the errors of code that rounds powers correctly and scales
-        # frequencies exactly. The errors of these two steps are added.
+        # The bounds of a chain hold for code that rounds powers correctly and scales
+        # frequencies exactly. The errors of powers and of the scaling are added.
         chain = Chain(self._plan, self.spectrum)
         bounds = chain.error_bounds(positions).T
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
@@ -128,8 +128,8 @@ class Budget:
         lengths = self.factor * np.hypot(first, second)
         table_errors = self.tables(positions)[:, None] * sizes  # [n, vectors, pairs]
 
-        # Two products and their sum are rounded, or the sum alone if the hardware fuses
-        # products and sum.
+        # Two products and their sum are rounded. If the hardware fuses products and
+        # sum, only the sum is rounded.
         unit = self.table_format.epsilon / 2
         roundings = 2 * unit + unit**2
         errors = table_errors + roundings * (lengths + table_errors)

@@ -29,8 +29,8 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 #     or two in the last place.
 Frequencies = Literal["exact", "float32_pow"]
 # product: m * theta_i.
-# recurrence: the angle of the first pair is m, and that of each next pair is the one
-#     before times base^(-2/d), rounded to the format of the angle (ggml's
+# recurrence: the angle of the first pair is m. The angle of each next pair is the angle of
+#     the pair before times base^(-2/d), rounded to the format of the angle (ggml's
 #     `theta *= theta_scale`).
 Angles = Literal["product", "recurrence"]
 RULES = {
@@ -98,8 +98,22 @@ class CastPlan:
         return replace(self, rotation=EXACT, score=EXACT)
 
     @property
+    def has_exact_angles(self) -> bool:
+        """True if no stage or rule changes the angles."""
+        return self.phase == CastPlan()
+
+    @property
+    def has_exact_table(self) -> bool:
+        """True if cos and sin are stored as computed, even if their angles are rounded."""
+        return self.table == EXACT
+
+    @property
     def consistent(self) -> bool:
-        """True if cos and sin at every position are those of one stored frequency."""
+        """True if every stored cos and sin belongs to the exact angle m * theta_i,
+        where theta_i is the stored frequency.
+
+        A score then depends on the distance alone, so that its spread is 0.
+        """
         return self.position == self.angle == self.table == EXACT
 
     def list_inexact(self) -> list[tuple[str, FloatFormat | str]]:
@@ -192,7 +206,8 @@ def find_preset(name: str) -> CastPreset:
     plan = find("casts", name)
     if not isinstance(plan, CastPlan):
         return PRESETS[check_known("preset", name, PRESETS)]
-    # Results have the label alone. It must give the same plan again when it is read.
+    # Results keep only the label of a plan, so that reading the label must give the
+    # same plan again.
     if parse_cast(plan.label) != plan:
         raise InputError(
             f"{name}: formats of a cast plan are those of ropelab, as they are"

@@ -35,7 +35,7 @@ Chosen = np.ndarray | slice
 ALL = slice(None)
 
 
-def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
+def cut_into_octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Cut [start, stop) at the powers of two; 0 is in one piece with 1."""
     while start < stop:
         next_power = 1 << max(start, 1).bit_length()
@@ -44,14 +44,16 @@ def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]]:
+def cut_into_blocks(
+    start: int, stop: int, size: int = BLOCK
+) -> Iterator[tuple[int, int]]:
     """Cut [start, stop) into pieces of at most `size`, lazily: there may be many."""
     for low in range(start, stop, size):
         high = min(low + size, stop)
         yield low, high
 
 
-def span(start: int, stop: int) -> Positions:
+def list_positions(start: int, stop: int) -> Positions:
     """Return the positions start .. stop - 1 in float64."""
     return np.arange(start, stop, dtype=np.float64)
 
@@ -173,8 +175,8 @@ class Chain:
     def _recurrence_bounds(self, positions: Positions) -> PerPair:
         """Bound the errors of the angles of `_recurrence`.
 
-        The error of a pair is that of the pair before times the stored ratio, what the
-        error of the ratio adds, and one more rounding.
+        The error of a pair has three parts: the error of the pair before times the
+        stored ratio, the error that the ratio adds, and the error of one more rounding.
         """
         exact_ratio, stored_ratio = self._ratio
         ratio_error = abs(stored_ratio - exact_ratio)

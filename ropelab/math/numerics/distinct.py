@@ -1,7 +1,7 @@
 """Two shortcuts that tell how many positions are stored differently, without storing
 each.
 
-A proof (`proves_distinct`): two positions D tokens apart can have the same cos and sin
+A proof (`can_prove_distinct`): two positions D tokens apart can have the same cos and sin
 only if D * theta_i is near a whole number of turns in every pair i. If for every D some
 pair is far from whole turns, all positions differ, wherever they begin.
 
@@ -15,7 +15,12 @@ import math
 import numpy as np
 
 from ropelab.math.numerics.angle_errors import wrap_angle
-from ropelab.math.numerics.chain import Chain, Positions, blocks, span
+from ropelab.math.numerics.chain import (
+    Chain,
+    Positions,
+    cut_into_blocks,
+    list_positions,
+)
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat
 
@@ -26,7 +31,7 @@ COARSE = 11
 WORTH = 1 / 2
 
 
-def proves_distinct(
+def can_prove_distinct(
     encoding: PositionEncoding,
     fmt: FloatFormat,
     offset: int,
@@ -45,8 +50,8 @@ def proves_distinct(
     last = offset + length - 1
     pairs = slice(encoding.pairs.start, encoding.pairs.stop)
     theta = chain.inv_freq[pairs]
-    # Errors of a stored angle grow with the position, so that those of the last one
-    # bound all: [pairs, 1 position].
+    # Errors of a stored angle grow with the position, so that the errors at the last
+    # position bound all errors: [pairs, 1 position].
     bounds = chain.rounding_bounds(np.array([last], dtype=np.float64))
     errors = bounds[pairs, 0]
 
@@ -61,9 +66,10 @@ def proves_distinct(
     # The largest distance of D * theta from whole turns if two encodings are equal.
     largest_distances = (longest_arc + 2 * errors + float64_errors).tolist()
 
-    for start, stop in blocks(1, length):
-        # Each pair excludes distances between positions; the next one gets the others.
-        distances = span(start, stop)
+    for start, stop in cut_into_blocks(1, length):
+        # Each pair excludes distances between positions. The next pair gets the
+        # distances that remain.
+        distances = list_positions(start, stop)
         for frequency, largest in zip(theta, largest_distances, strict=True):
             angles = wrap_angle(distances * frequency)
             distances = distances[angles <= largest]
@@ -86,7 +92,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
         return None
 
-    midpoints = midway_values(fmt)
+    midpoints = list_midway_values(fmt)
     rotating_pairs = np.flatnonzero(inv_freq)
     # Each row of `ends` has the two numbers of midpoints between which a pair's angles are.
     first_and_last = (max(offset - 1, 1), last + 1)
@@ -116,15 +122,15 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     return 1 + np.unique(np.concatenate(changes)).size
 
 
-def midway_values(fmt: FloatFormat) -> Positions:
+def list_midway_values(fmt: FloatFormat) -> Positions:
     """Return the midpoints of neighbouring values of a coarse format, from 0 on."""
     step = 2.0 ** (1 - fmt.precision)
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * step + step / 2
     exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)
 
-    # Subnormal numbers are f * 2^e with the least exponent e, normal ones (1 + f) * 2^e
-    # with every e: [exponents, fractions].
+    # Subnormal numbers are f * 2^e with the least exponent e, and normal numbers are (1
+    # + f) * 2^e with every e: [exponents, fractions].
     subnormal = np.ldexp(fractions, fmt.min_exponent)
     normal = np.ldexp(1 + fractions, exponents[:, None])
     return np.concatenate((subnormal, normal.ravel()))

@@ -31,18 +31,18 @@ _WAVES: dict[str, tuple[Wave, ...]] = {
 # The largest relative error of a period that is computed as 2 pi / theta, where theta was
 # computed as 2 pi / period.
 NEAR = 2.0**-50
-# The probability, at most, with which a period that is no fraction is taken for one.
+# A period that is no fraction is taken for a fraction with at most this probability.
 BY_CHANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """The numbers that represent a position: those of some pairs of a chain.
+    """The numbers that represent a position, made from some pairs of a chain.
 
     A chain computes the stored angles of a head. A component is one of:
 
-    cos, sin: one of the two.
-    pair, vector: both, of one pair or of many.
+    cos, sin: only the cosine or only the sine of one pair.
+    pair, vector: cosine and sine, of one pair or of many pairs.
     score: the mean of cos over the pairs. This is the attention score of two equal unit
         vectors at that distance.
     angle: the stored angles, which tell as much as an unrounded table of cos and sin.
@@ -112,8 +112,8 @@ class PositionEncoding:
         """Return the pairs to compare first: enough bits to separate most positions."""
         if self.component == "score":
             return self.pairs
-        # The leading pairs have 48 bits or more. Cos and sin of a pair tell about two
-        # bits more than one of them.
+        # The leading pairs have 48 bits or more. Cos and sin together tell about two
+        # bits more than either alone.
         count = math.ceil(48 / (fmt.precision + 2))
         return self.pairs[:count]
 
@@ -148,9 +148,9 @@ def find_whole_period(theta: float) -> int | None:
     tolerance = NEAR * period
 
     # The period is read as the fraction that it equals in float64. A number that is no
-    # fraction is within the tolerance of one with a denominator up to q with a
+    # fraction is within the tolerance of a fraction with a denominator up to q with a
     # probability of about q^2 times the tolerance. The longer a period, the smaller are
-    # the denominators that are tried; above 1e9 tokens there are none.
+    # the denominators that are tried. Above 1e9 tokens no denominator is tried.
     largest_denominator = int(math.sqrt(BY_CHANCE / tolerance))
     if largest_denominator == 0:
         return None

@@ -144,8 +144,8 @@ def round_to(x: Values, fmt: FloatFormat) -> Values:
         # their sign.
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
 
-    # The signs of x are written back: the subtraction loses that of a negative zero, and
-    # the overflow above that of a negative value.
+    # The signs of x are written back: the subtraction loses the sign of a negative
+    # zero, and the overflow above loses the sign of a negative value.
     return np.copysign(rounded, x, out=rounded)
 
 

@@ -7,7 +7,7 @@ hashes are compared number by number (`count_equal_hashes`).
 
 import numpy as np
 
-from ropelab.math.numerics.chain import BLOCK, Positions, blocks
+from ropelab.math.numerics.chain import BLOCK, Positions, cut_into_blocks
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Bool, Float, Int
@@ -33,7 +33,7 @@ def pack_two(bits: Bits) -> Bits:
     return ((first << 32) | second)[None]
 
 
-def equals_next(bits: Bits) -> Bool[np.ndarray, " n-1"]:
+def find_equal_to_next(bits: Bits) -> Bool[np.ndarray, " n-1"]:
     """Return True at every column that equals the next one in all its rows."""
     here = bits[:, :-1]
     there = bits[:, 1:]
@@ -60,9 +60,9 @@ def mix_bits(bits: Bits, seed: Integers | None = None) -> Integers:
 
     # Every step can be undone, so that no two numbers get one hash: the multiplication
     # by an odd number, and the xor with the upper half. The half is shifted as an
-    # unsigned number. A shift that keeps the sign would make x and ~x one.
-    # The odd numbers are those of Fibonacci hashing (2^64 over the golden ratio) and of
-    # splitmix64, written as signed numbers.
+    # unsigned number. A shift that keeps the sign would give x and ~x the same hash.
+    # The odd numbers come from Fibonacci hashing (2^64 over the golden ratio) and from
+    # splitmix64, and are written as signed numbers.
     for row in bits:
         state ^= row
         state *= -0x61C8864680B583EB
@@ -88,7 +88,8 @@ def count_equal_hashes(
     distinct = 0
 
     # Positions with a hash of their own are distinct and are set aside. The hashes of
-    # the others take in further pairs, as many at a time as lead, until all pairs are in.
+    # all other positions take in further pairs, in groups as large as the leading
+    # group, until all pairs are in.
     while True:
         count = hashes.size
         hashes, positions = _select_repeated(hashes, positions)
@@ -99,7 +100,7 @@ def count_equal_hashes(
         pairs = further_pairs[:compared]
         further_pairs = further_pairs[compared:]
         parts = []
-        for low, high in blocks(0, hashes.size, BLOCK // len(pairs)):
+        for low, high in cut_into_blocks(0, hashes.size, BLOCK // len(pairs)):
             values = encoding.values(positions[low:high], pairs)
             longer_hashes = mix_bits(read_bits(values, fmt), hashes[low:high])
             parts.append(longer_hashes)
@@ -121,7 +122,7 @@ def _count_chance_equals(
     """Count the encodings whose hash equals that of another encoding by chance.
 
     Positions are sorted by their hash, and ``is_first`` marks the first position of
-    each hash. Two different encodings have one hash with a chance of 2^-64.
+    each hash. Two different encodings have the same hash with a chance of 2^-64.
     """
     number_of_hash = is_first.cumsum() - 1
     first_positions = positions[is_first]
@@ -129,7 +130,7 @@ def _count_chance_equals(
 
     pairs = encoding.pairs
     parts = []
-    for low, high in blocks(0, positions.size, BLOCK // len(pairs)):
+    for low, high in cut_into_blocks(0, positions.size, BLOCK // len(pairs)):
         values = encoding.values(positions[low:high], pairs)
         values_of_first = encoding.values(compared_with[low:high], pairs)
         bits = read_bits(values, fmt)

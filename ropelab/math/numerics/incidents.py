@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import find_worst, wrap_angle
 from ropelab.math.numerics.casts import CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import spacing
 from ropelab.math.numerics.resolution import Census, take_census
 from ropelab.runs.files import read_table_beside
 
 
-def agrees(printed: str, ours: float) -> bool:
+def is_rounded_to(printed: str, ours: float) -> bool:
     """Return True if our number rounds to the printed one, within half its last digit.
 
-    >>> agrees("1045", 1044.6), agrees("1045.0", 1044.6)
+    >>> is_rounded_to("1045", 1044.6), is_rounded_to("1045.0", 1044.6)
     (True, False)
     """
     digits = Decimal(printed)
@@ -55,7 +55,7 @@ class ReportedRange:
 
     @property
     def positions(self) -> NDArray[np.float64]:
-        return span(self.offset, self.offset + self.length)
+        return list_positions(self.offset, self.offset + self.length)
 
     def take_census(self) -> Census:
         """Count the positions that all pairs together keep distinct."""
@@ -71,12 +71,14 @@ class ReportedRange:
 
 
 def stored_position(reported: ReportedRange, position: int) -> float:
-    stored = reported.chain.positions(span(position, position + 1))
+    stored = reported.chain.positions(list_positions(position, position + 1))
     return float(stored[0])
 
 
 def position_step(reported: ReportedRange, position: int) -> float:
-    steps = spacing(span(position, position + 1), reported.chain.plan.position)
+    steps = spacing(
+        list_positions(position, position + 1), reported.chain.plan.position
+    )
     return float(steps[0])
 
 
@@ -84,12 +86,12 @@ def position_step(reported: ReportedRange, position: int) -> float:
 
 
 def stored_angle(reported: ReportedRange, position: int, pair: int) -> float:
-    angles = reported.chain.angles(span(position, position + 1))
+    angles = reported.chain.angles(list_positions(position, position + 1))
     return float(angles[pair, 0])
 
 
 def exact_angle(reported: ReportedRange, position: int, pair: int) -> float:
-    angles = reported.exact.angles(span(position, position + 1))
+    angles = reported.exact.angles(list_positions(position, position + 1))
     return float(angles[pair, 0])
 
 
@@ -100,11 +102,11 @@ def exact_cos(reported: ReportedRange, position: int, pair: int) -> float:
 # Measures of the whole range.
 
 
-def distinct_positions(reported: ReportedRange) -> float:
+def count_distinct_positions(reported: ReportedRange) -> float:
     return reported.take_census().distinct
 
 
-def adjacent_collisions(reported: ReportedRange) -> float:
+def count_adjacent_collisions(reported: ReportedRange) -> float:
     return reported.take_census().adjacent_collisions
 
 
@@ -132,15 +134,15 @@ MEASURES: dict[str, Callable[..., float]] = {
     "stored_angle": stored_angle,
     "exact_angle": exact_angle,
     "exact_cos": exact_cos,
-    "distinct_positions": distinct_positions,
-    "adjacent_collisions": adjacent_collisions,
+    "distinct_positions": count_distinct_positions,
+    "adjacent_collisions": count_adjacent_collisions,
     "max_angle_error": max_angle_error,
     "max_phase_error": max_phase_error,
     "max_cos_error": max_cos_error,
 }
 
 
-def incidents() -> pd.DataFrame:
+def measure_incidents() -> pd.DataFrame:
     """Return a row for each printed number, with our number beside it (0.04 s)."""
     rows: list[dict[str, Any]] = []
     for incident in INCIDENTS:
@@ -178,5 +180,5 @@ def _measure_incident(
             "meaning": _FILE["meaning"][name],
             "reported": float(digits),
             "ours": ours,
-            "verdict": "agrees" if agrees(digits, ours) else "differs",
+            "verdict": "agrees" if is_rounded_to(digits, ours) else "differs",
         }

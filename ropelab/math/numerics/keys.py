@@ -15,8 +15,8 @@ after RoPE:
 `q4_0` rounds keys after they are rotated by RoPE, `q4_0(before)` before they are. With
 `hadamard` keys are multiplied by a normalised Hadamard matrix while they are stored.
 `moved=8x256` is llama.cpp's K-shift: keys are read, rotated back by 256 positions and
-stored again, 8 times. The scales of tensors, heads and channels are those of all keys at
-hand, as if they were calibrated on these.
+stored again, 8 times. The scales of tensors, heads and channels are computed from all
+keys at hand, as if they had been calibrated on these keys.
 
 `key_errors` measures the effect on random keys. They are standard normal, with an offset
 as keys of real models have it in a few features of slow pairs (arXiv:2503.01832): here

@@ -2,9 +2,9 @@
 
 The stored cosine and sine of an angle stay the same between two breakpoints: angles at
 which the cosine or the sine is halfway between two numbers of the format. A step of the
-angle that is wider than the widest gap between breakpoints therefore always changes one
-of them. The step from one position to the next is the frequency, in radians per token,
-and the period is 2 pi over it.
+angle that is wider than the widest gap between breakpoints therefore always changes the
+stored cosine or the stored sine. The step from one position to the next is the
+frequency, in radians per token, and the period is 2 pi over it.
 """
 
 import math
@@ -15,17 +15,17 @@ import numpy as np
 
 from ropelab.math.bounds.walls import find_proved_limit
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import BLOCK, blocks, span
+from ropelab.math.numerics.chain import BLOCK, cut_into_blocks, list_positions
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Float
 
 # The breakpoints of a format with at most this many significant bits are few enough to be
 # listed.
 MOST_LISTED_BITS = 16
-# A period at which neighbours are equal is sought among periods of which each is this
-# factor times the one before,
+# A period at which neighbours are equal is sought among periods that grow by this
+# factor from each to the next,
 PERIOD_GROWTH = 1 + 2.0**-10
-# up to this multiple of the first one.
+# up to this multiple of the first period.
 MOST_GROWTH = 4.0
 # Each period is tried at this number of positions.
 POSITIONS_PER_PERIOD = 1 << 17
@@ -39,26 +39,28 @@ def find_widest_gap(fmt: FloatFormat) -> float:
     cos or sin.
 
     For formats of up to 16 significant bits it is the widest gap between breakpoints,
-    and the least such step. For other formats it is a larger one: the arc over the
-    diagonal of the largest square whose points (cos, sin) are stored alike.
+    which is the least step with this property. For other formats it is a larger step:
+    the arc over the diagonal of the largest square whose points (cos, sin) are stored
+    alike.
     """
-    # Numbers from 1/2 to 1 are half an epsilon apart, smaller ones less.
+    # Numbers from 1/2 to 1 are half an epsilon apart, and smaller numbers are closer.
     side = fmt.epsilon / 2
     if fmt.precision > MOST_LISTED_BITS:
         half_diagonal = side / math.sqrt(2)
         return 2 * math.asin(half_diagonal) * MARGIN
 
-    midway = _midpoints_below_one(fmt)
+    midway = _list_midpoints_below_one(fmt)
     angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
-    # Reflections of one eighth of the circle give all others. The two neighbours of the
-    # eighth are added for the gaps across its ends, at 0 and at 45 degrees.
+    # Reflections of one eighth of the circle give the other seven eighths. The two
+    # neighbours of the eighth are added for the gaps across its ends, at 0 and at 45
+    # degrees.
     eighth = angles[angles <= math.pi / 4]
     breakpoints = np.concatenate((-eighth, eighth, math.pi / 2 - eighth))
     gaps = np.diff(np.unique(breakpoints))
     return float(gaps.max()) * MARGIN
 
 
-def _midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
+def _list_midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
     """Return the midpoints of neighbouring values of a format between 0 and 1.
 
     A subnormal value is f * 2^e with the least exponent e, a normal one (1 + f) * 2^e.
@@ -87,8 +89,8 @@ def find_longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> floa
 def find_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
     """Return a period just above `find_longest_kept_period` at which neighbours are equal.
 
-    It is found by counting at some periods and positions, so that there may be a shorter
-    one. None if none of those periods has equal neighbours.
+    The function counts equal neighbours at some periods and positions only, so that a
+    shorter period may exist. None if none of these periods has equal neighbours.
     """
     period = find_longest_kept_period(fmt, offset, length)
     last = MOST_GROWTH * period
@@ -114,7 +116,8 @@ def count_equal_neighbours(
     offset: int,
     length: int,
 ) -> list[int]:
-    """Count, per format, positions whose cos and sin are stored as those of the next.
+    """Count, for each format, the positions whose stored cos and sin equal the stored
+    cos and sin of the next position.
 
     Both positions are in offset .. offset + length - 1; theta in radians per token.
     """
@@ -130,8 +133,8 @@ def count_equal_neighbours(
         return [0] * len(formats)
 
     last = offset + length - 1
-    for low, high in blocks(offset, last, BLOCK):
-        angles = theta * span(low, high + 1)
+    for low, high in cut_into_blocks(offset, last, BLOCK):
+        angles = theta * list_positions(low, high + 1)
         cos = np.cos(angles)
         sin = np.sin(angles)
         both = np.stack((cos, sin))  # [2, positions]
@@ -179,8 +182,8 @@ def find_resolved_distance(
     longest = 0
     begin = offset
     value = math.nan
-    for low, high in blocks(offset, offset + length, BLOCK):
-        angles = theta * span(low, high)
+    for low, high in cut_into_blocks(offset, offset + length, BLOCK):
+        angles = theta * list_positions(low, high)
         stored = round_to(wave(angles), fmt)
         is_change = np.diff(stored, prepend=value) != 0
         changes = low + np.flatnonzero(is_change)

@@ -1,10 +1,10 @@
 """Sines of large angles in float32: the error of the reduction to one period.
 
-A library subtracts whole periods from an angle before it evaluates a polynomial. With
-2 pi as one float32 number every period is off by 1.7e-7 rad. Cody and Waite write 2 pi
-as a sum of two or three numbers (terms). The first terms have few bits, so that their
-products with a small number of periods are exact. Angles that are exact in float32, as
-those of pair 0, which rotates by one radian per token, show this error alone.
+A library subtracts whole periods from an angle before it evaluates a polynomial. With 2
+pi as one float32 number every period is off by 1.7e-7 rad. Cody and Waite write 2 pi as
+a sum of two or three numbers (terms). The first terms have few bits, so that their
+products with a small number of periods are exact. Angles that are exact in float32 have
+no other error than this. For example, pair 0 rotates by one radian per token.
 """
 
 import math
@@ -31,9 +31,10 @@ Angles = Float[np.ndarray, "..."]
 
 @dataclass(frozen=True)
 class Reduction:
-    """A period as a sum of float32 terms, which are subtracted one after the other.
+    """A period as a sum of float32 terms, which are subtracted one after another.
 
-    ``fused``: product and difference are rounded once (fma), not one after the other.
+    ``fused``: product and difference are rounded together once (fma), instead of once
+    each.
     """
 
     terms: tuple[float, ...]

@@ -15,15 +15,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ropelab.math.numerics.casts import EXACT
-from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
-from ropelab.math.numerics.distinct import count_angles, proves_distinct
+from ropelab.math.numerics.chain import (
+    BLOCK,
+    Chain,
+    Positions,
+    cut_into_blocks,
+    cut_into_octaves,
+    list_positions,
+)
+from ropelab.math.numerics.distinct import can_prove_distinct, count_angles
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat
 from ropelab.math.numerics.hashes import (
     Bits,
     Integers,
     count_equal_hashes,
-    equals_next,
+    find_equal_to_next,
     mark_run_starts,
     mix_bits,
     pack_two,
@@ -31,8 +38,8 @@ from ropelab.math.numerics.hashes import (
 )
 from ropelab.runs.arrays import Float
 
-# The number of hashes in memory at once, 8 bytes each. More positions are gone through
-# several times, and each time the hashes of one share of them are kept.
+# The number of hashes in memory at once, 8 bytes each. If there are more positions, all
+# are hashed several times, and each time the hashes of another share of them are kept.
 HASHES_IN_MEMORY = 1 << 24
 
 # Called with the share of the work that was done since the last call.
@@ -71,12 +78,12 @@ def take_census(
         neighbours: False leaves collisions at 0, which is quicker.
     """
     stop = offset + length
-    edges = [start for start, _ in octaves(offset, stop)]
+    edges = [start for start, _ in cut_into_octaves(offset, stop)]
     edges.append(stop)
 
     counters = []
     for fmt in formats:
-        proved = proves_distinct(encoding, fmt, offset, length)
+        proved = can_prove_distinct(encoding, fmt, offset, length)
         counters.append(_Counter(encoding, fmt, edges, proved))
 
     unproved = [counter for counter in counters if not counter.proved]
@@ -99,10 +106,10 @@ def take_census(
         shares = -(-length // hashes_in_memory)  # rounded up
 
     for share in range(shares):
-        for low, high in blocks(offset, stop, size):
+        for low, high in cut_into_blocks(offset, stop, size):
             # The positions go one beyond the block, so that its last position is compared
             # with its neighbour.
-            positions = span(low, min(high + 1, stop))
+            positions = list_positions(low, min(high + 1, stop))
             values = encoding.values(positions, leading)
             for counter in unproved:
                 bits = counter.read_leading_bits(values)
@@ -125,7 +132,9 @@ def count_distinct(
     offset: int,
     length: int,
 ) -> dict[FloatFormat, int]:
-    """Count the positions with distinct stored cos and sin, for each format of them."""
+    """Count the positions with distinct stored cos and sin, for each format in which
+    cos and sin are stored.
+    """
     counts = {}
     pairs = range(chain.spectrum.pairs)
     if EXACT in tables:
@@ -146,7 +155,7 @@ def count_distinct(
     return counts
 
 
-def distinct_among(
+def count_distinct_among(
     encoding: PositionEncoding,
     fmt: FloatFormat,
     positions: Positions,
@@ -154,7 +163,7 @@ def distinct_among(
     """Count the distinct stored encodings of a few positions, by sorting them."""
     bits = read_bits(encoding.values(positions, encoding.pairs), fmt)
     order = np.lexsort(bits)
-    differs = ~equals_next(bits[:, order])
+    differs = ~find_equal_to_next(bits[:, order])
     return 1 + int(differs.sum())
 
 
@@ -163,7 +172,7 @@ class _Counter:
     """The running counts of one format.
 
     For each block of positions it compares neighbours and keeps hashes. `close_share`
-    counts the distinct ones among the hashes of a share of the positions.
+    counts the distinct hashes of a share of the positions.
     """
 
     encoding: PositionEncoding
@@ -194,10 +203,10 @@ class _Counter:
         bits: Bits,
         first_number: Positions,
     ) -> None:
-        """Count the positions that collide with the next one.
+        """Count the positions whose encoding equals that of the next position.
 
-        ``bits`` are those of the leading pairs. ``first_number`` has the first number of
-        each position before it is rounded.
+        ``bits`` are the bits of the leading pairs. ``first_number`` has, for each
+        position, the first number of the encoding before rounding.
         """
         encoding = self.encoding
         if encoding.single and (self.rising or self.falling):
@@ -206,7 +215,7 @@ class _Counter:
             self.rising &= bool((there >= here).all())
             self.falling &= bool((there <= here).all())
 
-        equal = equals_next(bits)
+        equal = find_equal_to_next(bits)
         if not equal.any():
             return
 
@@ -247,7 +256,7 @@ class _Counter:
             pairs = further_pairs[:count]
             further_pairs = further_pairs[count:]
             values = encoding.values(positions[needed], pairs)
-            is_equal = equals_next(read_bits(values, self.fmt))
+            is_equal = find_equal_to_next(read_bits(values, self.fmt))
 
             # The column of each doubtful position among those needed.
             columns = is_needed.cumsum()[doubtful] - 1
@@ -270,8 +279,9 @@ class _Counter:
             bits = pack_two(bits)
         hashes = mix_bits(bits)
 
-        # Positions that certainly equal the one before are left out: those of the same
-        # hash if hashes lose nothing, else those that are stored as the same number.
+        # Positions that certainly equal the position before are left out: positions
+        # with the same hash if hashes lose nothing, else positions that are stored as
+        # the same number.
         identity = hashes
         if not is_lossless:
             identity = self.encoding.chain.positions(positions).view(np.int64)
@@ -309,8 +319,9 @@ class _Counter:
         stop = self.edges[-1]
         length = stop - first
         collisions = self.collisions.tolist()
-        # Rounding keeps order, so that of a number that only rises or only falls equal
-        # values are neighbours. Stored angles only ever grow with the position.
+        # Rounding keeps order. If a number only rises or only falls with the position,
+        # its equal values are therefore neighbours. Stored angles only ever grow with
+        # the position.
         is_monotone = self.encoding.single and (self.rising or self.falling)
         if self.proved:
             distinct = length

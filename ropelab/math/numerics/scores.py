@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Positions, Spectrum, list_positions
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.runs.arrays import Float
 
@@ -48,7 +48,7 @@ def sample_positions(offset: int, length: int, samples: int) -> Positions:
     All are returned if there are at most ``samples``.
     """
     if length <= samples:
-        return span(offset, offset + length)
+        return list_positions(offset, offset + length)
     places = np.linspace(0, length - 1, samples)
     return np.unique(np.round(places)) + offset
 
@@ -56,7 +56,8 @@ def sample_positions(offset: int, length: int, samples: int) -> Positions:
 def draw_earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
     """Return the position of a key before every query.
 
-    The logarithms of the distances are uniform, from 0 to that of the first position.
+    The logarithms of the distances are uniform, from 0 (a distance of 1) to the
+    logarithm of the distance to the first position.
     """
     random = np.random.default_rng(seed)
     share = random.random(queries.shape)
@@ -74,7 +75,7 @@ class Draws(NamedTuple):
 
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
-    """Return `count` random queries and keys; aligned ones are equal."""
+    """Return `count` random queries and keys; an `aligned` key equals its query."""
     random = np.random.default_rng(seed)
     features = random.standard_normal((4, count, pairs, 1))
     rounded = round_to(features, FORMATS["bfloat16"])
@@ -138,7 +139,8 @@ def measure_shift_errors(
     The key is at n = start, the query at m = start + delta. Without rounding the result
     is exactly 0.
     """
-    # The first of the shifts is 0: these scores are subtracted from the others.
+    # The first shift is 0: the scores without a shift are subtracted from all other
+    # scores.
     key_positions = start + np.concatenate(([0.0], shifts))
     keys = np.repeat(key_positions[:, None], deltas.size, axis=1)  # [shifts, deltas]
     queries = keys + deltas
@@ -234,7 +236,7 @@ class _Margin(NamedTuple):
     """Scores of one kind of vectors, and their changes over one token."""
 
     vectors: Vectors
-    # The root mean square of the changes, and that of the scores.
+    # The root mean squares of the changes and of the scores.
     step: float
     scale: float
     # Scores of drawn vectors, and the change of each.

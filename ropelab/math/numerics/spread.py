@@ -13,7 +13,7 @@ comes from the place m is
 
     spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
 
-This formula needs the stored table only, so that no vector is drawn.
+This formula needs only the stored table, so that no vector is drawn.
 
 Where every z has length 1, the variance of a pair is
 
@@ -26,9 +26,9 @@ positions has no spread either, since the difference of its errors depends on D 
 The effect of rounding after the table depends on the vectors. This part of the spread is
 therefore a mean over drawn vectors, with an interval.
 
-The slip of a stored z_i(m) is z_i(m) exp(-i m theta_i) - 1, where theta_i is the frequency
-that the stored angles follow: how far z is from the number that it would be without
-rounding, as seen from there. Slips are small numbers, with which sums over all distances
+The slip of a stored z_i(m) is z_i(m) exp(-i m theta_i) - 1, where theta_i is the
+frequency that the stored angles follow: the error of z relative to the number that z
+would be without rounding. Slips are small numbers, with which sums over all distances
 are computed precisely.
 """
 
@@ -37,7 +37,7 @@ import math
 import numpy as np
 from numpy import fft
 
-from ropelab.math.numerics.chain import Chain, Positions, span
+from ropelab.math.numerics.chain import Chain, Positions, list_positions
 from ropelab.math.numerics.formats import round_to
 from ropelab.math.numerics.scores import compute_scores, draw
 from ropelab.runs.arrays import Float
@@ -49,7 +49,7 @@ WHOLE = 1 << 18
 
 # The number of distances that are drawn for the mean over distances.
 DISTANCES = 256
-# The number of places that are drawn at each of these distances.
+# The number of places that are drawn at each drawn distance.
 PLACES = 256
 # The number of places that are drawn for the spread at one given distance.
 PLACES_AT_ONE_DISTANCE = 4096
@@ -68,12 +68,12 @@ FARTHEST = 0.75
 Variances = Float[np.ndarray, " distances"]
 
 
-class Spreads:
-    """The spreads of scores over the positions from ``offset`` on, ``length`` of them.
+class SpreadMeter:
+    """Measures the spread of scores over ``length`` positions from ``offset`` on.
 
     ``chain`` computes stored angles and tables: a plan of roundings on the frequencies
-    of a head. Distances are uniform from 1 to three quarters of ``length``. Values are
-    nan where a stored angle or score overflows.
+    of a head. Distances are uniform from 1 to three quarters of ``length``. Measured
+    values are nan where a stored angle or score overflows.
     """
 
     def __init__(
@@ -88,20 +88,19 @@ class Spreads:
         self.length = length
         self.seed = seed
         self.farthest = max(1, int(length * FARTHEST))
-        # The same roundings, without those after the table.
-        self.stored = Chain(chain.plan.storage, chain.spectrum)
+        # The chain without the roundings that come after the table.
+        self.stored_chain = Chain(chain.plan.storage, chain.spectrum)
         # The result of `_compute_every_distance`; None until it is computed.
         self._variances: Variances | None = None
 
     @property
-    def last(self) -> int:
-        """The last position."""
+    def last_position(self) -> int:
         return self.offset + self.length - 1
 
     @property
     def overflows(self) -> bool:
-        last_position = span(self.last, self.last + 1)
-        angles = self.stored.angles(last_position)
+        positions = list_positions(self.last_position, self.last_position + 1)
+        angles = self.stored_chain.angles(positions)
         return not np.isfinite(angles).all()
 
     def measure_overall(self) -> Interval:
@@ -114,7 +113,7 @@ class Spreads:
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self._is_one_place():
-            return _exactly(self._compute_error_of_one_place())
+            return _make_exact_interval(self._compute_error_of_one_place())
 
         variance = self._estimate_stored_variance()
         if self.chain.plan != self.chain.plan.storage:
@@ -136,10 +135,10 @@ class Spreads:
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self.chain.plan.consistent:
-            return _exactly(0.0)
+            return _make_exact_interval(0.0)
         if self.length <= WHOLE:
             variance = self._compute_every_distance()[distance - 1]
-            return _exactly(math.sqrt(variance))
+            return _make_exact_interval(math.sqrt(variance))
 
         random = np.random.default_rng((self.seed, distance))
         places = self._draw_places(random, distance, PLACES_AT_ONE_DISTANCE)
@@ -148,9 +147,9 @@ class Spreads:
 
     def _estimate_stored_variance(self) -> Interval:
         if self.chain.plan.consistent:
-            return _exactly(0.0)
+            return _make_exact_interval(0.0)
         if self.length <= WHOLE:
-            return _exactly(float(self._compute_every_distance().mean()))
+            return _make_exact_interval(float(self._compute_every_distance().mean()))
 
         # The range of distances is cut into equal parts, and one distance is drawn in each.
         random = np.random.default_rng(self.seed)
@@ -197,7 +196,7 @@ class Spreads:
         return correction * squares
 
     def _read_table(self, positions: Positions) -> np.ndarray:
-        cos, sin = self.stored.table(positions)
+        cos, sin = self.stored_chain.table(positions)
         return cos + 1j * sin
 
     def _compute_every_distance(self) -> Variances:
@@ -210,8 +209,9 @@ class Spreads:
             u = s + conj s' + s conj s',
             variance = mean of |u|^2 - |mean of u|^2.
 
-        Let x = |1 + s|^2 - 1 = 2 Re s + |s|^2 be the excess of |z|^2 over 1, and x' that
-        of the key. Then |1 + u|^2 = (1 + x) (1 + x'), from which follows
+        Let x = |1 + s|^2 - 1 = 2 Re s + |s|^2 be the excess of |z|^2 over 1 of the
+        query, and x' the excess of the key. Then |1 + u|^2 = (1 + x) (1 + x'), from
+        which follows
 
             |u|^2 = |s|^2 + |s'|^2 - 2 Re(s conj s') + x x'.
 
@@ -223,7 +223,7 @@ class Spreads:
         if self._variances is not None:
             return self._variances
 
-        positions = span(self.offset, self.offset + self.length)
+        positions = list_positions(self.offset, self.offset + self.length)
         size = _find_fast_size(self.length + self.farthest)
         counts = self.length - np.arange(1, self.farthest + 1)
         theta = self._find_frequencies()
@@ -264,7 +264,7 @@ class Spreads:
     ) -> np.ndarray:
         """Return z exp(-i m theta) - 1 at every position, to its own precision."""
         chosen = slice(pair, pair + 1)
-        angles = self.stored.angles(positions, chosen)[0]
+        angles = self.stored_chain.angles(positions, chosen)[0]
         error = angles - theta * positions
         # A wrong angle turns z by exp(i error) - 1. Its real part, cos(error) - 1, is
         # written without cancellation. Real and imaginary parts are computed separately
@@ -275,7 +275,7 @@ class Spreads:
             turned.real = -2 * np.sin(error / 2) ** 2
             turned.imag = np.sin(error)
 
-        table = self.stored.plan.table
+        table = self.stored_chain.plan.table
         if table.precision == 53:
             return turned
         cos = np.cos(angles)
@@ -297,16 +297,16 @@ class Spreads:
 
     def _find_frequencies(self) -> Float[np.ndarray, " pairs"]:
         """Return the frequencies that stored angles follow."""
-        if not self.stored.recurrent:
-            return self.stored.inv_freq
-        last = max(self.last, 1)
-        angles = self.stored.angles(span(last, last + 1))[:, 0]
+        if not self.stored_chain.recurrent:
+            return self.stored_chain.inv_freq
+        last = max(self.last_position, 1)
+        angles = self.stored_chain.angles(list_positions(last, last + 1))[:, 0]
         return angles / last
 
     def _is_one_place(self) -> bool:
         # Stored positions never fall, so equal ends mean that all are equal.
-        ends = np.array([self.offset, self.last], dtype=np.float64)
-        first, last = self.stored.positions(ends)
+        ends = np.array([self.offset, self.last_position], dtype=np.float64)
+        first, last = self.stored_chain.positions(ends)
         return bool(first == last)
 
     def _compute_error_of_one_place(self) -> float:
@@ -333,7 +333,7 @@ class Spreads:
             keys = self._draw_places(random, distance, PLACES_PER_GROUP)
             queries = keys + distance
 
-            before = compute_scores(self.stored, vectors, queries, keys)
+            before = compute_scores(self.stored_chain, vectors, queries, keys)
             rounded = compute_scores(self.chain, vectors, queries, keys)
             variance_before = before.var(axis=1, ddof=1)
             variance = rounded.var(axis=1, ddof=1)
@@ -341,7 +341,7 @@ class Spreads:
         return average_samples(np.array(added))
 
 
-def _exactly(value: float) -> Interval:
+def _make_exact_interval(value: float) -> Interval:
     """Return a value that is not estimated as an interval without width."""
     return Interval(value, value, value, 0)
 

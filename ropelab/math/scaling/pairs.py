@@ -198,8 +198,8 @@ class Spaced(Scaling):
     pairs.
 
     The frequencies are in geometric steps or, if ``uniform``, in equal steps. In equal
-    steps all periods but one are short. They take the first ``pairs`` pairs, and the
-    others do not rotate. ``pairs`` = 0 stands for all pairs.
+    steps all periods but one are short. The frequencies take the first ``pairs`` pairs,
+    and all other pairs do not rotate. ``pairs`` = 0 stands for all pairs.
     """
 
     n: int

@@ -6,8 +6,8 @@ trained length. It is a class whose fields are the parameters that users type
 
 Three factors act on attention logits. ``attention_factor`` multiplies cos and sin of
 queries and of keys, so that it is squared in a logit of rotated features.
-``softmax_factor`` is not in the plan. It multiplies whole scores, those of unrotated
-features included. ``logit_multiplier`` is attention_factor^2.
+``softmax_factor`` is not in the plan. It multiplies whole scores, so that it also acts
+on unrotated features. ``logit_multiplier`` is attention_factor^2.
 """
 
 import math
@@ -22,7 +22,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
-from ropelab.runs.own import is_own, keep_surroundings, reference_of
+from ropelab.runs.own import is_own, keep_surroundings, write_reference
 from ropelab.runs.spelling import split_list
 
 # The square of an attention factor multiplies every logit, and has to be finite in
@@ -85,19 +85,20 @@ class Typed:
     # The meaning of the factor in words; empty if the method has no factor.
     factor_means: ClassVar[str] = ""
     default_factors: ClassVar[tuple[float, ...]] = ()
-    # The ranges of the parameters that this class adds to those of its base classes.
+    # The ranges of the parameters that this class defines, without the parameters of
+    # its base classes.
     ranges: ClassVar[Ranges] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if is_own(cls):
-            cls.name = reference_of(cls)
+            cls.name = write_reference(cls)
             cls.source = cls.__dict__.get("source", cls.name)
 
     def __post_init__(self) -> None:
         for kind in type(self).__mro__:
-            # Each class has the ranges of its own parameters. `kind.ranges` would find
-            # those of a base class where a class has none, and check them twice.
+            # Each class has the ranges of its own parameters. If a class has no ranges,
+            # `kind.ranges` would find the ranges of a base class, and check them twice.
             ranges: Ranges = kind.__dict__.get("ranges", {})
             for name, allowed in ranges.items():
                 self._check_range(name, allowed)
@@ -123,7 +124,8 @@ def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
         cls.name = name
         cls.source = source
         complete = dataclass(frozen=True, kw_only=True)(cls)
-        # A user's class is named by its module, so that it hides none of these.
+        # A user's class is found by its module and name. It is not registered, so that
+        # it cannot replace a class of ropelab.
         if issubclass(complete, Scaling) and not is_own(complete):
             SCALINGS[name] = complete
         return complete
@@ -156,7 +158,9 @@ class Scaling(Typed):
 
     @property
     def softmax_factor(self) -> float | None:
-        """The factor that the method's model code applies to whole scores, if any."""
+        """The factor that the method's model code applies to whole scores; None if it
+        applies no factor.
+        """
         return None
 
 
@@ -194,7 +198,8 @@ def _check_plan(scaling: Scaling, geometry: Geometry, result: object) -> RopePla
             f" {type(result).__name__}"
         )
 
-    # Each attribute is read once: those of a class of the user may change in between.
+    # Each attribute is read once, since an attribute of a user's class may change
+    # between two reads.
     attention_factor = result.attention_factor
     stretch = result.stretch
     frequencies = _read_frequencies(result.inv_freq, geometry.pairs)

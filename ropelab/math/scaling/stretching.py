@@ -1,14 +1,14 @@
-"""Methods that divide the frequencies of all pairs by one rule, or those of slow pairs
-alone, with a ramp between kept and divided pairs.
+"""Methods that divide frequencies: of all pairs by one rule, or only of slow pairs,
+with a ramp between kept and divided pairs.
 
 A pair i of a head rotates by theta_i = base^(-2i/d) radians per token, with a wavelength
 lambda_i = 2 pi / theta_i. d is the rotary width, L the trained length, and theta'_i the
 frequency after the method.
 
-Two different ramps have the name of YaRN. That of the paper (``yarn_paper``) is linear in
-the rotations r_i = L/lambda_i, that of every runtime (``yarn``) in the pair index. Their
-ends agree up to rounding to whole pairs. Single frequencies between the ends differ by up
-to a factor of 3.
+Two different ramps are called YaRN. The ramp of the paper (``yarn_paper``) is linear in
+the rotations r_i = L/lambda_i. The ramp of every runtime (``yarn``) is linear in the
+pair index. Their ends agree up to rounding to whole pairs. Single frequencies between
+the ends differ by up to a factor of 3.
 """
 
 import math
@@ -148,8 +148,8 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 class _RotationsRamp(Stretching):
     """theta' = (1 - g) theta/factor + g theta; g = (r - slow)/(fast - slow) in 0..1.
 
-    r is the rotations of a pair in the trained length. Pairs of at most `slow` rotations
-    are divided, those of at least `fast` are kept.
+    r is the rotations of a pair in the trained length. Pairs of at most `slow`
+    rotations are divided, and pairs of at least `fast` rotations are kept.
     """
 
     # The names of the parameters that are slow and fast.
@@ -230,8 +230,8 @@ class Llama3(_RotationsRamp):
 class _CodedRamp(Scaling):
     """The ramp of jquesnelle/yarn (LlamaYaRNScaledRotaryEmbedding) and of the runtimes.
 
-    It is linear in the pair index, from the pair that rotates ``beta_fast`` times in L to
-    the one that rotates ``beta_slow`` times. ``truncate`` widens it to whole pairs.
+    It is linear in the pair index, from the pair that rotates ``beta_fast`` times in L
+    to the pair that rotates ``beta_slow`` times. ``truncate`` widens it to whole pairs.
     """
 
     beta_fast: float = 32.0

@@ -1,4 +1,4 @@
-"""Encodings of absolute positions, which act on the token embeddings x alone.
+"""Encodings of absolute positions, which act only on the token embeddings x.
 
 A vector of the position, PE, is added to the embedding, multiplied with it, or
 concatenated to it.

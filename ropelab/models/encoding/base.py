@@ -1,8 +1,8 @@
 """The interface of every position encoding, which a transformer calls at three places.
 
 Positions can enter at the embeddings (`embed`), at the queries and keys (`query`,
-`key`, `extend_key`), and at the scores (`scores`, `mix`). The base class acts at none
-of them: it is NoPE, a causal transformer without positions (arXiv:2305.19466).
+`key`, `extend_key`), and at the scores (`scores`, `mix`). The base class does nothing
+at these places: it is NoPE, a causal transformer without positions (arXiv:2305.19466).
 """
 
 from collections.abc import Callable, Iterable
@@ -39,19 +39,21 @@ def encoding(*names: str) -> Callable[[EncodingClass], EncodingClass]:
 
 @encoding("nope")
 class Encoding(nn.Module):
-    """No position encoding; the base of all the others.
+    """No position encoding; the base class of all encodings.
 
-    One object serves the whole model unless `for_layer` returns others. Positions are
-    whole numbers from 0, counted from the start of the context. The same holds with a
-    key-value cache: a key is cached after `key` and `extend_key` have acted on it.
+    One object serves the whole model unless `for_layer` returns another object for a
+    layer. Positions are whole numbers from 0, counted from the start of the context.
+    The same holds with a key-value cache: a key is cached after `key` and `extend_key`
+    have acted on it.
     """
 
     # The largest position that the encoding defines; None if it defines every position.
-    # Callers compare their positions with it; the encoding does not.
+    # Callers compare their positions with it. The encoding itself does not check.
     max_position: int | None = None
-    # True promises that attention is softmax(q k^T / sqrt(head_dim)) v of what `query`
-    # and `key` return, so that the model may use torch's fused kernel. If it is False,
-    # the model calls `scores` and `mix` for a block of queries at a time.
+    # True promises that attention is softmax(q k^T / sqrt(head_dim)) v, with q as
+    # `query` returns it and k as `key` returns it, so that the model may use torch's
+    # fused kernel. If it is False, the model calls `scores` and `mix` for a block of
+    # queries at a time.
     fused: bool = True
 
     @classmethod
@@ -102,8 +104,8 @@ class Encoding(nn.Module):
         """Return the scores divided by sqrt(head_dim), without a mask.
 
         `q` comes from `query` and `k` from `extend_key`. The positions of the queries
-        are consecutive, and so are those of the keys. The score of a key after the
-        query may be any finite number, since the caller masks it.
+        are consecutive, and so are the positions of the keys. The score of a key after
+        the query may be any finite number, since the caller masks it.
         """
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 

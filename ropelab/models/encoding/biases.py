@@ -1,7 +1,7 @@
 """Encodings that add a number to each score and change nothing else.
 
 The number, the bias, depends on the head and on the positions of query and key; for
-most of these encodings on the distance alone (query position minus key position).
+most of these encodings only on the distance (query position minus key position).
 """
 
 import math
@@ -49,22 +49,24 @@ class AdditiveBias(Encoding):
 
 
 class DistanceBias(AdditiveBias):
-    """A bias that depends on the distance alone, computed once per distance."""
+    """A bias that depends only on the distance, and is computed once per distance."""
 
     def by_distance(self, distance: Distances) -> BiasOfDistances:
         """Return the bias of each head at each distance."""
         raise NotImplementedError
 
     def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
-        # The distances fall from the largest one. The last of them does not occur. Those
-        # below 0 belong to masked keys, for which the bias of distance 0 will do.
+        # The distances fall from the largest distance. The last column is a distance
+        # that does not occur. Distances below 0 belong to masked keys, for which the
+        # bias of distance 0 will do.
         falling = distances(q_positions, k_positions)
         occurring = falling[:-1].clamp(min=0)
         by_distance = self.by_distance(occurring)
 
-        # The last query has the bias of the first distances. Each query before it begins
-        # one distance further on. `unfold` makes all these overlapping rows as views,
-        # that of the last query first, and `flip` puts them in the order of the queries.
+        # The last query has the bias of the first distances. Each query before it
+        # begins one distance further on. `unfold` makes all these overlapping rows as
+        # views, the row of the last query first, and `flip` puts them in the order of
+        # the queries.
         queries = len(q_positions)
         keys = len(occurring) - queries + 1
         rows = by_distance.unfold(-1, keys, 1)
@@ -75,8 +77,8 @@ def slopes(heads: int) -> Float[Tensor, " heads"]:
     """Return ALiBi's penalty per token of each head, in float64.
 
     It is 2^(-8 h / heads) for h = 1..heads if `heads` is a power of two. The paper
-    gives no others. For other numbers the authors' code takes the slopes of the next
-    lower power p, then every second slope of 2 p heads.
+    gives slopes only for powers of two. For other numbers of heads, the authors' code
+    takes the slopes of the next lower power p, then every second slope of 2 p heads.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
@@ -118,9 +120,9 @@ class T5(DistanceBias):
     """
 
     BUCKETS = 32
-    # The distance at which the formula of the buckets reaches BUCKETS. Numbers of buckets
-    # are rounded down, so that the last bucket begins at 113. It holds all distances from
-    # there on.
+    # The distance at which the formula of the buckets reaches BUCKETS. Numbers of
+    # buckets are rounded down, so that the last bucket begins at 113. The last bucket
+    # holds all distances from 113 on.
     FARTHEST = 128
 
     def __init__(self, heads: int, width: int) -> None:
@@ -135,7 +137,7 @@ class T5(DistanceBias):
     def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
         """Return the number of the bucket of each distance.
 
-        It is the distance itself below 16, and from there on
+        For distances below 16 it is the distance itself, and for larger distances it is
         16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
         """
         exact = cls.BUCKETS // 2
@@ -153,9 +155,9 @@ class T5(DistanceBias):
 
 
 # The two Kerple encodings (Chi et al. 2022, arXiv:2205.09921) have positive parameters
-# for each head. They are kept as logarithms, and the one with an upper bound as a logit,
-# so that training cannot leave their range. They are drawn uniformly, but not below this
-# number, as in the authors' code.
+# for each head. Parameters are kept as logarithms, and the parameter with an upper
+# bound as a logit, so that training cannot leave their ranges. They are drawn
+# uniformly, but not below this number, as in the authors' code.
 SMALLEST = 1e-2
 
 
@@ -218,7 +220,7 @@ class Fire(AdditiveBias):
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
         # L is `start` times the learned `stretch`. The paper starts L at 512 for 2048
-        # trained tokens, a quarter of them.
+        # trained tokens, which is a quarter of the trained length.
         self.start: float = max(1, trained_len // 4)
         self.c = nn.Parameter(torch.tensor(0.1))
         self.stretch = nn.Parameter(torch.tensor(1.0))
@@ -247,7 +249,9 @@ class Fire(AdditiveBias):
         return bias.permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
-        """Return ln(c x + 1), which tells small distances apart better than large ones."""
+        """Return ln(c x + 1), which distinguishes small distances better than large
+        distances.
+        """
         return torch.log1p(self.c.abs() * x)
 
 
@@ -334,7 +338,9 @@ class Polynomial(DistanceBias):
 
 @encoding("sines")
 class Sines(DistanceBias):
-    """bias = sum_i (a_i sin(w_i r) + b_i cos(w_i r)); w_i are those of `sinusoid`."""
+    """bias = sum_i (a_i sin(w_i r) + b_i cos(w_i r)); w_i are the frequencies of
+    `sinusoid`.
+    """
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -400,7 +406,7 @@ class LearnedDistance(DistanceBias):
 
 @encoding("convolution")
 class Convolution(DistanceBias):
-    """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all others."""
+    """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all other tokens."""
 
     TAPS = 16
 

@@ -5,8 +5,8 @@ rope(base=500000, share=0.25)
     share of its pairs
 layers(rope, rope, rope, nope)
     one encoding for each layer; a model of more layers repeats them
-every(4, nope)
-    the named encoding in every fourth layer; RoPE, or a third argument, in the others
+every(4, nope) the named encoding in every fourth layer; RoPE, or a third argument, in
+    all other layers
 window(rope, 64)
     a token sees only itself and the 63 tokens before it
 log_scaled(nope)
@@ -180,8 +180,8 @@ def _parse_named(text: str, shape: Shape) -> Encoding:
 def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
     """Build `every(count, encoding)` or `every(count, encoding, others)`.
 
-    Of each `count` layers the last one has the encoding. The layers before it have
-    `others`, or RoPE if that is not given.
+    Of each `count` layers the last layer has the encoding. The layers before it have
+    `others`, or RoPE if `others` is not given.
     """
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
@@ -217,13 +217,15 @@ def _check_count(text: str, count: int, shape: Shape) -> None:
 def _parse_for_layer(text: str, shape: Shape) -> Encoding:
     """Build an encoding for a single layer.
 
-    InputError: the text is that of several layers, or it acts on the embeddings.
+    InputError: the text describes several layers, or its encoding acts on the
+    embeddings.
     """
     name, _ = split_call(text)
     if name in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
 
-    # If every layer has its own parameters, those of layer 0 serve for this layer.
+    # If every layer has its own parameters, the parameters of layer 0 are used for this
+    # layer.
     encoding = _parse(text, shape).for_layer(0)
     for part in list_parts(encoding):
         acts_on_embeddings = type(part).embed not in (Encoding.embed, Around.embed)

@@ -109,7 +109,7 @@ class SelfExtend(Remapped):
     ) -> Iterator[Replacement]:
         window, group = self.sizes
         far = q_positions[:, None] - k_positions >= window
-        # The distances of far pairs go on where the exact ones end.
+        # The distances of far pairs begin where the exact distances end.
         start = window - window // group
         yield far, q_positions // group + start, k_positions // group
 

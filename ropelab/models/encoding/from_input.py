@@ -69,8 +69,9 @@ class Forget(Around):
         scores = super().scores(q, keys.to(q.dtype), q_positions, k_positions)
 
         # The sum from j + 1 to i is the difference of two sums from the first token on.
-        # Such sums are large, and those of neighbours differ little. They are therefore
-        # computed in float64, and made smaller by subtracting the first query's from all.
+        # Sums from the first token on are large, and the sums of neighbours differ
+        # little. They are therefore computed in float64, and made smaller by
+        # subtracting the first query's from all.
         first_query = int(q_positions[0] - k_positions[0])
         sums = log_gates.double().cumsum(dim=-1)
         sums = sums - sums[..., first_query : first_query + 1]
@@ -211,6 +212,6 @@ class Path(Encoding):
 
 
 def _to_float32_at_least(x: Tensor) -> Tensor:
-    """Cast 16-bit numbers to float32; wider ones stay as they are."""
+    """Cast 16-bit numbers to float32; wider numbers stay as they are."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     return x.to(dtype)

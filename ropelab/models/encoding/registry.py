@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, check_known, unknown_name
+from ropelab.runs.errors import InputError, check_known, make_name_error
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
 
@@ -62,8 +62,8 @@ ENCODINGS = {
     name: EncodingRecord(**row)
     for name, row in read_table_beside(__file__, "encodings").items()
 }
-# `ropelab encodings` compares the standard ones by default, and the further ones only
-# where they are named.
+# `ropelab encodings` compares the standard encodings by default, and further encodings
+# only where they are named.
 STANDARD = {name: record for name, record in ENCODINGS.items() if not record.further}
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
@@ -71,7 +71,7 @@ FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 def record_of(name: str, *groups: str) -> EncodingRecord:
     """Return the record of an encoding, or make one for an encoding without a record.
 
-    Encodings without a record are composed ones, such as `window(rope, 64)`, and
+    Encodings without a record are composed encodings, such as `window(rope, 64)`, and
     classes of the user, such as `mymodule:MyEncoding`. InputError: the name has no
     meaning. The nearest name is suggested, also among `groups`, names that stand for
     several encodings.
@@ -85,7 +85,7 @@ def record_of(name: str, *groups: str) -> EncodingRecord:
 
     own_class = _find_own_class(name)
     if own_class is None:
-        raise unknown_name("encoding", name, (*ENCODINGS, *groups))
+        raise make_name_error("encoding", name, (*ENCODINGS, *groups))
     return EncodingRecord(
         label=own_class.__name__, source=name, family=_family_of_own(own_class)
     )
@@ -94,7 +94,7 @@ def record_of(name: str, *groups: str) -> EncodingRecord:
 def _find_own_class(name: str) -> "type[Encoding] | None":
     """Return the user's class of a name; None if the name is not one of the user's.
 
-    InputError: the name is that of something else than an encoding.
+    InputError: the name refers to something else than an encoding.
     """
     own_class = find("encodings", name)
     if own_class is None:
@@ -141,7 +141,9 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 
 def find_constructor(name: str) -> "Callable[..., Encoding]":
-    """Return the function that builds an encoding: a class, or a class method of it."""
+    """Return the function that builds an encoding: a class, or a class method of the
+    class.
+    """
     if name in ENCODINGS:
         return import_classes()[name].constructor()
     own_class = _find_own_class(name)
@@ -169,8 +171,8 @@ def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Enco
     """Return an encoding by name.
 
     Its class gets the sizes of the model that it asks for, the options of its record,
-    and `options`, which replace those of the record. InputError: the name or an option
-    is unknown.
+    and `options`, which replace options of the record. InputError: the name or an
+    option is unknown.
     """
     from ropelab.models.encoding.base import PerLayer
 

@@ -14,8 +14,8 @@ the queries at positions 1 and 2 and the keys at positions 0, 1 and 2:
     query 2 needs, for its three keys:   2  1  0         (begin at column 0)
 
 Query number i (from 0) thus begins at column n - 1 - i. The shift is a slice and a
-change of strides (arXiv:1901.02860, appendix B; here also for caches, where there are
-fewer queries than keys).
+change of strides (arXiv:1901.02860, appendix B; here also for caches, which hold more
+keys than there are queries).
 """
 
 from collections.abc import Callable, Iterable
@@ -43,10 +43,10 @@ TableRows = Float[Tensor, "heads rows head_dim"]
 def distances(q_positions: Positions, k_positions: Positions) -> FallingDistances:
     """Return the distances that `relative_shift` expects as columns.
 
-    There are as many as queries and keys together. They fall by 1 from the distance
-    between the last query and the first key. Distances below 0 are those of keys after
-    the query, which are masked. The very last distance does not occur; the shift needs
-    its column.
+    The number of distances is the number of queries and keys together. Distances fall
+    by 1 from the distance between the last query and the first key. Distances below 0
+    belong to keys after the query, which are masked. The very last distance does not
+    occur, but the shift needs its column.
     """
     largest = q_positions[-1] - k_positions[0]
     count = len(q_positions) + len(k_positions)
@@ -59,9 +59,9 @@ def relative_shift(by_distance: ByDistance, keys: int) -> ByKey:
     A contiguous input is not copied.
     """
     queries, columns = by_distance.shape[-2:]
-    # The rows lie one after the other in memory. They are read again as rows that are
-    # one column shorter, from column queries - 1 of the first row on. Each row then
-    # begins one column further left in the original than the row above.
+    # The rows are contiguous in memory. They are read again as rows that are one column
+    # shorter, from column queries - 1 of the first row on. Each row then begins one
+    # column further left in the original than the row above.
     shorter = columns - 1
     start = queries - 1
     stop = start + queries * shorter
@@ -74,8 +74,8 @@ def relative_unshift(by_key: ByKey) -> ByDistance:
     """Invert `relative_shift`; columns of distances without a key are 0."""
     queries = by_key.shape[-2]
     start = queries - 1
-    # The rows get the length of the shorter ones in `relative_shift`, then the numbers
-    # before them and after them that it leaves out.
+    # The rows get the length of the shorter rows in `relative_shift`, and then, at both
+    # ends, the numbers that `relative_shift` leaves out.
     shorter_rows = pad(by_key, (0, start)).flatten(-2)
     flat = pad(shorter_rows, (start, 1))
     return flat.unflatten(-1, (queries, -1))
@@ -131,7 +131,7 @@ class DistanceTable:
         """Return the rows of the distances length - 1, ..., 1, 0, and of 0 once more."""
         # With gradients the rows are computed in every call. Without gradients they are
         # kept until the length or a parameter changes, so that decoding a token does not
-        # compute the rows of all distances again. torch raises `_version` whenever a
+        # compute the rows of all distances again. torch raises `_find_version` whenever a
         # parameter is changed in place.
         state: tuple[object, ...] = (length, device)
         for parameter in self._parameters:
@@ -201,8 +201,8 @@ class Shaw(Encoding):
         falling = distances(q_positions, k_positions)
         far, near = self._count_far_and_near(falling)
 
-        # The far distances come first and share the last row. The near ones fall, while
-        # the rows are in the order of rising distances.
+        # The far distances come first and share the last row. The near distances fall,
+        # while the rows are in the order of rising distances.
         far_weights = by_distance[..., :far].sum(dim=-1, keepdim=True)
         near_weights = by_distance[..., far : far + near].flip(-1)
         near_weights = pad(near_weights, (0, self.CLIP - near))
@@ -214,7 +214,7 @@ class Shaw(Encoding):
     def _spread_rows(self, by_row: ByRow, falling: FallingDistances) -> ByDistance:
         """Return at every distance the number of its row, min(distance, CLIP).
 
-        A distance below 0, that of a masked key, gets the number of row 0.
+        A distance below 0 belongs to a masked key, and gets the number of row 0.
         """
         far, near = self._count_far_and_near(falling)
         masked = len(falling) - far - near
@@ -333,8 +333,8 @@ class DebertaLayer(Encoding):
         content_to_position = relative_shift(by_distance, len(k_positions))
 
         # Here, too, d is the distance from query to key, i - j. The paper prints j - i,
-        # but the authors' code, and that of transformers, uses i - j: it gathers the
-        # rows by key before it transposes.
+        # but the authors' code and transformers use i - j: both gather the rows by key
+        # before they transpose.
         query_rows = self.query_rows(falling)
         position_to_content = multiply_keys(scaled_k, query_rows, len(q_positions))
         return content + content_to_position + position_to_content
@@ -374,7 +374,7 @@ def multiply_keys(
     k_of_chunks = pad(k, (0, 0, 0, missing_keys)).unflatten(2, (chunks, size))
 
     # A chunk that starts at key c needs the rows from c to c + queries + size - 2, and
-    # one row more in front of them, for the column that the shift does not use. So one
+    # one row in front of these rows, for the column that the shift does not use. So one
     # row of zeros is put before all rows. The end is padded to fit the last chunk; if
     # no key is missing there, the amount is -1, which drops the last, unused row.
     padded = pad(rows, (0, 0, 1, missing_keys - 1))
@@ -383,7 +383,7 @@ def multiply_keys(
     rows_of_chunks = padded.unfold(1, queries + size, size).flip(-1)
     by_distance = k_of_chunks @ rows_of_chunks.to(k.dtype)
 
-    # [batch, heads, chunks, size, queries], then all chunks one after the other.
+    # [batch, heads, chunks, size, queries], then all chunks in one sequence.
     by_query = relative_shift(by_distance, queries)
     joined = by_query.flatten(2, 3)
     return joined[:, :, :keys].transpose(-1, -2)
@@ -393,9 +393,9 @@ def multiply_keys(
 class Deberta(Encoding):
     """DeBERTa's disentangled attention (He et al. 2020, arXiv:2006.03654).
 
-    All layers share the table P of distances, and each has its own projections of it
-    (`DebertaLayer`). Keys after the query are masked, which the paper does not do, and
-    there is no enhanced mask decoder.
+    All layers share the table P of distances, and each layer has its own projections of
+    P (`DebertaLayer`). Keys after the query are masked, which the paper does not do.
+    This implementation has no enhanced mask decoder.
     """
 
     fused: bool = False

@@ -18,7 +18,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding, Heads, Positions, encoding
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, make_name_error
 
 BASE = 10000.0
 
@@ -29,8 +29,8 @@ def cos_sin(
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
     """Return cos and sin of every position and pair, in float64.
 
-    NumPy computes them, so that they are those of `ropelab.math.rotary`. The result is
-    on the device of the positions.
+    NumPy computes them, so that they equal the cos and sin of `ropelab.math.rotary`.
+    The result is on the device of the positions.
     """
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
     device = positions.device
@@ -59,7 +59,7 @@ def rotate(
         return torch.cat((rotated_first, rotated_second), dim=-1)
 
     if pairing != "interleaved":
-        raise unknown_name("pairing", pairing, ("half", "interleaved"))
+        raise make_name_error("pairing", pairing, ("half", "interleaved"))
     # Two neighbours in memory are a complex number, and a product with cos + i sin
     # rotates it. That is one product instead of four.
     neighbours = x.contiguous().unflatten(-1, (-1, 2))
@@ -102,7 +102,7 @@ class RotationInFloat32(Function):
 class Rope(Encoding):
     """Rotates queries and keys by their positions.
 
-    If a head has more features than the pairs of `plan`, the remaining ones do not
+    If a head has more features than the pairs of `plan`, the remaining features do not
     rotate (partial rotary). `softmax_factor` multiplies scores in released models with
     DeepSeek's code; this class and models trained here ignore it.
     """
@@ -140,7 +140,8 @@ class Rope(Encoding):
     ) -> Self:
         """Rotate the first `share` of the features of every head.
 
-        Of their pairs only the `fast` share rotates, those of highest frequency.
+        Of the pairs of these features, only the `fast` share with the highest
+        frequencies rotates.
         """
         if not (0 < share <= 1 and 0 <= fast <= 1 and base > 1):
             raise InputError(
@@ -151,7 +152,7 @@ class Rope(Encoding):
         pairs = int(share * head_dim / 2)
         inv_freq = inverse_frequencies(2 * pairs, base)
         # The number of rotating pairs is rounded down, as in `PRope` of
-        # ropelab.math.scaling. The last pairs are the slow ones.
+        # ropelab.math.scaling. The last pairs are the slowest.
         rotating = int(fast * pairs)
         inv_freq[rotating:] = 0.0
         return cls(RopePlan(inv_freq), **more)
@@ -184,7 +185,7 @@ class Rope(Encoding):
         cos, sin = self._tables
         if len(cos) < needed or cos.device != positions.device:
             # The tables grow to the next power of two, so that a context that grows
-            # token by token needs few new ones.
+            # token by token needs new tables only rarely.
             length = 1 << (needed - 1).bit_length()
             all_positions = torch.arange(length, device=positions.device)
             cos, sin = self._compute_tables(all_positions)

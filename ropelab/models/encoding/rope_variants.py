@@ -21,9 +21,9 @@ from ropelab.models.encoding.rope import BASE, Rope
 class Decoupled(Encoding):
     """scores = (q^C k^C + q^R k^R) / sqrt(head_dim), where only q^R and k^R rotate.
 
-    The rotary part R is the last `share` of the features of a head, the content part C
-    all others. It is DeepSeek's rotary key (arXiv:2405.04434, eq. 14 to 19) without
-    compressed keys and values.
+    The rotary part R is the last `share` of the features of a head, and the content
+    part C is all other features. It is DeepSeek's rotary key (arXiv:2405.04434, eq. 14
+    to 19) without compressed keys and values.
     """
 
     def __init__(self, head_dim: int, share: float) -> None:
@@ -37,8 +37,8 @@ class Decoupled(Encoding):
 
     def key(self, k: Heads, positions: Positions) -> Heads:
         content, rotary = self._split(k)
-        # The rotary key of the first head serves all heads. Those of the other heads are
-        # not used.
+        # The rotary key of the first head serves all heads. The rotary keys of all
+        # other heads are not used.
         shared = self.rope.key(rotary[:, :1], positions)
         return torch.cat((content, shared.expand_as(rotary)), dim=-1)
 
@@ -132,10 +132,10 @@ class XPos(Rope):
 class Fope(Rope):
     """FoPE (arXiv:2412.17739, equations 11 to 13): each pair mixes all frequencies.
 
-    To cos and sin of a pair those of every pair are added, with weights that are drawn
-    once for each head. Pairs that make less than one rotation in `trained_len` tokens
-    neither rotate nor mix. Scores depend on both positions, not on their distance
-    alone.
+    To the cos and sin of a pair, the cos and sin of every pair are added, with weights
+    that are drawn once for each head. Pairs that make less than one rotation in
+    `trained_len` tokens neither rotate nor mix. Scores depend on both positions, and
+    not only on their distance.
     """
 
     def __init__(
@@ -163,7 +163,8 @@ class Fope(Rope):
         fan = max(1, mixed * (mixed + heads))
         deviation = sigma * math.sqrt(2 / fan)
         drawn = torch.randn(2, heads, mixed, mixed)
-        # Frequencies fall from pair to pair, so the pairs that mix are the first ones.
+        # Frequencies fall from pair to pair, so that the first pairs are those that
+        # mix.
         weights[..., :mixed, :mixed] += deviation * drawn
         self.weights: Tensor
         self.register_buffer("weights", weights)

@@ -36,8 +36,9 @@ class RoundedRope(Rope):
     """RoPE under a rounding.
 
     Whatever `rounding` does not round is as in `Rope`, and the model's other products
-    stay as they are. `base` is that of the frequencies before any scaling. InputError,
-    when it rotates: an angle is too large for its format.
+    stay as they are. `base` is the base of the frequencies before any scaling.
+    InputError is raised when a tensor is rotated, if an angle is too large for its
+    format.
     """
 
     def __init__(self, rope: Rope, rounding: Rounding, base: float) -> None:
@@ -63,8 +64,8 @@ class RoundedRope(Rope):
             return super().key(stored, positions)
 
         # A runtime that shifts its context moves stored keys down, `moves` times by
-        # `step` positions. Their present positions are the lowest ones, so they were
-        # first stored at higher ones.
+        # `step` positions. Their present positions are the lowest, so that they were
+        # first stored at higher positions.
         first_positions = positions + key_format.moves * key_format.step
         rotated = super().key(k, first_positions)
         stored = _apply(rotated, key_format.store)
@@ -127,8 +128,8 @@ class RoundedRope(Rope):
         angles = self.chain.angles(shifted).T
         factor = self.plan.attention_factor
 
-        # An angle beyond its format is infinite, and its cos and sin are nan. `_look_up`
-        # refuses them, but only where such a position is used.
+        # An angle beyond its format is infinite, and its cos and sin are nan.
+        # `_look_up` refuses them, but only if their positions are used.
         with np.errstate(invalid="ignore"):
             cos = np.cos(angles) * factor
             sin = np.sin(angles) * factor

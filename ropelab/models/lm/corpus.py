@@ -27,16 +27,17 @@ from torch import Tensor
 
 from ropelab.runs.errors import InputError, MachineError, say_once
 from ropelab.runs.files import check_name, read_regular
-from ropelab.runs.folders import digest, files_below
-from ropelab.runs.sentences import count_of
+from ropelab.runs.folders import digest, list_files_below
+from ropelab.runs.sentences import write_count
 
-# The first part of every random seed is one of these, so that no sequence of evaluation
-# is drawn as one of training was.
+# Every random seed begins with one of these numbers, so that no sequence for evaluation
+# is drawn with a seed that was used for training.
 TRAINING = 0
 EVALUATION = 1
 # A token is a byte.
 VOCABULARY = 256
-# The 64 symbols of random stretches and records, in ascending order: those of base64.
+# The 64 symbols of random stretches and records, in ascending order: the symbols of
+# base64.
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
 ).astype(np.int64)
@@ -64,12 +65,12 @@ SOURCE = ".source"
 LONGEST_SOURCE = 4096
 
 # Two documents are near-duplicates if they share many shingles, sequences of 32 bytes
-# (Broder 1997). That is most of a line of code, so that idioms and imports alone make no
-# near-duplicate. A shingle is read as four words.
+# (Broder 1997). A shingle is most of a line of code, so that common idioms and imports
+# make no near-duplicate. A shingle is read as four words.
 WORD = 8
 SHINGLE = 4 * WORD
-# Of all shingles one in so many is used. Its hash decides, so that every document uses
-# the same ones.
+# One in this many shingles is used. The hash of a shingle decides whether it is used,
+# so that every document uses the same shingles.
 SAMPLED = 32
 # If more than this share of its shingles is known, a document is a near-duplicate.
 MOST_KNOWN = 0.5
@@ -103,7 +104,9 @@ class TextDocument:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents for training and for evaluation; the content alone orders them."""
+    """Documents for training and for evaluation, in an order that depends only on their
+    content.
+    """
 
     # The name in messages.
     name: str
@@ -111,7 +114,8 @@ class Corpus:
     held_out: tuple[TextDocument, ...]
     # The sha256 of the texts of both halves.
     fingerprint: str
-    # The number of documents that are not used: near-duplicates of others.
+    # The number of documents that are not used, because they are near-duplicates of
+    # other documents.
     left_out: int = 0
 
     @property
@@ -125,7 +129,7 @@ class Corpus:
     def say_left_out(self) -> None:
         """Say once how many documents of the user's are not used."""
         if self.left_out and self.name != STANDARD:
-            documents = count_of(self.left_out, "document")
+            documents = write_count(self.left_out, "document")
             say_once(f"{self.name}: {documents} left out as near-duplicates of others")
 
     def windows(
@@ -137,7 +141,7 @@ class Corpus:
         """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
-        # The places of all documents are numbered one document after the other.
+        # The places are numbered through all documents.
         places_in_each = [len(text) - window + 1 for text in long_enough]
         first_places = np.cumsum([0, *places_in_each])
         total = first_places[-1]
@@ -324,7 +328,7 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
     """Read a corpus; None is the standard library.
 
     If the path is a single file, its held-out end is cut into documents of `piece`
-    bytes. Errors are those of `read_documents`.
+    bytes. It raises the errors of `read_documents`.
     """
     if path is None or path.is_dir():
         piece = 0
@@ -358,7 +362,7 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
             f"no corpus at {path}; give a text file or a folder of text files"
         )
 
-    # Names are paths below the deepest folder that holds all of these files.
+    # Names are paths below the deepest folder that holds all files.
     root = Path()
     if files:
         root = Path(os.path.commonpath([file.parent for file in files]))
@@ -390,7 +394,7 @@ def drop_near_duplicates(
 
 def split_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
-    # Hashes are uniform, so the share HELD_OUT of them is below this one.
+    # Hashes are uniform, so that the share HELD_OUT of all hashes is below this border.
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
 
     def is_held_out(content_hash: bytes) -> bool:
@@ -481,8 +485,8 @@ def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
     for file in _list_files(path):
         if file.exists():
             status = file.stat()
-            # The time is that of the last change of the file's entry (ctime). The time of
-            # its content could be set back, as `cp -p` does.
+            # The time is the last change of the file's entry (ctime). The time of the
+            # content (mtime) could be set back, as `cp -p` does.
             stamps.append((str(file), status.st_size, status.st_ctime_ns))
     return tuple(stamps)
 
@@ -505,7 +509,7 @@ def _list_files(path: Path | None) -> list[Path]:
             return [path]
         return [
             file
-            for file in files_below(path)
+            for file in list_files_below(path)
             if file.is_file() and not _is_hidden(file.relative_to(path))
         ]
     except (OSError, ValueError) as error:
@@ -571,7 +575,7 @@ def sample_shingles(text: bytes) -> set[int]:
 
 
 def mark_new_texts(texts: Sequence[bytes]) -> list[bool]:
-    """Return True for each text that is no near-duplicate of those before it.
+    """Return True for each text that is not a near-duplicate of a text before it.
 
     Near-duplicates themselves do not count among the texts before.
     """

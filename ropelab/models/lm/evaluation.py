@@ -6,8 +6,8 @@ for each of several overlapping windows. Results are on the CPU. Matrix products
 the format of the weights, or of the caller's autocast
 (`ropelab.runs.machine.computing_in`).
 
-Where a function takes `last`, only so many final predictions of each row are computed;
-None stands for all of them.
+Where a function takes `last`, only this many final predictions of each row are
+computed; None stands for all predictions.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def _score_predictions(
         model: makes logits of hidden states by its head.
         score: returns the numbers [rows, predictions] of some logits [rows, predictions,
             vocabulary] and of the tokens that the text has there.
-        dtype: that of the numbers.
+        dtype: the number format of the result.
         tokens: the rows.
         last: see the head of this file.
     """
@@ -69,10 +69,11 @@ def _score_predictions(
         targets = block[:, 1:]
         targets = targets[:, start_of_last(targets.shape[1], last) :]
         # The result is allocated before the logits. Small results between freed logits
-        # would keep the memory of these from being returned to the system.
+        # would keep the memory of the logits from being returned to the system.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
 
-        # Logits take most of the memory, so only those of some columns are made at once.
+        # Logits take most of the memory, so that only the logits of some columns are
+        # made at once.
         logits_per_column = len(block) * model.size.vocabulary
         columns = max(1, LOGITS_PER_CHUNK // logits_per_column)
         for start in range(0, targets.shape[1], columns):
@@ -103,19 +104,21 @@ def sliding_losses(
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats, given at most `window` tokens."""
     # The window moves on by `stride`, and its last `stride` predictions count. Each of
-    # them has at least window - stride + 1 tokens of context. Tokens before the window
-    # do not reach it, not even through lower layers, since each window is passed alone.
+    # these predictions has at least window - stride + 1 tokens of context. Tokens
+    # before the window do not influence it, not even through lower layers, since each
+    # window is passed by itself.
     return _slide(partial(token_losses, model), tokens, window, stride)
 
 
 def find_correct(
     model: Readable, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
-    """Return True for each scored token that the model finds the most probable one.
+    """Return True for each scored token that the model finds most probable of all
+    tokens.
 
     All rows have the same number of scored tokens. If `window` is None, the tokens are
-    predicted in one pass, else in windows as those of `sliding_losses`. Windows without
-    a scored token are left out.
+    predicted in one pass, else in the windows of `sliding_losses`. Windows without a
+    scored token are left out.
     """
 
     def is_most_probable(logits: Tensor, targets: Tensor) -> Tensor:
@@ -124,7 +127,7 @@ def find_correct(
     score = partial(_score_predictions, model, is_most_probable, torch.bool)
     # [rows, predictions], False before the last scored tokens
     is_correct = _slide(score, batch.tokens, window, stride, batch.last_scored)
-    # The index keeps the scored tokens of all rows, one row after the other.
+    # The index keeps the scored tokens of all rows, row by row.
     scored = is_correct[batch.scored[:, 1:]]
     return scored.view(len(is_correct), -1)
 
@@ -138,12 +141,14 @@ def _slide(
 ) -> Tensor:
     """Return the scores of all predictions [rows, predictions], window by window.
 
-    Predictions before the `last` ones are not computed, and their scores are 0.
+    Predictions before the `last` final ones are not computed, and their scores are 0.
 
     Args:
-        score: returns the scores of so many final predictions of some tokens.
+        score: returns the scores of the final predictions of some tokens, as many as it
+        is asked for.
         tokens: the rows.
-        window: the length of a window; None, or a longer one than the rows: one window.
+        window: the length of a window; None, or a length beyond that of the rows: one
+        window.
         stride: the number of tokens from a window to the next.
         last: see the head of this file.
     """

@@ -26,7 +26,9 @@ LISTS = ("indexing", "keyed")
 
 
 class Words(NamedTuple):
-    """The words that state a list and ask for its items, with {} for what is filled in."""
+    """The words that state a list and ask for its items; {} stands for a value that is
+    filled in.
+    """
 
     # Values are drawn from these characters.
     values: str
@@ -41,8 +43,8 @@ class Words(NamedTuple):
     question: str
 
 
-# For small models, whose tokens are bytes. With more characters around the letters such
-# models learn neither task in 1,200 steps.
+# For small models, whose tokens are bytes. With more characters around the letters,
+# models of this size learn neither task in 1,200 steps.
 FOR_BYTES = Words(
     values="abcdefghijklmnopqrstuvwxyz",
     indexed_list="\narr = {}\n",
@@ -96,15 +98,15 @@ def hide_list(
 
     The kind of the list is drawn, too. Up to four questions follow the list at random
     distances; each item is asked for at most once, since the answer to a first question
-    would tell that to a second.
+    would also be the answer to a second one.
 
     Args:
         random: the generator of random numbers.
-        text: a row of tokens, of which the end is left out to make room.
+        text: a row of tokens. Its end is left out to make room for the list and the
+        questions.
 
-    Returns:
-        A row of tokens as long as the text, and for each token whether it is scored: those
-        of the text and the answers are.
+    Returns: A row of tokens as long as the text, and for each token True if it is
+        scored: tokens of the text and of the answers are scored.
     """
     task = LISTS[random.integers(len(LISTS))]
     statement, questions = draw_list(random, task)

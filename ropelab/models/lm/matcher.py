@@ -74,7 +74,7 @@ def cached_predictions(
         order: the most tokens of a context after which tokens are counted.
         beyond: the number of tokens just before a token that are not counted.
         vocabulary: the number of different tokens.
-        within: the number of tokens that are counted, those just before the ones that
+        within: the number of tokens that are counted, just before the tokens that
             `beyond` leaves out; None: all earlier tokens.
 
     Returns:
@@ -129,8 +129,8 @@ def _predict(
         if following is None:
             break
         longest = length
-        # Witten and Bell 1991: tokens that never followed this context get, all together,
-        # as much weight as there are different tokens that did.
+        # Witten and Bell 1991: tokens that never followed this context get, all
+        # together, as much weight as the number of different tokens that followed it.
         different = len(following)
         weight = following.get(row[place], 0) + different * probability
         probability = weight / (sum(following.values()) + different)

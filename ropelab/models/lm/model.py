@@ -1,12 +1,12 @@
 """The small language model that the experiments train: one file, read top to bottom.
 
-A decoder-only transformer. Unusual about it:
+A decoder-only transformer. It is unusual in these points:
 
 - Positions come from an `Encoding`, a module with hooks for embeddings, queries, keys
-  and scores (`ropelab.models.encoding.base`). It may be exchanged after training
-  (`model.encoding = ...`), which extends a context without fine-tuning.
+  and scores (`ropelab.models.encoding.base`). The encoding may be exchanged after
+  training (`model.encoding = ...`), which extends a context without fine-tuning.
 - `heads * head_dim` need not be `width`, so that a small model can have heads as wide
-  as those of real models.
+  as the heads of real models.
 - Norms have no parameters, the feed-forward part computes relu(x)^2, and embedding and
   output have separate weights.
 - Parameters are float32. A caller that wants products in bfloat16 opens
@@ -62,7 +62,7 @@ class ModelSize:
 
     @property
     def weights(self) -> int:
-        """The number of all weights, without those of the encoding."""
+        """The number of all weights, without the weights of the encoding."""
         embedding_and_head = 2 * self.vocabulary * self.width
         return self.weights_in_matrices + embedding_and_head
 
@@ -77,7 +77,9 @@ class Cache:
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values of new tokens; return those of all tokens."""
+        """Append keys and values of new tokens; return the keys and values of all
+        tokens.
+        """
         if layer in self.layers:
             old_k, old_v = self.layers[layer]
             k = torch.cat([old_k, k], dim=2)
@@ -130,9 +132,9 @@ def causal_mask(
     return k_positions[None, :] <= q_positions[:, None]
 
 
-# In the next two functions q is [batch, heads, queries, head_dim], k and v are
-# [batch, heads, keys, head_dim], and the result has the shape of q. With a cache there
-# are fewer queries than keys. The queries are then those of the last keys.
+# In the next two functions q is [batch, heads, queries, head_dim], k and v are [batch,
+# heads, keys, head_dim], and the result has the shape of q. With a cache there are
+# fewer queries than keys. The queries then belong to the same tokens as the last keys.
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -145,8 +147,9 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         # The last token may look at all keys.
         return scaled_dot_product_attention(q, k, v)
 
-    # With is_causal=True, the kernel would take the first query for that of the first
-    # key. Here the last query is that of the last key, and masks say so.
+    # With is_causal=True, the kernel would assume that the first query and the first
+    # key belong to the same token. Here the last query and the last key do, and masks
+    # say so.
     k_positions = torch.arange(keys, device=q.device)
     q_positions = k_positions[keys - queries :]
     outputs = []
@@ -198,8 +201,9 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
 class Attention(nn.Module):
     """Causal self-attention of one layer, with the encoding's hooks around it.
 
-    Where a method takes `last`, queries and the result are those of so many final
-    tokens only; None: of all tokens. Keys and values are always those of all tokens.
+    Where a method takes `last`, queries and the result are computed for this many final
+    tokens only; None: for all tokens. Keys and values are always computed for all
+    tokens.
     """
 
     def __init__(self, size: ModelSize) -> None:
@@ -314,7 +318,7 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
-        """Draw all weights except those of the encoding."""
+        """Draw all weights except the weights of the encoding."""
         # The weights are drawn on the CPU, so that they are the same on every device.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)

@@ -24,7 +24,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.sentences import count_of, join_names
+from ropelab.runs.sentences import join_names, write_count
 
 FOLDER = Path(__file__).with_name("pretrained")
 MANIFEST = "manifest.json"
@@ -54,7 +54,8 @@ class Pretrained:
     def read(self) -> tuple[dict[str, Tensor], list[float]]:
         """Return the weights by name, in float32, and the loss of each training step.
 
-        MachineError: the file is absent or is not the one of the manifest.
+        MachineError: the file is absent, or is not the file that the manifest
+        describes.
         """
         path = FOLDER / self.file
         try:
@@ -107,7 +108,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
     if seed not in stored:
         raise InputError(
             f"there is no pretrained model of seed {seed};"
-            f" {count_of(len(stored), 'model')} came with ropelab, of the seeds"
+            f" {write_count(len(stored), 'model')} came with ropelab, of the seeds"
             f" {join_names([str(each) for each in stored])}"
         )
 

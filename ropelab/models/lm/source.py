@@ -14,10 +14,10 @@ look-ups
     records from the symbols before, so that their values can be predicted from their
     keys
 
-Text alone does not teach a model of this size to look far back. The first steps of a
-training have short periodic rows of symbols instead: a model discovers copying there in
-60 to 160 steps, and in the mixture only with luck. `training_batch` makes the batch of a
-step, a pure function of (seed, step, window, rows).
+From nothing but text, a model of this size does not learn to look far back. The first
+steps of a training have short periodic rows of symbols instead: a model discovers
+copying there in 60 to 160 steps, and in the mixture only with luck. `training_batch`
+makes the batch of a step, a pure function of (seed, step, window, rows).
 """
 
 import math
@@ -75,7 +75,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """How the training data is mixed; the defaults are those of all experiments."""
+    """How the training data is mixed; all experiments use the defaults."""
 
     # The share of stretches that are quotations. A quotation without enough text before
     # it becomes text.
@@ -113,8 +113,8 @@ class Mixture:
     def key(self) -> dict[str, float]:
         """Return the values that identify the mixture in the keys of cells."""
         key = asdict(self)
-        # Without this entry the keys of models without lists are those of stored models
-        # from before there were lists.
+        # Models without lists leave this entry out, so that their keys equal the keys
+        # of models that were stored before lists existed.
         if not self.lists:
             del key["lists"]
         return key
@@ -152,8 +152,8 @@ def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch
 
     The first occurrence of a segment is not scored.
     """
-    # The lengths of segments are log-uniform, from that of a record to three quarters of
-    # the window: [rows, 1].
+    # The lengths of segments are log-uniform, from the length of a record to three
+    # quarters of the window: [rows, 1].
     longest = max(RECORD, 3 * window // 4)
     periods = log_uniform(random.random((rows, 1)), RECORD, longest)
     places = np.arange(window)
@@ -212,8 +212,9 @@ def draw_stretches(
     mixture: Mixture, random: np.random.Generator, rows: int, window: int
 ) -> Stretches:
     """Cut every row into stretches and draw the kind of each."""
-    # So many of the shortest stretches fill a window. Of longer ones the last are after
-    # its end, and are not used. The arrays are [rows, count].
+    # This many of the shortest stretches fill a window. If stretches are longer, the
+    # last ones begin after the end of the window, and are not used. The arrays are
+    # [rows, count].
     count = math.ceil(window / mixture.shortest)
     longest = max(mixture.shortest, int(mixture.longest * window))
     lengths = log_uniform(random.random((rows, count)), mixture.shortest, longest)
@@ -243,9 +244,9 @@ def mixed_batch(
     mixture: Mixture, random: np.random.Generator, text: np.ndarray
 ) -> Batch:
     """Return windows of the mixture, made of rows of text as long as the window."""
-    # Every token first gets an origin, the place from which it is copied: that of a
-    # quoted token, that of a token in a record, or its own place. Then text and symbols
-    # are filled in, and every token is copied from its origin.
+    # Every token first gets an origin, the place from which it is copied: the place of
+    # a quoted token, the place of a token in a record, or its own place. Then text and
+    # symbols are filled in, and every token is copied from its origin.
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
     is_quoted = stretches.kind == QUOTATION
@@ -275,9 +276,9 @@ def mixed_batch(
     copied = originals.ravel()[follow_origins(origin)].reshape(rows, window)
     tokens = torch.from_numpy(copied)
 
-    # The nearest earlier occurrence of a key is not always that of its record, if the key
-    # was quoted since or drawn twice by chance. If the value there is another one, the
-    # answer is not scored.
+    # The nearest earlier occurrence of a key need not be in its record, since the key
+    # may have been quoted later, or drawn twice by chance. If another value follows
+    # that occurrence, the answer is not scored.
     is_nearest = ngram_predictions(tokens, KEY) == tokens
     scored = is_text | (is_quoted & (stretches.inside >= CUE))
     scored_answers = torch.from_numpy(is_answer) & is_nearest
@@ -294,7 +295,7 @@ def draw_distances(
     """Map random shares in [0, 1) to distances from `low` to `high`.
 
     Where the random number `choice` is below `mixture.far`, uniform shares make uniform
-    distances, elsewhere log-uniform ones.
+    distances. Elsewhere they make log-uniform distances.
     """
     uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
     return np.where(choice < mixture.far, uniform, log_uniform(share, low, high))

@@ -25,12 +25,12 @@ from ropelab.runs.machine import DtypeName
 # This is raised when the same description would train to other weights.
 VERSION = 6
 
-# The least memory that a cell is given. A worker that computes several models keeps some
-# of the memory that it needed for earlier ones; up to 2.9 GB was seen.
+# The least memory that a cell is given. A worker that computes several models keeps
+# some of the memory that it needed for earlier models; up to 2.9 GB was seen.
 MEMORY = Resources().memory_bytes
-# The other numbers are bytes, of which estimates of memory are made. They were fitted to
-# measured peaks of training, which are 0.6 to 1.2 times the estimates.
-# The bytes of Python with torch, and of the corpus.
+# The following numbers are bytes, from which estimates of memory are made. They were
+# fitted to measured peaks of training, which are 0.6 to 1.2 times the estimates. The
+# bytes of Python with torch, and of the corpus.
 LIBRARIES = 600_000_000
 # The bytes of a weight with its gradient and the optimizer's state, in training.
 TRAINED_WEIGHT = 16
@@ -54,7 +54,7 @@ class Training:
 
     corpus: CorpusRef
     mixture: Mixture
-    # The vocabulary of the size is that of the corpus.
+    # The size of the model. Its vocabulary is the vocabulary of the corpus.
     size: ModelSize
     recipe: Recipe
     # The seed of the initial weights and of the batches.
@@ -67,7 +67,8 @@ class Training:
     device: str
     # The name of the model, where an experiment has several; else empty.
     called: str = ""
-    # The training whose weights this one starts from; None: it starts from random ones.
+    # The training whose weights this training starts from; None: it starts from random
+    # weights.
     start: "Training | None" = None
     # False if attention has no fused kernel, so that memory holds all scores. It is not in
     # the key, since the weights are the same.
@@ -146,13 +147,13 @@ class Training:
         )
 
     @property
-    def starts(self) -> "tuple[Training, ...]":
+    def prerequisites(self) -> "tuple[Training, ...]":
         """The cells that are computed before this one."""
         return (self.start,) if self.start else ()
 
     @property
     def folders(self) -> tuple[CellName, ...]:
-        """The folders of its weights, and of those that it starts from."""
+        """The folders of its weights, and of the weights that it starts from."""
         if self.pretrained:
             return ()
         weights = CellName("model", VERSION, self.key)

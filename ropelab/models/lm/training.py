@@ -5,9 +5,9 @@ it doubles until it is the trained length, while the number of tokens in a step 
 the same. Two reasons: a model that is shown 2048 tokens from the start does not learn
 to copy in the same time, and attention over short windows costs little.
 
-Batches and learning rates are functions of (seed, step) alone, so a continued run ends
-in the same weights as an uninterrupted one, bit for bit. A checkpoint is one
-safetensors file, written whole or not at all.
+Batches and learning rates depend only on (seed, step), so a continued run ends in the
+same weights as an uninterrupted one, bit for bit. A checkpoint is one safetensors file,
+written whole or not at all.
 
 The file has four parts: the recipe, the gradients and optimizers of a step, the loop
 (`train`), and checkpoints.
@@ -53,7 +53,7 @@ FINAL_RATE = 0.05
 LARGEST_GRADIENT = 1.0
 # A batch is cut by rows into this number of parts, which cores compute side by side.
 PARTS = 4
-# Training has failed if the loss is this many times that of a uniform guess.
+# Training has failed if the loss is this many times the loss of a uniform guess.
 DIVERGED = 3.0
 CHECKPOINT = "checkpoint.safetensors"
 # The name of a tensor in a checkpoint that has the hash of all other tensors. It shows
@@ -207,7 +207,7 @@ def make_optimizers(
 ) -> list[Optimizer]:
     """Return Muon for the matrices of the layers, AdamW for everything else."""
     # Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With few tokens a
-    # step (4096), models discover copying sooner with it than with AdamW.
+    # step (4096), models discover copying sooner with Muon than with AdamW.
     matrices: list[Tensor] = []
     for layer in model.matrices_by_layer():
         matrices += layer.values()
@@ -284,8 +284,8 @@ def train(
         time_of_saving = time.monotonic()
         while len(losses) < recipe.steps:
             step = len(losses)
-            # An encoding of the user may draw random numbers. A continued run then draws
-            # the same ones.
+            # An encoding of the user may draw random numbers. With this seed, a
+            # continued run draws the same numbers.
             torch.manual_seed(step)
             loss = make_step(model, optimizers, data, recipe, step, dtype, threads)
             losses.append(loss)
@@ -359,7 +359,7 @@ def make_step(
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
     """Raise MachineError if the last loss is no number, or far above a uniform guess."""
-    # The loss is not compared with the first one: a fine-tuned model starts with a low
+    # The loss is not compared with the first loss: a fine-tuned model starts with a low
     # loss, and a single hard sequence after that is no divergence.
     uniform_loss = math.log(vocabulary)
     last_loss = losses[-1]

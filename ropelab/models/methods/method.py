@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ropelab.models.encoding.extended import Remapped
     from ropelab.models.encoding.rope import Rope
 
-# The pairs of features that rotate in models trained here: neighbours. Weights that were
-# trained with one pairing do not work with the other.
+# The pairs of features that rotate in models trained here: neighbours. Weights that
+# were trained with one pairing do not work with another pairing.
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
@@ -109,7 +109,8 @@ class FixedMethod(Method):
     ) -> "Iterator[tuple[Encoding, list[int]]]":
         """Yield each encoding, with the lengths of context that share it.
 
-        One pass over the longest of these lengths serves them all. `lengths` rise.
+        One pass over the longest of these lengths serves all lengths that share an
+        encoding. `lengths` rise.
         """
         groups = groupby(lengths, lambda length: self.signature(geometry, length))
         for _, group in groups:
@@ -309,8 +310,8 @@ class Unrotated(FixedMethod):
     s is the context over the trained length, at least 1.
     """
 
-    # The default is for models that were trained in 1200 steps, as those of the presets
-    # small and medium of `extrapolate`.
+    # The default is for models that were trained in 1200 steps, such as the models of
+    # the presets small and medium of `extrapolate`.
     steps: int = 160
     sharpen: float = 0.1
     acts_on: ClassVar[ActsOn] = "weights"

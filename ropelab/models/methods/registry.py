@@ -1,4 +1,5 @@
-"""Every method that a user can type: its class, its parser, and the table of all.
+"""Every method that a user can type: its class, its parser, and the table of all
+methods.
 
 Methods on frequencies are defined in ropelab/math/scaling, all others in
 ropelab/models/methods. torch is not imported here.
@@ -28,11 +29,11 @@ METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 def method_class(name: str) -> "type[Scaling] | type[Method]":
     """Return the class of a method by its name, an alias, or a reference of the user.
 
-    InputError: there is no such method.
+    InputError: no method has this name.
     """
     from ropelab.models.methods.method import Method
 
-    canonical_name = methods.canonical(name)
+    canonical_name = methods.resolve_alias(name)
     if canonical_name in methods.ON_MODELS:
         place = methods.ON_MODELS[canonical_name]
         return resolve_name(f"ropelab.models.methods.{place}")
@@ -42,7 +43,7 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
         named = find("methods", name)
     if not (isinstance(named, type) and issubclass(named, Method)):
         # It is a method on frequencies, of ropelab or of the user, or an error.
-        return methods.scaling_class(name, METHODS)
+        return methods.find_scaling_class(name, METHODS)
     # A reference may also name a class of ropelab that is only a part of methods.
     is_part = not is_own(named) and getattr(named, "name", "") not in METHODS
     if is_part or isabstract(named):
@@ -53,7 +54,7 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
 def parse_method(text: str, factor: float | None = None) -> "Method":
     """Parse a method that acts on frequencies, attention or weights.
 
-    Errors are those of `parse_scaling`.
+    It raises the errors of `parse_scaling`.
     """
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Scaled
@@ -78,12 +79,12 @@ def parse_methods(
 
     Args:
         texts: the methods as they were typed.
-        geometry: that of the model.
+        geometry: the geometry of the model.
         test_len: the longest length of context.
         factor: the factor of all methods that have one and whose text names none; None:
             each method's `default_factors` times test_len over trained length.
     """
-    from ropelab.runs.labels import method_label
+    from ropelab.runs.labels import label_method
 
     # In a context that is shorter than the trained length nothing is stretched.
     stretch = max(1.0, test_len / geometry.trained_len)
@@ -98,7 +99,7 @@ def parse_methods(
         for factor_of_method in factors:
             method = parse_method(text, factor_of_method)
             method = method.resolve(geometry, test_len)
-            label = method_label(method.label, method.factor)
+            label = label_method(method.label, method.factor)
             same_label = by_label.setdefault(label, method)
             if same_label.factor != method.factor:
                 raise InputError(
@@ -108,7 +109,7 @@ def parse_methods(
 
 
 def catalogue() -> "pd.DataFrame":
-    """Return the table of all methods, those of installed packages among them."""
+    """Return the table of all methods, including methods of installed packages."""
     import pandas as pd
 
     rows = []

@@ -72,8 +72,8 @@ class PatchedAttention:
         stop = self.first_query + queries
         window = _window_of(module, more)
         if self.log_n is not None:
-            # The factor follows from the number of tokens that a query sees, which is at
-            # most that of the window.
+            # The factor follows from the number of tokens that a query sees, which is
+            # at most the length of the window.
             q_positions = torch.arange(self.first_query, stop, device=q.device)
             if window is not None:
                 q_positions = q_positions.clamp(max=window - 1)
@@ -170,7 +170,8 @@ class _MaskedScores(Encoding):
         super().__init__()
         self.encoding = encoding
         self.mask = mask
-        # The scores are kept between -softcap and softcap; None: no such limit.
+        # The scores are kept between -softcap and softcap; None: the scores have no
+        # limit.
         self.softcap = softcap
 
         # The number of keys before the first query.

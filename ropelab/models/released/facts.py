@@ -30,7 +30,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts of a model. Base and rotary_dim are those of layers that attend to the
+    """The facts of a model. Base and rotary_dim belong to the layers that attend to the
     whole context.
     """
 
@@ -102,7 +102,8 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
 def rope_parameters(text: Any) -> dict[str, Any]:
     """Return the rotary parameters of the layers that attend to the whole context."""
     rope = getattr(text, "rope_parameters", None) or {}
-    # The parameters are either those of all layers, or a dictionary for each layer type.
+    # The parameters either hold for all layers, or are a dictionary for each layer
+    # type.
     by_layer_type = {
         kind: part for kind, part in rope.items() if isinstance(part, dict)
     }

@@ -29,7 +29,7 @@ MOST_JSON_BYTES = 2**28
 # in every name.
 LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
 # A file of this name refers to another model, which transformers would load instead of
-# the one in the folder.
+# the model in the folder.
 ADAPTER = "adapter_config.json"
 # The endings of files with weights.
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
@@ -40,7 +40,7 @@ SETTLED_NS = 2_000_000_000
 
 
 def locate(path: Path) -> Path:
-    """Return the folder of a model: the path itself, or that of an id such as
+    """Return the folder of a model: the path itself, or the folder of an id such as
     `owner/name` in the local cache of the Hugging Face Hub.
     """
     is_id = len(path.parts) == 2 and not path.is_absolute()
@@ -78,7 +78,8 @@ def read_checked_config(folder: Path) -> dict[str, Any]:
     with _naming_unreadable(path):
         config = parse(str(path), path.read_bytes())
     if "configuration_files" in config:
-        # transformers would use one of the other configurations instead, unchecked.
+        # transformers would use one of these configurations instead, and nothing would
+        # check it.
         raise InputError(f"{path} names other configurations (configuration_files)")
     _check_tokenizer(folder / "tokenizer_config.json")
     for name, value in _list_values(config):
@@ -192,7 +193,7 @@ def _list_values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _check_beside(path: Path, names: Iterable[object]) -> None:
-    """Refuse names in a file that are not those of files in its folder.
+    """Refuse names in a file that do not name files in the same folder.
 
     The hash of the model does not cover other files.
     """

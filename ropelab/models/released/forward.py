@@ -82,7 +82,7 @@ class ModelShape:
         return max(most, most_on_gpu)
 
     def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
-        """Return the bytes that a pass over a context adds to those of the weights."""
+        """Return the bytes that a pass over a context takes in addition to the weights."""
         tokens_at_once = length
         if in_parts:
             tokens_at_once = min(length, self.longest())
@@ -90,7 +90,7 @@ class ModelShape:
         # Keys and values of all layers, and the hidden states.
         kept = self.layers * self.kept
         if self.room and tokens_at_once == length:
-            # A single pass on a GPU keeps no keys and values for further ones.
+            # A single pass on a GPU keeps no keys and values for later passes.
             kept = 0
         tokens = length * (kept + 2 * self.width) * self.element
 
@@ -142,8 +142,8 @@ class Head:
         tokens = torch.zeros(row.shape[:2], dtype=torch.long, device=hidden.device)
 
         # An attribute of the object hides the method `forward` of its class. If a model
-        # is spread over devices, its modules have such an attribute already, which is put
-        # back below.
+        # is spread over devices, its modules already have an attribute `forward`, which
+        # is put back below.
         forward_before = vars(self.layers).get("forward")
         self.layers.forward = lambda *_, **__: Output(last_hidden_state=row)
         try:

@@ -26,8 +26,8 @@ from ropelab.runs.errors import InputError, RopelabError
 ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 # The most characters of an error message of transformers that are passed on.
 LONGEST_REASON = 240
-# The most numbers in the buffers of a model: tables that are no weights, such as rotary
-# tables and masks.
+# The most numbers in the buffers of a model: tables that are not weights, such as
+# rotary tables and masks.
 MOST_TABLE_NUMBERS = 2**28
 # Arguments of `from_pretrained`. With them nothing is downloaded, and no code that comes
 # with a checkpoint is run.
@@ -109,7 +109,7 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     """
 
     # `files` is not used here, but it is a part of the key of the cache. It identifies
-    # the files of the folder, so that changed ones are read again.
+    # the files of the folder, so that changed files are read again.
     @lru_cache(maxsize=4)
     def read_files(folder: Path, files: object) -> Any:
         return read(folder)

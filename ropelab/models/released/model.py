@@ -48,9 +48,9 @@ ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The number of rows, and of tokens in a row, with which capabilities are tested.
 TESTED_ROWS = 4
 TESTED_TOKENS = 24
-# A context may be passed in parts if the result is at most so many times as far from that
-# of float32 as the result of one pass is. For SmolLM2-135M in bfloat16 it is 0.9 to 1.15
-# times as far, over draws of as many tokens as here.
+# A context may be passed in parts if the error of the result, against float32, is at
+# most this many times the error of one pass. For SmolLM2-135M in bfloat16 it is 0.9 to
+# 1.15 times that error, over draws of as many tokens as here.
 AS_NEAR = 1.5
 # A part has so many tokens that its mask, which has a number for each token of the part
 # and each token so far, stays below this (32 MiB).
@@ -118,16 +118,16 @@ class Capabilities:
     @cached_property
     def calls_attention(self) -> bool:
         """True if the layers call an attention that is patched in."""
-        # Within 10^9 trained tokens the factor log n is 1, so that the result must be that
-        # of the unpatched model.
+        # Within 10^9 trained tokens the factor log n is 1, so that the result must
+        # equal the result of the unpatched model.
         without_effect = Patch(log_n=LogN(Encoding(), 10**9))
         return self._have_same_result(UNPATCHED, without_effect)
 
     @cached_property
     def layout(self) -> PairLayout | None:
         """The features that rotate; None if the rotation cannot be taken over."""
-        # In a window of 2^40 tokens all distances are exact, so that with the right layout
-        # the result must be that of the model's own rotation.
+        # In a window of 2^40 tokens all distances are exact, so that with the right
+        # layout the result must equal the result of the model's own rotation.
         without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
             patch = Patch(self.plan, rotation=without_effect, layout=layout)
@@ -425,7 +425,8 @@ class ModelRef:
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
         """Return the bytes of libraries, weights, and a pass over a context.
 
-        `added` is that of the pass, if it is known; None: it is estimated.
+        `added` is the number of bytes of the pass, if it is known; None: it is
+        estimated.
         """
         shape = self._shape
         weights = count_weights(Path(self.path)) * shape.element

@@ -4,11 +4,11 @@ An encoding becomes a `Patch`: other frequencies, another attention, or both. `P
 patches the frequencies of a model and restores them. The attention of its layers is
 patched in attention.py.
 
-Frequencies are in rotary modules. Such a module has a buffer `inv_freq`, or one for each
-layer type. Of these only the one of layers that attend to the whole context is patched,
-since a layer with a window never sees an untrained distance. GPT-J and CodeGen keep a
-table in each layer instead. DeepSeek's code has a factor on whole scores under YaRN,
-which is replaced, too.
+Frequencies are in rotary modules. A rotary module has a buffer `inv_freq`, or a buffer
+for each layer type. Only the buffer of layers that attend to the whole context is
+patched, since a layer with a window never sees an untrained distance. GPT-J and CodeGen
+keep a table in each layer instead. DeepSeek's code has a factor on whole scores under
+YaRN, which is replaced, too.
 """
 
 import copy
@@ -59,12 +59,12 @@ class PairLayout:
 class Patch:
     """An encoding as changes of a model."""
 
-    # The frequencies; None: those of the checkpoint.
+    # The frequencies; None: the frequencies of the checkpoint.
     plan: RopePlan | None = None
     # The factor on scores, for models whose code has one (DeepSeek).
     softmax_factor: float = 1.0
-    # The factor log n on scores; None: no such factor. The encoding inside this `LogN` is
-    # not used.
+    # The factor log n on scores; None: scores have no factor log n. The encoding inside
+    # this `LogN` is not used.
     log_n: LogN | None = None
     # An encoding that rotates queries and keys instead of the model's code; None: that
     # code rotates.
@@ -134,9 +134,9 @@ class RotaryModule:
 
     def set_original(self, length: int) -> None:
         """Set the checkpoint's frequencies for a context of that length."""
-        # Frequencies that depend on the length are computed once, for the whole context.
-        # If the context is passed in parts, transformers would compute those of the first
-        # parts for a shorter context.
+        # Frequencies that depend on the length are computed once, for the whole
+        # context. If the context is passed in parts, transformers would compute the
+        # frequencies of the first parts for a shorter context.
         if self.rope_type in GROWING:
             # transformers may write into the buffer, so it gets a copy.
             self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
@@ -166,7 +166,8 @@ class RotaryModule:
 
     def _stop_updates(self) -> None:
         """Keep transformers from computing other frequencies for long inputs."""
-        # It does so for some rope types, and never for `default`.
+        # transformers computes new frequencies for some rope types, and never for
+        # `default`.
         if self.by_layer_type:
             self.module.rope_type = {**self.module.rope_type, FULL: "default"}
         else:
@@ -182,7 +183,7 @@ class RotaryModule:
             options["layer_type"] = FULL
         result = self.module(x, position_ids, **options)
 
-        # Some modules return cos and sin, others complex numbers.
+        # Some modules return cos and sin, and other modules return complex numbers.
         cos: Tensor = result[0] if isinstance(result, tuple) else result
         if cos.is_complex():
             cos = cos.real
@@ -245,8 +246,9 @@ class Positions:
         self.longest = min(limits, default=None)
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
 
-        # DeepSeek's factor on scores, which is that of the first attention module, and
-        # each attention module with its scale of scores without the factor.
+        # `softmax_factor`: DeepSeek's factor on scores, as the first attention module
+        # has it. `scales`: each attention module, with its scale of scores without the
+        # factor.
         self.softmax_factor = 1.0
         self.scales: list[tuple[Any, float]] = []
         for module in modules:
@@ -362,7 +364,7 @@ class Positions:
         return ""
 
     def _follows_patches(self, module: "RotaryModule | SineTables", pairs: int) -> bool:
-        """Return True if a module's cosines are those of patched frequencies."""
+        """Return True if a module computes its cosines from patched frequencies."""
         # Some modules compute other frequencies in every pass.
         inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
         factor = 1.25
@@ -374,7 +376,7 @@ class Positions:
         # [positions, pairs]
         angles = torch.tensor(PROBED)[:, None] * inv_freq
         expected = factor * torch.cos(angles)
-        # Every column has to be that of a pair, and every pair has to have a column. All
+        # Every column has to belong to a pair, and every pair has to have a column. All
         # columns are compared with all pairs, [positions, columns, pairs].
         differences = (cosines[:, :, None] - expected[:, None, :]).abs()
         is_equal = differences.amax(dim=0) < 1e-4

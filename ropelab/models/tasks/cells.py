@@ -19,7 +19,7 @@ from ropelab.models.tasks.retrieval import NgramBaseline
 from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Context, Resources, Values
 from ropelab.runs.estimate import Estimate, refuse_beyond
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from ropelab.runs.machine import DtypeName, computing_in
 from ropelab.runs.thresholds import KNOWN
 
@@ -46,7 +46,7 @@ class Checked:
     kind: ClassVar[str] = "given-checked"
     version: ClassVar[int] = 1
     # The cells that are computed before this one: none.
-    starts: ClassVar[tuple[()]] = ()
+    prerequisites: ClassVar[tuple[()]] = ()
 
     @property
     def key(self) -> dict[str, Any]:
@@ -97,7 +97,8 @@ class Evaluation:
     # The check of a released model; None for a model that is trained here.
     checked: Checked | None = None
     # The evaluation of the same task inside the trained length. If the model finds too
-    # little there, this task is undecidable and not computed. None: no such condition.
+    # little there, this task is undecidable and not computed. None: the task is
+    # computed in any case.
     probe: "Evaluation | None" = None
 
     @property
@@ -107,9 +108,9 @@ class Evaluation:
 
     @property
     def version(self) -> int:
-        # One version more sets these results apart from stored ones that are wrong: in
-        # them keys of released models were moved as if all models paired the halves of a
-        # head, although some pair neighbours.
+        # The version is raised by one, because older stored results are wrong: they
+        # moved the keys of released models as if all models paired the halves of a
+        # head, although some models pair neighbours.
         if isinstance(self.subject, ModelRef) and self.mode.moves_keys:
             return self.task.version + 1
         return self.task.version
@@ -133,7 +134,7 @@ class Evaluation:
         name = str(next(iter(labels.values())))
         factor = labels.get("factor")
         if isinstance(factor, int | float):
-            name = method_label(name, factor, str(labels.get("arm", "")))
+            name = label_method(name, factor, str(labels.get("arm", "")))
         if isinstance(self.subject, Training):
             return f"{self.task.title}, seed {self.subject.seed}, {name}"
         return f"{self.task.title}, {name}"
@@ -174,14 +175,14 @@ class Evaluation:
         )
 
     @property
-    def starts(self) -> "tuple[Training | Checked | Evaluation, ...]":
+    def prerequisites(self) -> "tuple[Training | Checked | Evaluation, ...]":
         """The cells that are computed before: the training of the model, or the check of a
         released model and the probe.
         """
         if isinstance(self.subject, Training):
             return (self.subject,)
-        starts = (self.checked, self.probe)
-        return tuple(start for start in starts if start is not None)
+        prerequisites = (self.checked, self.probe)
+        return tuple(start for start in prerequisites if start is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return the tables of the task, or the table `status` of an undecidable one."""

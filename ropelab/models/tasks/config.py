@@ -23,7 +23,7 @@ from ropelab.runs.config import (
     Positive,
     Some,
 )
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
 
@@ -90,8 +90,8 @@ DtypeField = Annotated[
 ]
 # The words of tasks and options in answers and help.
 TEXTS = read_table_beside(__file__)
-# The words for what a model does that solves a task, by the name of the task. Its keys are
-# the tasks that come with ropelab.
+# The words for what a model does when it solves a task, by the name of the task. The
+# names are the tasks that come with ropelab.
 DOES = TEXTS["does"]
 
 
@@ -101,7 +101,7 @@ def _check_task(name: str) -> str:
         return name
     function = find("tasks", name)
     if function is None:
-        raise unknown_name("task", name, DOES)
+        raise make_name_error("task", name, DOES)
     if not callable(function) or function.__name__ in DOES:
         raise InputError(
             f"{name} must be a function with a name of its own (docs/own.md)"
@@ -197,7 +197,8 @@ def list_roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
 
 
 def read_against(text: str) -> "Rounding":
-    """Read the option `against`: the rounding with which all others are compared.
+    """Read the option `against`: the rounding with which all other roundings are
+    compared.
 
     InputError: the text is neither a cast nor a format of keys.
     """
@@ -264,8 +265,8 @@ class Evaluated(Protocol):
 class TaskConfig(Config):
     """A config of an experiment that trains models and measures them on tasks."""
 
-    # Every subclass defines these fields itself, since their order is that of its help.
-    # A type checker has to know that they are there.
+    # Every subclass defines these fields itself, since help lists fields in the order
+    # of their definition. A type checker has to know that every subclass has them.
     if TYPE_CHECKING:
         tasks: tuple[str, ...]
         train_len: int

@@ -39,7 +39,7 @@ from ropelab.models.tasks.config import (
 from ropelab.models.tasks.modes import Mode, Rounded, WithMethod
 from ropelab.models.tasks.task import DocumentTask, Windows
 from ropelab.runs.cell import Advance, Values
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from ropelab.runs.sentences import describe_casts_apart
 from ropelab.runs.stats import average_crossed
 from ropelab.runs.tables import Tables
@@ -86,8 +86,9 @@ class Divergence(DocumentTask):
         rows = []
         for document in range(first_document, first_document + self.steps):
             for ends in mode.passes(model, list(starts)):
-                # `mode` has set the model's encoding for this pass. `other` replaces it,
-                # and the next step of the loop sets that of `mode` again.
+                # `mode` has set the model's encoding for this pass. `other` replaces
+                # this encoding, and the next step of the loop sets the encoding of
+                # `mode` again.
                 text = tokens[document, : ends[-1] + 1]
                 hidden = _pass_text(model, text)
                 self.other.prepare(model, ends)
@@ -192,7 +193,7 @@ class RoundingPair:
 def pair_roundings(
     config: ComparingConfig, method: str, factor: float, mode: Mode, geometry: Geometry
 ) -> Iterator[RoundingPair]:
-    """Yield each rounding of a config beside the one with which it is compared.
+    """Yield each rounding of a config beside the rounding with which it is compared.
 
     `mode` is the evaluation mode of the method without a rounding.
     """
@@ -329,7 +330,7 @@ def describe_divergence(tables: Tables) -> list[str]:
 
 
 def _describe_pair(row: pd.Series) -> str:
-    label = method_label(row["method"], row["factor"])
+    label = label_method(row["method"], row["factor"])
     lead = f"{label}, {row['cast']} against {row['against']}, {row['tokens']} tokens: "
     largest = row["largest_difference_nats_per_token"]
     if largest == 0 and row["kl_nats_per_token"] == 0:

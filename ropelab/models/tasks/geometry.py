@@ -5,18 +5,20 @@ distance earlier. A context has a question for each distance. The rules are thes
 
 1. Each distance is asked once in each context, in random order.
 2. No stretch, question or source, shares a token with another one.
-3. Questions are placed from the end of the context to its beginning. Each is placed as
-   late as there is room for it and its sources, before the questions placed so far.
+3. Questions are placed from the end of the context to its beginning. Each question is
+   placed as late as there is room for the question and its sources, before the
+   questions placed so far.
 4. All stretches of a context are equally long, as long as these limits allow:
    - LONGEST tokens;
    - half of the nearest distance, or SHORTEST tokens if that is more;
-   - the nearest distance, and the tokens that the farthest one leaves of the context;
+   - the nearest distance, and the tokens of the context that are left beside the
+   farthest distance;
    - a length at which all stretches together take MOST of the context, or half of MOST
      if each question has two sources, or FEWEST tokens if that is more.
 
 In a long context the questions thus fill the end, next to each other and after all
-sources. In a short one they are apart, each with its source before all questions or
-between two of them.
+sources. In a short context questions are apart, and the source of each question is
+before all questions or between two questions.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """The places at which tasks measure: buckets of positions, contexts, and distances.
 
-A bucket is a range [start, end) of positions. A context is a number of tokens before
-what is measured. A distance is the number of tokens from something that is to be found
-to its repetition. All of them follow from the trained length L and the tested length T,
-so that runs of different lengths ask for the same multiples of L.
+A bucket is a range [start, end) of positions. A context is the number of tokens before
+the measured tokens. A distance is the number of tokens between a passage that is to be
+found and its repetition. Buckets, contexts and distances follow from the trained length
+L and the tested length T, so that runs of different lengths ask for the same multiples
+of L.
 """
 
 from collections.abc import Iterable, Sequence

@@ -28,7 +28,7 @@ from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import PAIRING, FixedMethod, Method, Scaled
 from ropelab.runs.labels import AS_SHIPPED
-from ropelab.runs.own import key_of_sources
+from ropelab.runs.own import make_sources_key
 
 # The longest context of an n-gram cache, in tokens.
 ORDER = 8
@@ -46,12 +46,12 @@ class Mode(ABC):
 
     @abstractmethod
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Prepare the model for one pass after another.
+        """Prepare the model for several passes, one after another.
 
-        Several lengths may have the same encoding. One pass, over the longest of them,
-        then serves them all. For each pass the model's encoding is set, and the lengths
-        that it serves are yielded. Lengths for which the encoding is not defined are
-        left out.
+        Several lengths may have the same encoding. One pass, over the longest of these
+        lengths, then serves all of them. For each pass the model's encoding is set, and
+        the lengths that it serves are yielded. Lengths for which the encoding is not
+        defined are left out.
 
         Args:
             model: its encoding is set.
@@ -129,7 +129,7 @@ class Unmodified(Mode):
 
 @dataclass(frozen=True)
 class WithMethod(Mode):
-    """The encoding that a method makes for contexts longer than the trained ones."""
+    """The encoding that a method makes for contexts beyond the trained length."""
 
     method: Method
     # The trained geometry of the model, from which the method computes.
@@ -144,7 +144,7 @@ class WithMethod(Mode):
             "method": self.method.label,
             "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
-            **key_of_sources(self.method),
+            **make_sources_key(self.method),
         }
         if self.pairing != PAIRING:
             key["pairing"] = self.pairing
@@ -272,8 +272,9 @@ class SlidingWindow(Mode):
 class WithCache(SlidingWindow):
     """The sliding window, whose probabilities are mixed with those of an n-gram cache.
 
-    The cache counts n-grams of the text before a token (`cached_predictions`): not in
-    the last `beyond` tokens, and in the `within` tokens before these (None: in all).
+    The cache counts n-grams of the text before a token (`cached_predictions`): it
+    leaves out the last `beyond` tokens, and counts the `within` tokens before them
+    (None: all tokens before them).
     """
 
     beyond: int

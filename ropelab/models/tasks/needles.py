@@ -1,17 +1,17 @@
 """Tasks that hide a key or a list in natural text and ask for it at the end of the text.
 
-passkey
-    One key is hidden at one of the depths, and asked for (Mohtashami and Jaggi 2023,
-    arXiv:2305.16300).
-multiquery
-    A named key is hidden at every depth. All are asked for in turn, each after the right
-    answers to the earlier questions, as in RULER (Hsieh et al. 2024, arXiv:2404.06654).
+passkey One key is hidden at one depth, and asked for at the end (Mohtashami and Jaggi
+    2023, arXiv:2305.16300).
+multiquery A named key is hidden at every depth. All keys are asked for in turn, each
+    after the right answers to the earlier questions, as in RULER (Hsieh et al. 2024,
+    arXiv:2404.06654).
 indexing, keyed
     A list of four values is hidden. One value is asked for by its place in the list, or
     by its key (ropelab/models/lm/lists.py).
 
-A depth is a place in the text, in percent. The wording is that of ropelab. An answer is
-right if greedy decoding gives all of its tokens. Its log-probability is measured, too.
+A depth is a place in the text, in percent. The wording was written for ropelab. An
+answer is right if greedy decoding gives all of its tokens. Its log-probability is
+measured, too.
 """
 
 from collections.abc import Iterator
@@ -61,8 +61,8 @@ NAMES = (
 )
 # The least share of a context that has to be text of the corpus.
 LEAST_TEXT = 0.5
-# The number of rows on which a search measures its loss. They have the numbers that follow
-# those of the rows that are measured.
+# The number of rows on which a search measures its loss. These rows have the numbers
+# after the numbers of the measured rows.
 SEARCH_ROWS = 2
 # For `passkey` and `multiquery`: how keys are introduced, stated and asked for. Names and
 # values are filled in.
@@ -110,9 +110,9 @@ class Needles(EvaluationTask):
     contexts: tuple[int, ...]
     # In percent of the text; 0 is its beginning.
     depths: tuple[int, ...]
-    # The number of rows of each length, each in another text. For `multiquery` a row asks
-    # at all depths. For the other tasks rows have the depths in turn, and there are more
-    # rows if each depth would not occur otherwise.
+    # The number of rows of each length, each in another text. For `multiquery` a row
+    # asks at all depths. For all other tasks each row has one depth, in turn. More rows
+    # are made if a depth would not occur otherwise.
     sequences: int
 
     @property
@@ -265,9 +265,10 @@ class Needles(EvaluationTask):
 
     def _tokenize(self, question: str, answer: str) -> tuple[list[int], list[int]]:
         """Return the tokens of the question, and those that the answer adds to it."""
-        # A tokenizer may join the end of the question and the beginning of the answer to
-        # one token. Both are therefore tokenized together, and the answer begins at the
-        # first token that the question alone does not have.
+        # A tokenizer may join the end of the question and the beginning of the answer
+        # into one token. Both are therefore tokenized together, and the answer begins
+        # at the first token in which this differs from the question tokenized by
+        # itself.
         alone = self.corpus.ids(question)
         together = self.corpus.ids(question + answer)
         shared = 0
@@ -282,7 +283,8 @@ def _measure_answers(
     model: Readable, mode: Mode, needle: Needle
 ) -> Iterator[dict[str, Any]]:
     """Yield a record for each answer of a row: if it was found, and its probability."""
-    # All tokens from the first answer on are evaluated, those of questions among them.
+    # All tokens from the first answer on are evaluated, including tokens of later
+    # questions.
     first = needle.answers[0].start
     last = needle.tokens.shape[1] - first
     losses, is_right = evaluate_last(model, mode.visible(needle.tokens), last)

@@ -10,16 +10,16 @@ import pandas as pd
 from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.tables import NLL, ROW
 from ropelab.runs.cell import Cell
-from ropelab.runs.labels import method_label
+from ropelab.runs.labels import label_method
 from ropelab.runs.tables import Tables
 
 
 def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
-    """Return a row per method and a column per task, both as far as they are known.
+    """Return a row per method and a column per task, as far as cells are finished.
 
-    The values are losses (nats per byte) and shares of what was found, in the longest
-    context. They are means over the documents and models that are finished, without
-    intervals.
+    The values are losses (nats per byte) and shares of symbols that were found, in the
+    longest context. They are means over the documents and models that are finished,
+    without intervals.
     """
     records = []
     for cell, tables in finished:
@@ -35,10 +35,10 @@ def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
         method = str(labels["method"])
         factor = float(str(labels["factor"]))
         arm = str(labels["arm"])
-        # The columns are not named like those of the finished table, which has losses by
-        # position and shares by distance.
+        # The columns have other names than in the finished table, since that table has
+        # losses by position and shares by distance.
         column = "loss" if cell.task.name == "text" else cell.task.name
-        label = method_label(method, factor, arm)
+        label = label_method(method, factor, arm)
         records.append((label, f"{column} in {context}", total, count))
     if not records:
         return pd.DataFrame()

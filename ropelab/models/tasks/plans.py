@@ -21,7 +21,7 @@ from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
-from ropelab.runs.own import find, fingerprint_source, reference_of
+from ropelab.runs.own import find, fingerprint_source, write_reference
 
 # The share of training rows with a list, if a task asks for lists.
 LIST_ROWS = 0.5
@@ -30,7 +30,7 @@ LIST_ROWS = 0.5
 def task_beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
-    """Return a task at lengths up to the longest that is tested.
+    """Return a task at lengths up to the longest tested length.
 
     Args:
         config: that of the run.
@@ -71,7 +71,7 @@ def task_beyond_training(
     if function_of_user is None:
         return retrieval
     # The reference of a function is `module:name`. The name becomes the task's.
-    reference = reference_of(function_of_user)
+    reference = write_reference(function_of_user)
     _, _, name = reference.partition(":")
     own = (reference, fingerprint_source(function_of_user))
     return replace(retrieval, name=name.replace(".", "_"), own=own)

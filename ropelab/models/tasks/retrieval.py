@@ -53,8 +53,8 @@ GRAMS = (1, 2, 3)
 BLANK = -1
 # The least number of scored symbols in a stretch.
 FEWEST_SCORED = 2
-# One of these is a part of the random seed, so that different tasks draw different
-# symbols. `copy` and `copy_in_text` draw the same ones.
+# The number of a task is a part of the random seed, so that different tasks draw
+# different symbols. `copy` and `copy_in_text` draw the same symbols.
 COPY, RECALL, MOST_RECENT = range(3)
 
 # The symbols around the stretches. They are BLANK where text is filled in later.
@@ -65,8 +65,8 @@ class Trials(NamedTuple):
     """Contexts, and which of their tokens have to be predicted."""
 
     tokens: Int[Tensor, "rows length"]
-    # At each token that has to be predicted the distance to its source, and 0 at all
-    # others. Every row has the same number of tokens at each distance.
+    # At each token that has to be predicted, the distance to its source. At all other
+    # tokens, 0. Every row has the same number of tokens at each distance.
     distances: Int[Tensor, "rows length"]
 
     @property
@@ -160,7 +160,7 @@ def _record_trials(
         sources: for each question the distances of its sources, the nearest first.
         length: of a context.
         rows: the number of contexts.
-        background: the symbols around the stretches; None: random ones.
+        background: the symbols around the stretches; None: random symbols.
     """
     distances = [nearest for nearest, *_ in sources]
     # A stretch has whole records.
@@ -192,7 +192,7 @@ def _record_trials(
 
 
 def _draw_others(random: np.random.Generator, symbols: np.ndarray) -> np.ndarray:
-    """Draw another symbol for each symbol, all others being equally probable."""
+    """Draw another symbol for each symbol. All other symbols are equally probable."""
     # Each symbol moves on by at least one place in the alphabet, and by less than all.
     steps = random.integers(1, len(ALPHABET), size=symbols.shape)
     places = np.searchsorted(ALPHABET, symbols) + steps
@@ -344,10 +344,10 @@ class Retrieval(EvaluationTask):
         return float(losses[is_scored].mean())
 
     def trials(self, seed: int, context: int, count: int) -> Trials:
-        """Make `count` contexts of a length, each with all of its distances.
+        """Make `count` contexts of a length, each with all distances of that length.
 
-        The seed is 0 for contexts that are measured. With any other seed, that of a
-        search, the text around the symbols is training text.
+        The seed is 0 for contexts that are measured. Any other seed is the seed of a
+        search. The text around the symbols is then training text.
         """
         # The tokens with which every row begins are put in front: [count, tokens].
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
@@ -382,7 +382,7 @@ class Retrieval(EvaluationTask):
         reference, _ = self.own
         function = find("tasks", reference) or TASKS[self.name]
         # The result of the user's function is compared with the distances. The function
-        # gets a copy of them, which it may change.
+        # gets a copy of the distances, which it may change.
         with keep_surroundings():
             made = function(seed, [*distances], length, count, background)
         if not isinstance(made, Trials):
@@ -424,7 +424,7 @@ class NgramBaseline:
     task: Retrieval
     labels: ClassVar[tuple[tuple[str, object], ...]] = ()
     # The cells that are computed before this one: none.
-    starts: ClassVar[tuple[()]] = ()
+    prerequisites: ClassVar[tuple[()]] = ()
     kind: ClassVar[str] = "matched"
     version: ClassVar[int] = 2
 

@@ -1,8 +1,8 @@
 """Models evaluated under roundings, and the table of what the roundings cost.
 
-A rounding is a cast (stages of RoPE are rounded) or a format of stored keys. Each method
-is evaluated without roundings and once more under each of them. The table `casts` has a
-row for each rounding, metric and length of context:
+A rounding is a cast (stages of RoPE are rounded) or a format of stored keys. Each
+method is evaluated without roundings, and once more under each rounding. The table
+`casts` has a row for each rounding, metric and length of context:
 
 angle_error_rad
     predicted by arithmetic: the largest error of an angle up to that length
@@ -15,7 +15,7 @@ cost
     in nats per byte or as a share of what is found
 
 The predictions are for the frequencies of the method or, for an unmodified model, for
-those of the base in its configuration.
+the frequencies of the base in its configuration.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.angle_errors import find_worst
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
-from ropelab.math.numerics.spread import Spreads
+from ropelab.math.numerics.spread import SpreadMeter
 from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks.config import Roundable, list_roundings
 from ropelab.models.tasks.modes import Mode, Rounded
 from ropelab.runs.comparisons import select_pair
-from ropelab.runs.labels import AS_SHIPPED, method_label
+from ropelab.runs.labels import AS_SHIPPED, label_method
 from ropelab.runs.tables import Tables
 
 # The seed of the random vectors of a prediction.
@@ -73,7 +73,7 @@ def round_rows(
 ) -> Iterator[tuple[str, Mode]]:
     """Yield a name and an evaluation mode for each rounding of a config.
 
-    `label` and `mode` are those of the row without a rounding. A rounding that rounds
+    `label` and `mode` belong to the row without a rounding. A rounding that rounds
     nothing leaves the mode as it is.
     """
     for rounding in list_roundings(config):
@@ -107,16 +107,16 @@ def casts_table(
     records = []
     for method_name, factor in scalings:
         for rounding in list_roundings(config):
-            exact_label = method_label(method_name, factor)
+            exact_label = label_method(method_name, factor)
             rounded_name = f"{method_name} + {rounding.label}"
-            rounded_label = method_label(rounded_name, factor)
+            rounded_label = label_method(rounded_name, factor)
             about = {
                 "method": method_name,
                 "factor": factor,
                 "rounding": rounding.label,
                 "rounds": "keys" if rounding.keys else "rotation",
             }
-            # The differences are those of the rounded row to the exact one.
+            # The differences are the rounded row minus the exact row.
             pairs = select_pair(comparisons, rounded_label, exact_label)
             for pair in pairs.to_dict("records"):
                 length = int(pair["context_tokens"])
@@ -139,8 +139,8 @@ def _describe_cost(
     high = comparison["ci_high"]
     is_loss = comparison["metric"].startswith("nll")
     if not is_loss:
-        # Of a share more is better, so that the cost has the other sign, and the ends of
-        # its interval change places. Unlike a minus, the subtraction from 0 makes no
+        # A larger share is better, so that the cost has the opposite sign, and the ends
+        # of its interval change places. Unlike a minus, the subtraction from 0 makes no
         # negative zero.
         cost = 0 - cost
         low, high = 0 - high, 0 - low
@@ -187,8 +187,8 @@ def _predict_errors(
     phase = Chain(rounding.cast.phase, spectrum)
     angle_error = find_worst(phase, rounding.first, length).error_rad
     chain = Chain(rounding.cast, spectrum)
-    spreads = Spreads(chain, rounding.first, length, SEED)
-    return angle_error, spreads.measure_overall().value
+    meter = SpreadMeter(chain, rounding.first, length, SEED)
+    return angle_error, meter.measure_overall().value
 
 
 def describe_casts(casts: pd.DataFrame) -> list[str]:
@@ -217,7 +217,7 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
 
     # All rows are of one method and length.
     first = rows.iloc[0]
-    label = method_label(first["method"], first["factor"])
+    label = label_method(first["method"], first["factor"])
     lead = f"{label} at {first['context_tokens']} tokens: "
     is_worse = rows["verdict"] == WORSE
     costly = rows[is_worse]
@@ -244,7 +244,7 @@ def _write_error(row: pd.Series) -> str:
 
 
 def _list_costs(costly: pd.DataFrame) -> str:
-    """Name the costliest roundings, and count the others."""
+    """Name the costliest roundings, and count all further roundings."""
     worst_first = costly.sort_values("cost", ascending=False)
     parts = []
     for _, row in worst_first.head(MOST_NAMED).iterrows():

@@ -1,14 +1,13 @@
-"""The tables of what models did in tasks, the same in all experiments.
+"""The tables of the results of models in tasks. All experiments have the same tables.
 
 Values have 95 % intervals, whose ends are the columns ci_low and ci_high. The tables are:
 
 text_nll
     The loss by bucket of positions, a mean over documents. Each document is read in one
     causal pass.
-last_window
-    The loss of the final tokens of a document, a mean over documents, for contexts of
-    growing length that end with these tokens. There are 512 final tokens, or a quarter
-    of the trained length if that is less.
+last_window The loss of the final tokens of a document, a mean over documents, for
+    contexts of growing length that end with these tokens. The number of final tokens is
+    512, or a quarter of the trained length if that is less.
 text_by_kind
     The loss of the final tokens after the longest context, a row per kind of document.
 text_by_document
@@ -26,8 +25,8 @@ comparisons
 
 A value is a mean over units: documents for text, contexts (column `sequence`) for
 retrieval. All distances and keys that a context asks for belong to one unit, since they
-succeed or fail together. The intervals of `average_losses` and `average_shares` are those
-of one training seed: they say what other units would give with the same model. The
+succeed or fail together. The intervals of `average_losses` and `average_shares` are
+about one training seed: they say what other units would give with the same model. The
 interval of `average_over_seeds` says what other seeds would give, too.
 """
 
@@ -39,9 +38,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from ropelab.models.tasks.config import DOES, Evaluated
-from ropelab.runs.comparisons import Measure, Pair, compare, significance
-from ropelab.runs.labels import CACHE, ROUNDED, method_label, row_labels
-from ropelab.runs.sentences import sentences_of, write_with_interval
+from ropelab.runs.comparisons import Measure, Pair, compare, describe_significance
+from ropelab.runs.labels import CACHE, ROUNDED, label_method, label_rows
+from ropelab.runs.sentences import join_sentences, write_with_interval
 from ropelab.runs.stats import (
     FEWEST_UNITS,
     Interval,
@@ -59,7 +58,8 @@ LOG_PROBABILITY = "log_probability_nats"
 MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
 # The columns with the ends of an interval.
 INTERVAL = ["ci_low", "ci_high"]
-# The columns of a bucket of positions: its first position, and the one after its last.
+# The columns of a bucket of positions: its first position, and the position after its
+# last.
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 # The columns of a place at which retrieval is measured: how far back the token stood that
 # was asked for, and the length of the context.
@@ -144,7 +144,7 @@ def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
 def list_units(table: pd.DataFrame) -> pd.DataFrame:
     """Return losses of documents, or shares of sequences, for `average_over_seeds`.
 
-    The columns `unit`, `value` and `trials` are added to those of the table.
+    The columns `unit`, `value` and `trials` are added to the columns of the table.
     """
     if NLL in table:
         units = table.rename(columns={"document": "unit", NLL: "value"})
@@ -235,7 +235,8 @@ def _make_tables_of_text(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of losses that have rows, by name."""
     last = values["last_window"]
-    # The longest context has a token more: the one that follows is predicted, too.
+    # The longest context has one more token, because the token after the context is
+    # predicted, too.
     origins = config.text.origins(config.longest + 1, config.documents)
     documents = pd.DataFrame(origins, columns=["name", "kind"])
     documents = documents.rename_axis("document").reset_index()
@@ -311,10 +312,11 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
     for label, rows in group.groupby(labels, sort=False):
         values_by_row[str(label)] = rows.set_index(["seed", metric.unit])[metric.column]
 
-    # All comparisons of a family are tested together, and those that are easily decided
-    # make more of the others count as different. A row with a cache knows text that methods
-    # do not see, which decides easily: such comparisons are a family of their own.
-    # Those with a rounded row, which compare no methods either, belong to it as well.
+    # All comparisons of a family are tested together, and easily decided comparisons
+    # let more of the remaining comparisons count as different. A row with a cache knows
+    # text that methods do not see, so that its comparisons are easily decided: they are
+    # a separate family. Comparisons with a rounded row compare no methods either, and
+    # belong to the same separate family.
     labels_apart = set(labels[group["arm"].isin((CACHE, ROUNDED))])
     exact_of_rounded = _find_exact_rows(group)
     for a, b in combinations(values_by_row, 2):
@@ -332,14 +334,16 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
 
 
 def _find_exact_rows(group: pd.DataFrame) -> dict[str, str]:
-    """Return for the label of each rounded row that of the row without the rounding."""
+    """Return, for the label of each rounded row, the label of the same row without the
+    rounding.
+    """
     rounded = group.loc[group["arm"] == ROUNDED, ["method", "factor"]]
     exact_of_rounded = {}
     for method, factor in rounded.drop_duplicates().itertuples(index=False):
         # The name of a rounded row is `<method> + <rounding>`.
         exact_method, _, _ = method.partition(" + ")
-        exact = method_label(exact_method, factor)
-        exact_of_rounded[method_label(method, factor)] = exact
+        exact = label_method(exact_method, factor)
+        exact_of_rounded[label_method(method, factor)] = exact
     return exact_of_rounded
 
 
@@ -402,15 +406,15 @@ def _label_rows(table: pd.DataFrame) -> pd.Series:
 
     A list of one label would be read as a list of keys, and the group named by a tuple.
     """
-    return pd.Series(row_labels(table), table.index)
+    return pd.Series(label_rows(table), table.index)
 
 
 def average_with_intervals(table: pd.DataFrame, column: str, name: str) -> pd.DataFrame:
     """Return the mean of a column for each label of rows, with its interval.
 
-    The interval is over models where three seeds or more were trained: all of them read
-    the same texts and contexts. That of a single model is over these, as the table has
-    it. Two models have none.
+    With three or more seeds, the interval is over models, which all read the same texts
+    and contexts. With a single model, the interval is over texts and contexts, as the
+    table has it. Two models have no interval.
 
     Args:
         table: a row per seed and label, or several whose mean is taken.
@@ -484,8 +488,9 @@ def write_sentences(
 
     Args:
         findings: a text for each sentence but the last.
-        comparisons: the comparisons; the last sentence counts the significant ones.
+        comparisons: the comparisons; the last sentence counts the significant
+        comparisons.
         more: texts that are added to the last sentence.
     """
-    counts = significance(comparisons).removesuffix(".")
-    return sentences_of([*findings, "; ".join([counts, *more])])
+    counts = describe_significance(comparisons).removesuffix(".")
+    return join_sentences([*findings, "; ".join([counts, *more])])

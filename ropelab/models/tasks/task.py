@@ -37,7 +37,9 @@ LossesByPlace = defaultdict[int, list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTask(ABC):
-    """A description of what a model is evaluated on: text, or symbols to find again."""
+    """A description of the data on which a model is evaluated: text, or symbols to find
+    again.
+    """
 
     # The name in configs, which is also the kind of the cells.
     name: str
@@ -109,7 +111,7 @@ class EvaluationTask(ABC):
         return None
 
     def parts(self) -> Sequence[Self]:
-        """Split the task; the results of each part are stored apart from the others."""
+        """Split the task into parts whose results are stored separately."""
         return [self]
 
     @abstractmethod
@@ -136,9 +138,9 @@ class DocumentTask(EvaluationTask):
     scores_all: ClassVar[bool] = True
     # The number of documents of the corpus that are used.
     documents: int
-    # The number of the one document that is evaluated; None: all of them.
+    # The number of the only document that is evaluated; None: all documents.
     only: int | None = None
-    # Each bucket starts where the one before ends.
+    # Each bucket starts where the bucket before ends.
     buckets: Sequence[tuple[int, int]]
 
     @property
@@ -151,7 +153,7 @@ class DocumentTask(EvaluationTask):
     def key(self) -> dict[str, Any]:
         key = super().key
         if self.only is not None:
-            # The values of one document do not depend on the number of the others.
+            # The values of one document do not depend on the number of documents.
             del key["documents"]
         return key
 
@@ -177,8 +179,8 @@ class Texts(DocumentTask):
     """The loss of real text, by position and by length of the context."""
 
     name: str = "text"
-    # The lengths of contexts that end with the text, in tokens. In each of them the loss
-    # of the same final tokens is measured.
+    # The lengths of contexts that end with the text, in tokens. In each context the
+    # loss of the same final tokens is measured.
     contexts: Sequence[int] = ()
     # The number of these final tokens; 0 if there are no contexts.
     last: int = 0
@@ -258,8 +260,8 @@ class Texts(DocumentTask):
         """
         starts = {end: start for start, end in self.buckets}
         length = ends[-1]
-        # Only final tokens are scored: those of the buckets, and those that the caller
-        # takes from the result.
+        # Only final tokens are scored: the tokens of the buckets, and the tokens that
+        # the caller takes from the result.
         in_buckets = length - starts[ends[0]]
         in_last_window = min(self.last, length)
         scored = max(in_buckets, in_last_window)

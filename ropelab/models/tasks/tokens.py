@@ -8,8 +8,8 @@ tokenize the text there, once. Like `CorpusRef`, which does the same for bytes, 
 - symbols: ordinary tokens that stand for the symbols of retrieval tasks.
 
 Documents are whole files without near-duplicates, one of each kind (tests, code, ...)
-in turn. A single file is cut into pieces. So are packed documents: they are joined, with
-an end-of-sequence token between, as in pretraining.
+in turn. A single file is cut into pieces. Packed documents are joined, with an
+end-of-sequence token between them as in pretraining, and then cut into pieces.
 """
 
 import hashlib
@@ -61,8 +61,8 @@ class TokenText:
     bos: Bos = "auto"
     # True: documents are joined one after another and cut into rows.
     packed: bool = False
-    # A stamp of the files in the folder of the tokenizer. It is a field so that rows which
-    # are kept in memory are not those of a tokenizer that was replaced since.
+    # A stamp of the files in the folder of the tokenizer. It is a field so that rows in
+    # memory are not used after the tokenizer was replaced.
     files: tuple[object, ...] = ()
 
     @classmethod
@@ -107,9 +107,11 @@ class TokenText:
 
     @property
     def front(self) -> list[int]:
-        """The tokens with which every row begins: none, or the one that begins a text.
+        """The tokens with which every row begins: none, or the token that begins a
+        text.
 
-        InputError: a row shall begin with such a token, and the tokenizer has none.
+        InputError: a row shall begin with the token that begins a text, and the
+        tokenizer has none.
         """
         bos_token = self.tokenizer.bos_token_id
         if bos_token is None:
@@ -126,7 +128,9 @@ class TokenText:
 
     @property
     def symbols(self) -> Tensor:
-        """The tokens that stand for the symbols of `ALPHABET`; errors are those of `ids`."""
+        """The tokens that stand for the symbols of `ALPHABET`; it raises the errors of
+        `ids`.
+        """
         tokens = _draw_symbols(self)
         self._check(int(tokens.max()))
         return tokens
@@ -225,7 +229,7 @@ def _corpus_of(text: TokenText) -> Corpus:
 
 @lru_cache(maxsize=2)
 def _draw_symbols(text: TokenText) -> Tensor:
-    """Draw an ordinary token for each symbol, always the same ones."""
+    """Draw an ordinary token for each symbol, the same tokens every time."""
     tokenizer = text.tokenizer
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
     ordinary = [token for token in range(len(tokenizer)) if token not in special]
@@ -289,7 +293,7 @@ def _too_little_text(
 
 
 def _take_beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
-    """Return the first tokens of long enough documents, of one kind after the other."""
+    """Return the first tokens of long enough documents, one of each kind in turn."""
     by_kind: dict[str, list[TextDocument]] = defaultdict(list)
     for document in _corpus_of(text).held_out:
         by_kind[document.kind].append(document)
@@ -359,5 +363,6 @@ def _take_ids(text: TokenText, document: bytes, length: int) -> list[int]:
         # only at the end of the document.
         if len(ids) > length or size >= len(document):
             return ids[:length]
-        # Tokens can have more bytes than was expected, as those of long runs of spaces.
+        # Tokens can have more bytes than expected, such as tokens of long runs of
+        # spaces.
         size *= 2

@@ -1,8 +1,8 @@
 """The engines that compute cells: in this process, in worker processes, or on Ray.
 
-A cell is an independent piece of a run. Its starts are the cells that must be finished
-before it begins. Each cell uses one torch thread, so tables are the same, byte for byte,
-for any number of workers.
+A cell is an independent piece of a run. Its prerequisites are the cells that must be
+finished before it begins. Each cell uses one torch thread, so tables are the same, byte
+for byte, for any number of workers.
 """
 
 import os
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 
-from ropelab.runs.cell import Cell, Context, Resources, name_of
+from ropelab.runs.cell import Cell, Context, Resources, hash_cell
 from ropelab.runs.engine.board import Board, Message, Send, report
 from ropelab.runs.engine.schedule import Running, Schedule
 from ropelab.runs.errors import RopelabError
@@ -66,8 +66,8 @@ class Engine:
     def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
         """Compute cells and yield each when it is finished.
 
-        `cells` lists a cell after the cells that it starts from. A cell that fails
-        stops no other, except that the cells that start from it end with its error.
+        `cells` lists a cell after its prerequisites. If a cell fails, the cells that need
+        it end with the same error, and all other cells are still computed.
         """
         if not cells:
             return
@@ -76,7 +76,7 @@ class Engine:
         # when the workers are done.
         shared = _select_shared(cells)
         here = [number for number in range(len(cells)) if number not in shared]
-        # The errors of cells that failed, by the names of the cells.
+        # The errors of cells that failed, by the hashes of the cells.
         failed: dict[str, Exception] = {}
 
         with Board(context.progress, cells) as board:
@@ -88,7 +88,7 @@ class Engine:
                 board.workers = workers
                 for number, error in self._compute_by_workers(shared, board):
                     if error is not None:
-                        failed[name_of(cells[number])] = error
+                        failed[hash_cell(cells[number])] = error
                     yield cells[number], error
             else:
                 # Without workers this process computes everything.
@@ -96,8 +96,8 @@ class Engine:
 
             for number in here:
                 cell = cells[number]
-                # If one of its starts has failed, the cell fails with the same error.
-                error = _find_error(cell.starts, failed)
+                # If a prerequisite has failed, the cell fails with the same error.
+                error = _find_error(cell.prerequisites, failed)
                 if error is None:
                     try:
                         compute_cell(number, cell, board.take, context)
@@ -105,7 +105,7 @@ class Engine:
                         error = raised
 
                 if error is not None:
-                    failed[name_of(cell)] = error
+                    failed[hash_cell(cell)] = error
                 board.finish(number)
                 yield cell, error
 
@@ -137,7 +137,7 @@ class Engine:
                         self.begin(number, cells[number], gpu)
 
                     for number, error in self.collect_ended(SECONDS_BETWEEN_LOOKS):
-                        # A cell that fails also ends those that start from it.
+                        # A cell that fails also ends the cells that need it.
                         for other, its_error in schedule.end(number, error).items():
                             board.finish(other)
                             ended.put((other, its_error))
@@ -168,25 +168,29 @@ class Here(Engine):
 def _select_shared(cells: Sequence[Cell]) -> dict[int, Cell]:
     """Return the cells that any process may compute, by their numbers.
 
-    The others ask for the process that started the work, or start from such a cell.
+    The remaining cells are for the process that started the work: cells whose resources
+    say `alone`, and cells that need one of these as a prerequisite.
     """
     shared = {}
-    names_of_others = set[str]()
+    unshared_hashes = set[str]()
     for number, cell in enumerate(cells):
-        starts_from_other = not names_of_others.isdisjoint(map(name_of, cell.starts))
-        if cell.resources.alone or starts_from_other:
-            names_of_others.add(name_of(cell))
+        needs_unshared = any(
+            hash_cell(prerequisite) in unshared_hashes
+            for prerequisite in cell.prerequisites
+        )
+        if cell.resources.alone or needs_unshared:
+            unshared_hashes.add(hash_cell(cell))
         else:
             shared[number] = cell
     return shared
 
 
 def _find_error(
-    starts: Sequence[Cell], failed: Mapping[str, Exception]
+    prerequisites: Sequence[Cell], failed: Mapping[str, Exception]
 ) -> Exception | None:
-    """Return the error of the first start that failed; None if none did."""
-    for start in starts:
-        error = failed.get(name_of(start))
+    """Return the error of the first prerequisite that failed; None if none failed."""
+    for cell in prerequisites:
+        error = failed.get(hash_cell(cell))
         if error is not None:
             return error
     return None

@@ -90,7 +90,8 @@ class Board:
         has_models = any(cell.resources.dtype or cell.resources.alone for cell in cells)
         is_quick = sum(seconds) < QUICK_SECONDS and not has_models
         self._progress = silent if is_quick else progress
-        # The expected seconds of each cell that are left, and those of all at the start.
+        # `_left`: the expected seconds that are left of each cell. `_total`: the
+        # expected seconds of all cells at the start.
         self._left = [each + SECONDS_OF_FILES for each in seconds]
         self._total = sum(self._left)
         self._finished = 0
@@ -146,7 +147,9 @@ class Board:
             line.left = max(0.0, line.left - steps)
 
     def _advance(self, number: int, share: float) -> None:
-        """Move the line of the whole by a share of what is left of a cell."""
+        """Move the progress line of all cells by a share of the seconds that are left
+        of one cell.
+        """
         seconds = self._left[number] * share
         self._left[number] -= seconds
         note = f"{self._finished} finished"

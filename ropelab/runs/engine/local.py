@@ -4,9 +4,9 @@ If a worker is killed, only its cell is computed again. All workers end with the
 that started them, however that ended.
 """
 
-# The executor is loky's, the schedule is our own. With joblib (1.6) a killed worker ends
-# the whole call, and joblib knows neither cells that wait for others nor memory and
-# GPUs.
+# The executor is loky's, and the schedule is ours. With joblib (1.6) a killed worker
+# ends the whole call, and joblib knows neither cells that wait for prerequisites nor
+# memory and GPUs.
 
 import os
 import signal
@@ -28,7 +28,7 @@ from ropelab.runs import own
 from ropelab.runs.cell import Cell, Cells, Context, Resources
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
-from ropelab.runs.engine.schedule import LostError, Running, machine_for
+from ropelab.runs.engine.schedule import LostError, Running, choose_machine
 from ropelab.runs.errors import RopelabError, ignore_warnings
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.machine import one_gpu
@@ -59,7 +59,7 @@ class Workers(Engine):
         self._count = count
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        self._machine = machine_for(self._count, [cell.resources for cell in cells])
+        self._machine = choose_machine(self._count, [cell.resources for cell in cells])
         self._kept = context.cells
         self._board = board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
@@ -79,7 +79,7 @@ class Workers(Engine):
                 self._machine.workers,
                 context=context,
                 initializer=begin_work,
-                initargs=(self._queue, os.getpid(), own.known_sources()),
+                initargs=(self._queue, os.getpid(), own.list_known_sources()),
                 env=ENVIRONMENT,
             )
 
@@ -88,14 +88,20 @@ class Workers(Engine):
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
         kept = self._kept
-        # A training has as many threads as there are workers. While other workers
-        # compute, the system shares out the cores, and a model that trains alone has all
-        # of them.
+        # A training has as many threads as there are workers. While several workers
+        # compute, the system shares the cores among them. A model that trains alone can
+        # use all cores.
         cores = self._machine.workers
         try:
             with _safe_path():
                 future = self._executor.submit(
-                    work, number, cell, kept.root, kept.again, gpu, cores
+                    compute_in_worker,
+                    number,
+                    cell,
+                    kept.root,
+                    kept.fresh_run,
+                    gpu,
+                    cores,
                 )
         except (OSError, BrokenProcessPool) as error:
             # The cell ends with this error, like one whose worker was lost.
@@ -113,7 +119,7 @@ class Workers(Engine):
             isinstance(future.exception(), BrokenProcessPool) for future in done
         )
         if is_broken:
-            # When loky loses one worker it ends all of them, and every cell that is not
+            # When loky loses one worker it ends all workers, and every cell that is not
             # finished ends with the same error.
             done, _ = wait(self._running)
 
@@ -133,7 +139,7 @@ class Workers(Engine):
 
     def _begin_again(self, lost: Sequence[tuple[int, Cell, int]]) -> Iterator[Ended]:
         """Start new workers and begin the lost cells that no worker had begun; yield
-        the others as lost.
+        the lost cells that a worker had begun.
         """
         numbers = {number for number, _, _ in lost}
         numbers_begun = numbers & set(self._process_of)
@@ -222,20 +228,22 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
-def work(number: int, cell: Cell, root: Path, again: str, gpu: int, cores: int) -> None:
+def compute_in_worker(
+    number: int, cell: Cell, root: Path, fresh_run: str, gpu: int, cores: int
+) -> None:
     """Compute one cell in a worker and keep its tables.
 
     Args:
         number: of the cell.
         cell: the cell.
         root: the folder of the cache of cells.
-        again: see `Cells`.
+        fresh_run: see `Cells`.
         gpu: the number of the GPU, for a cell that needs one.
         cores: the number of threads that a training may have.
     """
     assert _send is not None
     own.check_sources(_sources)
-    context = Context(cells=Cells(root, again), cores=cores)
+    context = Context(cells=Cells(root, fresh_run), cores=cores)
     with one_gpu(gpu) if cell.resources.gpu else nullcontext():
         compute_cell(number, cell, _send, context)
 

@@ -26,13 +26,13 @@ from ropelab.runs.cell import (
     Input,
     Named,
     Resources,
-    list_with_starts,
+    list_with_prerequisites,
 )
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
-from ropelab.runs.engine.ray_cluster import check_ray, first_line, join_cluster
+from ropelab.runs.engine.ray_cluster import check_ray, join_cluster, take_first_line
 from ropelab.runs.engine.ray_store import LOST, ControlStore
-from ropelab.runs.engine.schedule import TRIES, Running, machine_for
+from ropelab.runs.engine.schedule import TRIES, Running, choose_machine
 from ropelab.runs.errors import MachineError
 from ropelab.runs.temporary import TemporaryFolder
 
@@ -51,7 +51,7 @@ class OnRay(Engine):
     """An engine that computes each cell as a task of Ray.
 
     Args:
-        address: HOST:PORT of a cluster, or `auto`. None: that of the environment
+        address: HOST:PORT of a cluster, or `auto`. None: the address in the environment
             variable RAY_ADDRESS. Without either, a cluster of this machine is started,
             which ends with the engine.
         count: the most cells at once. None: as many as the cluster has cores.
@@ -72,7 +72,7 @@ class OnRay(Engine):
         if ControlStore.is_lost:
             raise MachineError(f"{LOST} before; start Python again")
         if self._folder is None:
-            machine = machine_for(self._count, [cell.resources for cell in cells])
+            machine = choose_machine(self._count, [cell.resources for cell in cells])
             connection = join_cluster(self._address, machine.workers, self._store)
             self._folder = self._connection.enter_context(connection)
 
@@ -117,8 +117,8 @@ class OnRay(Engine):
     def place(self, resources: Resources, running: Running) -> int | None:
         """See `Engine.place`. Ray chooses the GPU, so that its number here is 0."""
         self._store.check()
-        # One more cell is begun than there are cores. It waits, and a cluster that grows
-        # on demand does so when it sees a cell wait.
+        # One more cell is begun than there are cores. It waits, and a cluster that
+        # grows on demand grows when it sees a cell wait.
         most = _count_in_cluster("CPU") + 1
         if self._count is not None:
             most = min(most, self._count)
@@ -137,7 +137,7 @@ class OnRay(Engine):
 
         resources = cell.resources
         names: list[Named] = [
-            *list_with_starts(cell.starts).values(),
+            *list_with_prerequisites(cell.prerequisites).values(),
             *resources.folders,
         ]
         archives = []
@@ -150,7 +150,7 @@ class OnRay(Engine):
         objects = [self._put_content(content) for content in contents]
 
         # Without code of the user the workers need no other path than their own.
-        fingerprints = own.known_sources()
+        fingerprints = own.list_known_sources()
         path_of_user: list[str] = []
         if fingerprints:
             path_of_user = sys.path
@@ -164,7 +164,7 @@ class OnRay(Engine):
             code,
             number,
             pickled,
-            self._cells.again,
+            self._cells.fresh_run,
             self._folder,
             self._queue,
             *objects,
@@ -205,7 +205,7 @@ class OnRay(Engine):
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
                 self._board.take(message)
         except Exception as error:
-            raise MachineError(f"{LOST}: {first_line(error)}") from None
+            raise MachineError(f"{LOST}: {take_first_line(error)}") from None
 
         for reference in ended:
             number, cell = self._running.pop(reference)
@@ -219,7 +219,7 @@ class OnRay(Engine):
                     number,
                     MachineError(
                         f"'{cell.title}' was lost {TRIES} times with its worker or"
-                        f" machine: {first_line(error)}"
+                        f" machine: {take_first_line(error)}"
                     ),
                 )
             except OSError as error:
@@ -244,7 +244,7 @@ def compute_on_worker(
     code: Code,
     number: int,
     pickled: bytes,
-    again: str,
+    fresh_run: str,
     folder: str,
     queue: Any,
     *objects: Any,
@@ -257,7 +257,7 @@ def compute_on_worker(
         code: the code that the worker must have.
         number: the number of the cell, for messages about progress.
         pickled: the cell.
-        again: see `Cells`.
+        fresh_run: see `Cells`.
         folder: a folder for temporary files; empty: the usual one of the machine.
         queue: takes the messages about progress.
         objects: the contents of the cell's inputs, in their order, then archives of
@@ -269,7 +269,7 @@ def compute_on_worker(
             f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
-    # The path of the user comes after that of the worker: a file in the user's folder
+    # The user's path comes after the worker's path, since a file in the user's folder
     # may have the name of a library.
     sys.path += [entry for entry in path if entry not in sys.path]
     own.check_sources(fingerprints)
@@ -283,7 +283,7 @@ def compute_on_worker(
 
     name = CellName(cell.kind, cell.version, cell.key)
     with TemporaryFolder(folder or None) as root:
-        cells = Cells(Path(root), again)
+        cells = Cells(Path(root), fresh_run)
         for archive in archives:
             cells.unpack(archive)
         compute_cell(number, cell, queue.put, Context(cells=cells))

@@ -20,8 +20,8 @@ from ropelab.runs.temporary import PREFIX, TemporaryFolder
 
 # Variables of the environment that Ray reads. Those that the user has set stay.
 ENVIRONMENT = read_table_beside(__file__, "environment")["ray"]
-# The most characters of the path of Ray's folder. Names of sockets have at most 107, and
-# Ray uses most of them below this folder.
+# The most characters of the path of Ray's folder. A socket's name has at most 107
+# characters, and Ray uses most of these for paths below this folder.
 LONGEST_FOLDER = 32
 # The time in which the head of a cluster must accept a connection.
 SECONDS_TO_REACH = 5.0
@@ -135,7 +135,7 @@ def _start_cluster(cpus: int, store: ControlStore) -> Iterator[str]:
             )
         except (OSError, RuntimeError, ValueError) as error:
             raise MachineError(
-                f"Ray does not start here: {first_line(error)}"
+                f"Ray does not start here: {take_first_line(error)}"
             ) from None
         yield folder.name
     finally:
@@ -159,7 +159,7 @@ def _connect(folder: str, **arguments: Any) -> None:
 
     Args:
         folder: a folder without modules, in which Ray's processes start.
-        arguments: those of `ray.init`.
+        arguments: further arguments of `ray.init`.
     """
     import ray
 
@@ -176,6 +176,6 @@ def _connect(folder: str, **arguments: Any) -> None:
             signal.signal(signal.SIGTERM, handler)
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error; those of Ray go on for pages."""
+def take_first_line(error: Exception) -> str:
+    """Return the first line of an error, since Ray's errors go on for pages."""
     return str(error).strip().partition("\n")[0]

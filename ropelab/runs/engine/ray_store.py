@@ -42,9 +42,9 @@ class ControlStore:
         """Watch the store at an address until `stop_watching`, and as the process ends."""
         self._address = address
         self._stop = threading.Event()
-        atexit.unregister(_leave)
+        atexit.unregister(_leave_if_lost)
         # Exit functions run in reverse order, so this one runs before Ray's own.
-        atexit.register(_leave, self)
+        atexit.register(_leave_if_lost, self)
         threading.Thread(target=self._watch, args=(self._stop,), daemon=True).start()
 
     def stop_watching(self) -> None:
@@ -77,7 +77,8 @@ class ControlStore:
     def _watch(self, stop: threading.Event) -> None:
         """End this process if a call waits for a lost store.
 
-        This runs in a thread of its own: the thread of such a call cannot end it.
+        This runs in a separate thread, since a thread that waits for a lost store
+        cannot end itself.
         """
         loss: MachineError | None = None
         while loss is None:
@@ -93,14 +94,14 @@ class ControlStore:
         # An exit function of other code may itself wait for the thread that waits. The
         # timer ends this process then.
         threading.Timer(SECONDS_TO_END, _end_now).start()
-        # A main thread that has ended runs its exit functions already, and `_leave` is
-        # one of them.
+        # If the main thread has ended, it runs its exit functions already, and
+        # `_leave_if_lost` is one of these functions.
         if threading.main_thread().is_alive():
-            _leave(self)
+            _leave_if_lost(self)
         _end_now()
 
 
-def _leave(store: ControlStore) -> None:
+def _leave_if_lost(store: ControlStore) -> None:
     """End this process if the store is lost.
 
     Ray's own exit function would wait for the store and then abort.
@@ -113,7 +114,7 @@ def _leave(store: ControlStore) -> None:
     if store.note_loss() is None:
         return
 
-    atexit.unregister(_leave)
+    atexit.unregister(_leave_if_lost)
     atexit.unregister(ray.shutdown)
     # Exit functions that other code registered run, as they would at a usual end.
     atexit._run_exitfuncs()

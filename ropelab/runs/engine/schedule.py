@@ -1,8 +1,8 @@
 """The order in which cells are computed, and the room that a machine has for them.
 
-A cell is an independent piece of a run. Its starts are the cells that must be finished
-before it begins. Of the cells whose starts are finished, the most urgent one is begun as
-soon as there is room for it.
+A cell is an independent piece of a run. Its prerequisites are the cells that must be
+finished before it begins. Among the cells whose prerequisites are finished, the most
+urgent cell is begun as soon as there is room for it.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ropelab.runs.cell import Cell, Resources, name_of
+from ropelab.runs.cell import Cell, Resources, hash_cell
 from ropelab.runs.errors import MachineError
 from ropelab.runs.machine import count_cores, find_free_memory
 
@@ -22,7 +22,7 @@ Place = Callable[[Resources, Running], int | None]
 
 # The number of times that a cell is begun if its worker is lost each time.
 TRIES = 3
-# A cell of at most so many seconds goes before the longer ones.
+# A cell of at most this many seconds is begun before all longer cells.
 MOMENT = 5.0
 
 
@@ -37,7 +37,7 @@ class Machine:
     cells_per_gpu: int = 1
 
     def place(self, resources: Resources, running: Running) -> int | None:
-        """See `Engine.place`; the GPU is the one that computes the fewest cells."""
+        """See `Engine.place`; a cell gets the GPU that computes the fewest cells."""
         if len(running) == self.workers:
             return None
         memory = sum(each.memory_bytes for each, _ in running) + resources.memory_bytes
@@ -51,9 +51,11 @@ class Machine:
         return gpu if taken[gpu] < self.cells_per_gpu else None
 
 
-def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
-    """Return the room for cells: as many as asked or, if that is None, as many as there
-    are cores and memory for.
+def choose_machine(
+    wanted_workers: int | None, resources: Sequence[Resources]
+) -> Machine:
+    """Return the room for cells: for `wanted_workers` cells side by side or, if that is
+    None, for as many as there are cores and memory for.
     """
     # The need for memory on a GPU is not known. A GPU therefore computes one cell at a
     # time, unless more workers are asked for than there are GPUs.
@@ -66,8 +68,8 @@ def machine_for(asked: int | None, resources: Sequence[Resources]) -> Machine:
         without_gpu = [each for each in resources if not each.gpu]
         most = min(most, gpus + len(without_gpu))
 
-    if asked is not None:
-        return Machine(asked, gpus=gpus, cells_per_gpu=asked)
+    if wanted_workers is not None:
+        return Machine(wanted_workers, gpus=gpus, cells_per_gpu=wanted_workers)
     memory = find_free_memory()
     # The smallest cell decides how many may fit. `place` checks the memory of each.
     fitting = memory // min((each.memory_bytes for each in resources), default=1)
@@ -81,7 +83,7 @@ class LostError(Exception):
 class Schedule:
     """The cells that wait and the cells that run.
 
-    A cell may start from one that is not among these: it was finished before.
+    A prerequisite of these cells that is not among them was finished before.
     """
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
@@ -89,16 +91,18 @@ class Schedule:
         self._place = place
         self._resources = {number: cell.resources for number, cell in cells.items()}
 
-        numbers = {name_of(cell): number for number, cell in cells.items()}
-        self._starts: dict[int, set[int]] = {}
+        numbers = {hash_cell(cell): number for number, cell in cells.items()}
+        self._prerequisites: dict[int, set[int]] = {}
         for number, cell in cells.items():
-            names = map(name_of, cell.starts)
-            self._starts[number] = {numbers[name] for name in names if name in numbers}
-        awaited = set().union(*self._starts.values())
+            hashes = map(hash_cell, cell.prerequisites)
+            self._prerequisites[number] = {
+                numbers[cell_hash] for cell_hash in hashes if cell_hash in numbers
+            }
+        awaited = set().union(*self._prerequisites.values())
 
         # Cells that take a moment come first, so that no quick answer waits for hours
-        # of training. Cells that others wait for follow, and then the others, the
-        # longest first, so that none of the long ones is left to the end.
+        # of training. Cells that are prerequisites follow. All remaining cells come last,
+        # the longest first, so that no long cell is left to the end.
         def urgency(number: int) -> tuple[bool, bool, float, int]:
             size = self._resources[number].size
             return size > MOMENT, number not in awaited, -size, number
@@ -115,8 +119,9 @@ class Schedule:
         """Begin the next cell that there is room for: return its number and that of its
         GPU, or None if no cell can begin now.
         """
-        # When cells are lost together, perhaps only one of them was too large. Each
-        # makes its last try alone, after all others, so that it cannot end another one.
+        # When cells are lost together, perhaps only one of them was too large. Each lost
+        # cell makes its last try alone, after all other cells, so that it cannot end
+        # another one.
         last_tries = {n for n, times in self._lost.items() if times == TRIES - 1}
         if last_tries & self._running.keys():
             return None
@@ -126,7 +131,7 @@ class Schedule:
             running.append((self._resources[other], gpu))
 
         for number in sorted(self._waiting, key=lambda number: number in last_tries):
-            if self._starts[number] & self.undone:
+            if self._prerequisites[number] & self.undone:
                 continue
             if number in last_tries and running:
                 continue
@@ -137,8 +142,9 @@ class Schedule:
                 self._running[number] = place
                 return number, place
 
-            # A cell that waits for a GPU lets others go first. A cell that waits for
-            # memory does not, or smaller ones would take the memory again and again.
+            # While a cell waits for a GPU, later cells may begin. While a cell waits
+            # for memory, no later cell begins, or smaller cells would take the memory
+            # again and again.
             if not self._resources[number].gpu:
                 return None
         return None
@@ -146,7 +152,7 @@ class Schedule:
     def end(self, number: int, error: Exception | None) -> dict[int, Exception | None]:
         """Note the end of a cell; return the errors of all cells that end with it.
 
-        If the cell failed, all cells that start from it end with the same error.
+        If the cell failed, all cells that need it end with the same error.
         """
         del self._running[number]
         if isinstance(error, LostError):
@@ -163,9 +169,10 @@ class Schedule:
 
         ended: dict[int, Exception | None] = {number: error}
         if error is not None:
-            # A cell has a higher number than its starts, so one pass finds all.
+            # A cell has a higher number than its prerequisites, so one pass over the
+            # waiting cells finds all that must end.
             for other in sorted(self._waiting):
-                if self._starts[other] & ended.keys():
+                if self._prerequisites[other] & ended.keys():
                     ended[other] = error
                     self._waiting.remove(other)
         self.undone -= ended.keys()

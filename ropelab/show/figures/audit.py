@@ -17,7 +17,9 @@ from ropelab.show.looks import LINES, PALETTE, Look
 
 
 class RuntimeGroup(NamedTuple):
-    """Runtimes that rotate alike, and the pairs as the first of them rotates them."""
+    """Runtimes with equal rotations, and the pairs as the first of these runtimes
+    rotates them.
+    """
 
     runtimes: list[str]
     pairs: pd.DataFrame
@@ -27,7 +29,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
     """Draw, for one layer type, frequencies over the reference and wavelengths."""
     runtimes = tables["runtimes"]
     layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
-    # Full attention is drawn if there is such a layer type, else the first that was read.
+    # Full attention is drawn if the model has it, else the layer type that was read
+    # first.
     layer = layers[0]
     if "full_attention" in layers:
         layer = "full_attention"

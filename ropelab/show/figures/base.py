@@ -1,8 +1,8 @@
 """Figures of the base experiment: which bases a context needs, and what theories advise.
 
-A base is admissible for a context if the sum of cosines of a head is at least 0 at every
-position. The recommended base is the one from which on all bases are admissible. A window
-is an interval of admissible bases.
+A base is admissible for a context if the sum of cosines of a head is at least 0 at
+every position. The recommended base is the base from which on all larger bases are
+admissible. A window is an interval of admissible bases.
 """
 
 from typing import Literal
@@ -22,8 +22,8 @@ CURVES = read_looks(FIGURES["base"]["curves"])
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw bounds over contexts if there are several, then theories, then windows if a
-    run knows all of them.
+    """Draw bounds over contexts if there are several contexts, then theories, then
+    windows if the run knows all windows.
     """
     bound = tables["bound"]
     figures = {}
@@ -100,7 +100,9 @@ def _draw_printed(
 
 
 def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
-    """Draw the power laws that were fitted to the exact bases, and that of the paper."""
+    """Draw the power laws that were fitted to the exact bases, and the paper's power
+    law.
+    """
     context = bound["context_tokens"]
     grid = np.geomspace(context.min(), context.max(), 50)
     figure, ax = shapes.make_axes()

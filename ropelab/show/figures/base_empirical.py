@@ -16,7 +16,7 @@ from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import Look, pick_look
 
-# The table of text loss, and those of retrieval.
+# The table of text loss, and the tables of retrieval.
 TEXT = "text_nll"
 TASKS = ("copy_accuracy", "associative_recall_accuracy")
 
@@ -34,7 +34,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
-    """Draw a panel for each table of these names."""
+    """Draw a panel for each named table."""
     width = 6.5
     if len(names) > 1:
         width = 4.5 * len(names)
@@ -124,7 +124,7 @@ def _write_title(predictions: pd.DataFrame) -> str:
     if judged.empty:
         return "Retrieval and text loss under several bases"
 
-    # The predicted distance over the one at which models fail.
+    # The predicted distance, divided by the distance at which models fail.
     times = judged["bound_times_measured"]
     if (times < 1).all():
         return "Models find tokens from farther back than the bound predicts"

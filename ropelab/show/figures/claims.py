@@ -44,8 +44,8 @@ SAME = 1e-6
 # Scores of unit vectors that differ by less than this are equal. Their rounding error in
 # float64 is 1e-16.
 SAME_SCORE = 1e-9
-# The four groups of bars of `draw_resolution`: one frequency or many, and what of them is
-# stored.
+# The four groups of bars of `draw_resolution`: one frequency or many, and the part of
+# their encoding that is stored.
 CODES = (
     ("one", "cos"),
     ("one", "cos and sin"),
@@ -298,7 +298,8 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     texts = shapes.format_shares(printed, ".4f")
     corrections = texts + "\nis " + shapes.format_shares(exact, ".4f")
     texts = texts.where(is_right, corrections)
-    # Right cells are white, and wrong ones so pale that black texts are read.
+    # Right cells are white, and wrong cells are so pale that black texts can be read on
+    # them.
     shades = (~is_right).astype(float) / 1.6
     figure, ax = shapes.make_axes((8, 3.4))
     shapes.draw_heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)

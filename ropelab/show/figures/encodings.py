@@ -238,7 +238,7 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
         result = _name_better(tables["comparisons"], TEXT, cost)
     shapes.set_headline(figure, f"Near {shapes.format_tokens(end)} tokens {result}")
     # The axis ends a few heights above the median. Lines of very large losses leave the
-    # panel, in which they would flatten all others.
+    # panel, since they would flatten all other lines.
     low = finished[NLL].min()
     middle = finished[NLL].median()
     height = middle - low
@@ -249,7 +249,7 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
 def _draw_family(
     ax: Axes, family: str, encodings: pd.DataFrame, spread: pd.DataFrame
 ) -> None:
-    """Draw the encodings of a family, those of the others in grey behind them."""
+    """Draw the encodings of a family, with all other encodings in grey behind them."""
     for number, encoding in enumerate(shapes.iterate_rows(encodings)):
         name = encoding.encoding
         rows = spread.loc[[name]]
@@ -273,7 +273,7 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
     """Say which encodings are shown to be better than the baseline at the longest text.
 
     ``comparisons`` has a row for each encoding_a against the baseline, encoding_b. Its
-    verdict is the name of the better one, if one is shown to be better.
+    verdict is the name of the better encoding, if one is shown to be better.
     """
     rows = comparisons[comparisons["metric"] == metric]
     if rows.empty:
@@ -418,7 +418,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
         ax.set_xlim(-0.03, 1.03)
     best = (designs[0], methods[0])
     title = _write_title_against(compared, means, metric, lengths[-1], best)
-    # Names of designs are long: a title above the panel alone would break into lines.
+    # Names of designs are long: a title as wide as the panel would break into lines.
     shapes.set_headline(figure, title)
     shapes.put_legend_below(figure, [ax], len(lengths))
     return figure

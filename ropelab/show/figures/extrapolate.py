@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, WINDOW, row_labels
-from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.labels import AS_SHIPPED, CACHE, ROUNDED, WINDOW, label_rows
+from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.show.figures import rounded
 from ropelab.show.figures.extrapolate_lines import (
     ARMS,
@@ -95,7 +95,7 @@ def _list_arms(measured: Mapping[str, pd.DataFrame]) -> list[str]:
         tried |= set(table.loc[is_method, "arm"])
     arms = [arm for arm in ARMS if arm in tried]
     if not arms:
-        # The rows are those of baselines alone.
+        # All rows belong to baselines.
         return ["zero_shot"]
     return arms
 
@@ -112,7 +112,7 @@ def _draw_arm(
         task = name.removesuffix("_accuracy")
         title = write_retrieval_title(table, comparisons, task, arm)
         by_distance = average_methods(
-            in_longest_context(table), "distance_tokens", "accuracy"
+            select_longest_context(table), "distance_tokens", "accuracy"
         )
         few = select_lines(by_distance, title)
         figures[f"{task}_by_distance{suffix}"] = draw_by_distance(
@@ -134,7 +134,7 @@ def _draw_arm(
         figures[f"loss_by_position{suffix}"] = by_position
     last = measured["last_window"]
     figures[f"loss_by_context{suffix}"] = draw_loss_by_context(last, arm)
-    labels = set(row_labels(last))
+    labels = set(label_rows(last))
     has_baseline = bool({AS_SHIPPED, "unscaled"} & labels)
     has_methods = bool(labels - set(BASELINES))
     # Nothing is gained on texts that are no longer than the model was trained on.
@@ -158,12 +158,12 @@ def _is_compared(table: pd.DataFrame, reaches_beyond: bool) -> bool:
     plain = table[table["arm"] != ROUNDED]
     if not reaches_beyond:
         plain = plain[plain["method"] != WINDOW]
-    return len(set(row_labels(plain))) > 1
+    return len(set(label_rows(plain))) > 1
 
 
 def _select_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """Select the rows of an arm, those of a model trained at the tested length
-    (`ceiling`), and one sliding window: that of the arm, or that without fine-tuning.
+    """Select the rows of an arm, the rows of a model trained at the tested length
+    (`ceiling`), and one sliding window: the arm's, or else the one without fine-tuning.
     """
     is_chosen = table["arm"].isin([arm, "ceiling"])
     is_window = table["method"] == WINDOW

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, name_in, row_labels
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows, name_in
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, find_look
 
@@ -24,10 +24,11 @@ WORDS = FIGURES["extrapolate"]
 # The arms of an experiment, with their words: methods without fine-tuning, with
 # parameters searched on the model, and after fine-tuning.
 ARMS = WORDS["arms"]
-# A loss so far above the best, in nats per byte, is named instead of drawn. With it on
-# the axis all others would look like one line.
+# A loss that exceeds the best by more than this, in nats per byte, is named instead of
+# drawn. If it were drawn, all other losses would look like one line.
 CEILING = 0.3
-# The rows of tables that no method was applied to, which methods are compared with.
+# The rows of tables to which no method was applied. Methods are compared with these
+# rows.
 BASELINES = ("unscaled", AS_SHIPPED, WINDOW)
 
 
@@ -58,10 +59,10 @@ class Lines:
 
 
 def draw_lines(lines: Lines) -> Figure:
-    """Draw a line per method, with its band if there is one.
+    """Draw a line per method, with its band if the method has one.
 
-    A method that is there with a second factor has a dotted line with hollow markers for
-    it. Methods above the limits are named with their last values.
+    If a method has a second factor, this factor has a dotted line with hollow markers.
+    Methods above the limits are named with their last values.
     """
     figure, ax = shapes.make_axes()
     ax.set(xlabel=lines.xlabel, ylabel=lines.ylabel, title=lines.title)
@@ -108,7 +109,7 @@ def name_outside(ax: Axes, values: Mapping[str, float]) -> None:
 
 
 def add_labels(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(label=row_labels(table))
+    return table.assign(label=label_rows(table))
 
 
 def average_methods(table: pd.DataFrame, x: str, value: str) -> dict[str, pd.DataFrame]:

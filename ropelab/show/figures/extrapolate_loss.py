@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, name_in, row_labels
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows, name_in
 from ropelab.runs.leading import find_lead
 from ropelab.runs.stats import average_samples
 from ropelab.show.figures import shapes
@@ -27,23 +27,23 @@ from ropelab.show.figures.extrapolate_lines import (
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, find_look
 
-# The most methods in the figure by kind of text, the best ones; more would cover each
-# other.
+# The figure by kind of text shows at most this many methods, the best ones. More would
+# cover each other.
 MOST_BY_KIND = 6
 
 
 def draw_loss_by_position(
     table: pd.DataFrame, comparisons: pd.DataFrame, arm: str
 ) -> Figure:
-    """Draw the loss of each method above that of the sliding window.
+    """Draw the loss of each method minus the loss of the sliding window.
 
     ``comparisons`` has the differences of two methods with their intervals, at the end of
     each bucket of positions.
     """
-    (window,) = set(row_labels(table[table["method"] == WINDOW]))
+    (window,) = set(label_rows(table[table["method"] == WINDOW]))
     is_of_buckets = comparisons["metric"] == "nll_bucket"
     is_against_window = comparisons["method_b"] == window
-    is_shown = comparisons["method_a"].isin(row_labels(table))
+    is_shown = comparisons["method_a"].isin(label_rows(table))
     rows = comparisons[is_of_buckets & is_against_window & is_shown]
 
     end = rows["at_tokens"].max()
@@ -69,7 +69,7 @@ def draw_loss_by_position(
 def _write_better(last: pd.DataFrame) -> str:
     """Say which methods have a lower loss than the sliding window: `pi has`.
 
-    ``last`` has their comparisons with it in the last bucket.
+    ``last`` has the comparisons of methods with the sliding window in the last bucket.
     """
     # The whole interval of the difference is below 0.
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
@@ -232,7 +232,7 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
 
 
 def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
-    """Return every document's loss above that of the sliding window, as the column
+    """Return every document's loss minus the loss of the sliding window, as the column
     `above`.
     """
     rows = add_labels(table)
@@ -254,7 +254,8 @@ def write_kinds_title(best: pd.DataFrame, label: str) -> str:
     ``best`` has the rows of that method from `subtract_window`, ``label`` is its name.
     """
     by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
-    # Kinds with a single document are left out, unless all kinds are such.
+    # Kinds with a single document are left out, unless all kinds have a single
+    # document.
     several = by_kind[by_kind["count"] > 1]
     if not several.empty:
         by_kind = several

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from ropelab.runs.labels import AS_SHIPPED, name_in
 from ropelab.runs.leading import find_lead
 from ropelab.runs.sentences import join_names
-from ropelab.runs.tables import in_longest_context
+from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.figures.extrapolate_lines import (
     ARMS,
@@ -24,10 +24,10 @@ from ropelab.show.figures.extrapolate_lines import (
 from ropelab.show.figures.shapes import format_tokens
 
 # The most lines in the first figure by distance. If there are more methods, a second
-# figure has all of them.
+# figure shows all methods.
 MOST_LINES = 6
-# Methods that are left out first where there are too many lines: those that `extrapolate`
-# compares by default but that few ask about.
+# Methods that are left out first if there are too many lines: the methods that
+# `extrapolate` compares by default but that few ask about.
 ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
 # The most methods that a title names as not shown to be worse.
 MOST_NAMED = 3
@@ -36,7 +36,9 @@ MOST_ACROSS = 4
 
 
 def find_words(task: str) -> tuple[str, str]:
-    """Return the words for what is found in a task, and for a method that finds it."""
+    """Return two phrases about a task: what is to be found, and what a method does that
+    finds it.
+    """
     found, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
     return found, finds
 
@@ -48,7 +50,7 @@ def write_retrieval_title(
     twice the trained length.
     """
     trained, context = find_trained_and_longest(table)
-    table = in_longest_context(table)
+    table = select_longest_context(table)
     distances = table["distance_tokens"].unique().tolist()
     # If two distances are as near, the shorter one is taken.
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
@@ -57,8 +59,8 @@ def write_retrieval_title(
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
     lead = find_lead(means, comparisons, about, lower_is_better=False)
     where = f"{format_tokens(at)} back in {format_tokens(context)} tokens"
-    # A lead has the best method, those that are tied with it, and whether comparisons
-    # show that it leads.
+    # A lead has the best method, the methods that are tied with it, and True if
+    # comparisons show that it leads.
     if lead is None or (len(means) > 1 and not lead.is_shown):
         return f"From {where} no method is shown to be better\n({ARMS[arm]})"
 
@@ -78,9 +80,9 @@ def write_retrieval_title(
 def select_lines(
     methods: Mapping[str, pd.DataFrame], title: str
 ) -> Mapping[str, pd.DataFrame]:
-    """Return the lines of the first figure; all of them if they are few.
+    """Return the lines of the first figure; all lines if there are few.
 
-    A method with several factors has one line, that of the first factor. Lines that the
+    A method with several factors has only the line of its first factor. Lines that the
     title names always stay.
     """
     if len(methods) <= MOST_LINES:
@@ -146,7 +148,7 @@ def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
 def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
     """Draw a panel per method: a row per depth, a column per context.
 
-    ``sought`` has words for what is hidden in the text, such as `the pass key`.
+    ``sought`` names the thing that is hidden in the text, such as `the pass key`.
     """
     contexts = sorted(table["context_tokens"].unique().tolist())
     methods = dict(shapes.split_by(add_labels(table), "label"))
@@ -181,8 +183,9 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
 
 def _write_depth_title(means: pd.Series, where: str) -> str:
     """Say how often methods find something, and the model without a method."""
-    # A released model is compared with itself as it was shipped. Models that were trained
-    # here have no such row; if `unscaled` is missing, too, the best method is named.
+    # A released model is compared with itself as it was shipped. Models that were
+    # trained here have no row AS_SHIPPED. If `unscaled` is missing, too, the best
+    # method is named.
     baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
     others = means.drop(baseline, errors="ignore")
     if baseline not in means:

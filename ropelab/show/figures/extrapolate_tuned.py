@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.labels import WINDOW, name_in
-from ropelab.runs.tables import in_longest_context
+from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.figures.extrapolate_lines import NLL, WORDS, add_labels
 from ropelab.show.figures.shapes import format_tokens
@@ -22,9 +22,9 @@ def draw_against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel per task, a row per method: hollow before fine-tuning, filled after
     it.
 
-    A loss is that of the last window at the tested length. An accuracy is the mean over
-    all distances beyond the trained length. Both are averaged over seeds, and bars are
-    the range of the seeds.
+    A loss is the loss of the last window at the tested length. An accuracy is the mean
+    over all distances beyond the trained length. Both are averaged over seeds, and bars
+    show the range of the seeds.
     """
     tasks = {name: table for name, table in tables.items() if name != "text_nll"}
     spreads = {name: _average_by_arm(table) for name, table in tasks.items()}
@@ -68,7 +68,7 @@ def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     The result has a table for each arm: a row per method with its factor, and the
     columns mean, min and max over the seeds.
     """
-    rows = in_longest_context(table)
+    rows = select_longest_context(table)
     column = NLL
     if "accuracy" in table:
         column = "accuracy"

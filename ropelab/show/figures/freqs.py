@@ -50,7 +50,8 @@ def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
 
 def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
     """Draw a band behind each run of neighbouring pairs with the same role."""
-    # The number of a pair's run grows at each pair whose role is not that of the last.
+    # The number of a pair's run grows at each pair whose role differs from the role of
+    # the pair before.
     is_start = pairs["role"] != pairs["role"].shift()
     stretches = pairs.groupby(is_start.cumsum())
 

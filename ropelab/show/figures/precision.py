@@ -256,7 +256,8 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 def _choose_panels(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     """Return the scheme, component and title of each code that is drawn.
 
-    They are those of PANELS, or the first codes of the run if it has none of these.
+    They are the codes of PANELS, or the first codes of the run if the run has no code
+    of PANELS.
     """
     names = table[["scheme", "component"]].drop_duplicates()
     codes = [(str(row.scheme), str(row.component)) for row in names.itertuples()]

@@ -13,15 +13,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import method_label
-from ropelab.runs.tables import in_longest_context
+from ropelab.runs.labels import label_method
+from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, Look, pick_look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
 # The least error on the axis. Smaller errors are drawn there.
 LEAST = 1e-4
-# Costs up to this are drawn on a linear scale, larger ones on a logarithmic scale.
+# Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
 LINEAR = 1e-3
 # The verdict on a rounding with a cost that is shown.
 COSTS = "costs"
@@ -39,7 +39,7 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
     """
     figures = {}
     for metric, rows in shapes.split_by(casts, "metric"):
-        longest = in_longest_context(rows)
+        longest = select_longest_context(rows)
         farthest = longest["at_tokens"].max()
         shown = longest[longest["at_tokens"] == farthest]
         if metric == "nll_last_window":
@@ -52,9 +52,9 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
 
 
 def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the mean KL of each cast and the one that it is compared with, by place.
+    """Draw, by place, the mean KL of each cast and the cast that it is compared with.
 
-    Nothing is drawn where all predictions are the same, or are no numbers.
+    Nothing is drawn if all predictions are the same, or are not numbers.
     """
     rows = by_place[by_place[KL] > 0]
     if rows.empty:
@@ -98,7 +98,7 @@ def _name_lines(rows: pd.DataFrame) -> list[str]:
     for row in shapes.iterate_rows(rows):
         name = row.cast
         if methods > 1:
-            name = f"{method_label(row.method, row.factor)}, {row.cast}"
+            name = f"{label_method(row.method, row.factor)}, {row.cast}"
         names.append(name)
     return names
 
@@ -199,7 +199,7 @@ def _name_points(shown: pd.DataFrame) -> dict[Hashable, str]:
     for row in shapes.iterate_rows(shown):
         name = row.rounding
         if methods > 1:
-            name = f"{method_label(row.method, row.factor)}, {row.rounding}"
+            name = f"{label_method(row.method, row.factor)}, {row.rounding}"
         if " from " not in name:
             names[row.Index] = f"{len(names) + 1} {name}"
     return names

@@ -42,8 +42,8 @@ LINE_END = "line end"
 NEAR = 12
 # The distance of a name to the left or right of its point.
 BESIDE = 8
-# The distances of a name up from its point, in three groups. Of each group the distances
-# are tried to the right of the point, then to the left of it, and then the next group is.
+# The distances of a name above its point, in three groups. The distances of a group are
+# tried to the right of the point and then to its left, before the next group is tried.
 HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
 
 
@@ -59,8 +59,8 @@ def _list_places() -> list[tuple[tuple[int, int], str]]:
 
 
 PLACES = _list_places()
-# A name with at most this many letters is as small as a point. For such a name the places
-# close above, below and beside the point are tried first.
+# A name with at most this many letters is as small as a point. For so short a name, the
+# places close above, below and beside the point are tried first.
 SHORT_NAME = 2
 CLOSE_PLACES = [
     ((0, 6), "center"),
@@ -96,7 +96,7 @@ def make_panels(
 ) -> tuple[Figure, np.ndarray]:
     """Make panels as an array [rows, columns], and hide those after the first ``used``.
 
-    ``options`` are those of matplotlib's `subplots`.
+    ``options`` are further arguments of matplotlib's `subplots`.
     """
     figure = make_figure(size)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
@@ -173,7 +173,8 @@ def draw_heat_map(
             without a shade (nan) stays white.
         texts: the texts, as many rows and columns as `shades`.
         colors: matplotlib's name of the range of colours.
-        dark_until: texts are black on lighter shades than this, and white on others.
+        dark_until: texts are black on lighter shades than this, and white on darker
+        shades.
         size: the size of the texts in points.
     """
     ax.set_facecolor("white")
@@ -235,7 +236,7 @@ def split_by(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFra
 def iterate_rows(table: pd.DataFrame) -> Iterable[Any]:
     """Return the rows of a table, with their values as attributes.
 
-    The attribute `Index` has the index of the row. pandas gives no type to such rows.
+    The attribute `Index` has the index of the row. pandas gives no type to these rows.
     """
     return table.itertuples()
 
@@ -281,7 +282,7 @@ def format_tokens(tokens: float) -> str:
 
 
 class PowersAndLast(LogLocator):
-    """Ticks at powers, and one at the last point drawn if none of them is near."""
+    """Ticks at powers, and a tick at the last drawn point if no other tick is near it."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Return the ticks for an axis from vmin to vmax, as matplotlib asks."""
@@ -397,8 +398,8 @@ def put_legend_outside(ax: Axes) -> None:
 def label_last_panels(axes: np.ndarray, label: str) -> None:
     """Give the last visible panel of each column its numbers and a label below.
 
-    If panels share an axis, matplotlib gives numbers to the last row alone. Hidden panels
-    may be in that row.
+    If panels share an axis, matplotlib gives numbers only to the last row, which may
+    have hidden panels.
     """
     for column in axes.T:
         visible = [ax for ax in column if ax.get_visible()]
@@ -547,14 +548,14 @@ def place_names(ax: Axes) -> None:
 def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
     """Move a name to the first free place, or to the last place if none is free.
 
-    ``taken`` has the boxes of what it must not cover.
+    ``taken`` has the boxes that the name must not cover.
     """
     places = PLACES
     if len(name.get_text()) <= SHORT_NAME:
         places = [*CLOSE_PLACES, *PLACES]
     for offset, side in places:
         name.set(position=offset, ha=side)
-        # The extent of the text alone, without the line to its point.
+        # The extent of the text, without the line to its point.
         extent = Text.get_window_extent(name)
         if not any(extent.overlaps(other) for other in taken):
             break

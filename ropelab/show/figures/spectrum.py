@@ -35,7 +35,9 @@ DISTANCES = (
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw what is learned, what is representable, and the bands if any was removed."""
+    """Draw what models learned, what frequencies can represent, and, if a band was
+    removed, the bands.
+    """
     learned = tables["learned"][tables["learned"]["metric"] == COPY]
     figures = {}
     if len(learned):
@@ -58,7 +60,8 @@ def _select_inside(learned: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     """Draw how much each scheme copies from three distances, one frequency first.
 
-    Schemes whose pairs all rotate stand apart if the others have pairs at rest.
+    Schemes whose pairs all rotate are drawn apart if the remaining schemes have pairs
+    that do not rotate.
     """
     inside, trained = _select_inside(learned)
     half = _find_half(inside, trained)
@@ -91,7 +94,9 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
 
 
 def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
-    """Separate the schemes of which some pairs do not rotate from the others."""
+    """Separate the schemes in which some pairs do not rotate from the schemes in which
+    all rotate.
+    """
     partial = schemes[~schemes["rotates"]]
     if partial.empty:
         return
@@ -287,7 +292,7 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
     trained = int(copies["train_len_tokens"].iloc[0])
     longest = copies["context_tokens"].max()
     taken = copies[copies["scheme"] == copies["scheme"].iloc[0]]
-    # Models that were trained without a band, and the one that has all bands.
+    # Models that were trained without a band, and the model that has all bands.
     band = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$", expand=False)
     absent = copies.assign(removed=band)[band.notna() & (copies["removed"] == KEPT)]
     never = pd.concat([taken[taken["removed"] == KEPT], absent])

@@ -27,7 +27,7 @@ COLUMN = 3.3
 PAGE = 6.9
 # The least height of a printed figure, in inches.
 LOWEST = 2.1
-# The size in inches of a panel that is shown alone.
+# The size in inches of a panel that is shown by itself.
 PANEL = (8.0, 4.5)
 # The height in inches by which a printed figure grows for each line of its legend and of
 # its broken labels.
@@ -47,7 +47,8 @@ LONG = 44
 
 @contextmanager
 def use_style() -> Iterator[None]:
-    """Use the style that comes with the package for what the block draws and writes.
+    """Use the style that comes with the package for figures that the block draws and
+    writes.
 
     The defaults of matplotlib are set first, so that a matplotlibrc of the user has no
     effect.
@@ -63,8 +64,9 @@ def fit_titles(figure: Figure) -> None:
         title: Text = ax._left_title  # type: ignore[attr-defined]
         title.set_wrap(True)
         # matplotlib breaks a text at a width that the room above the text limits, too.
-        # Before the layout a title is above the figure, where there is no room, and each
-        # word would get a line. This method breaks it at the right edge alone.
+        # Before the layout a title is above the figure, where there is no room, and
+        # each word would get a line. This method breaks the title at the right edge and
+        # nowhere else.
         title._get_wrap_line_width = partial(_measure_to_right_edge, title)  # type: ignore[attr-defined]
 
 
@@ -91,8 +93,8 @@ def take_title(figure: Figure) -> str:
 def list_small_panels(figure: Figure) -> list[Axes]:
     """Return the panels that are too small to be read beside each other.
 
-    They are all panels of a figure that has three or more, some of them side by side.
-    Other figures have none.
+    They are all panels of a figure that has three or more panels, some of which are
+    side by side. In other figures no panel is too small.
     """
     panels = []
     is_row = False
@@ -115,7 +117,7 @@ def list_small_panels(figure: Figure) -> list[Axes]:
 def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     """Show one of the panels of a figure, as large as a figure of one panel.
 
-    The panel gets the labels and the legend that it shares with the others.
+    The panel gets the labels and the legend that it shares with the other panels.
     """
     figure = panel.get_figure(root=True)
     assert figure is not None

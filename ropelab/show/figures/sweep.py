@@ -1,9 +1,9 @@
 """Figure of a sweep, a set of runs of one experiment with different configs.
 
 The table `runs` has a row per run with the fields in which their configs differ. The
-table `sweep` has these fields and what was measured. The figure draws results over the
-field with most values. Where none of them depends on the field, a further table of the
-runs may have some that do.
+table `sweep` has these fields and the results. The figure draws results over the field
+with most values. If no result depends on this field, a further table of the runs may
+have results that do.
 """
 
 from collections.abc import Collection, Sequence
@@ -85,10 +85,11 @@ def choose_parts(tables: Tables) -> Parts:
 
 
 def choose_table(tables: Tables) -> Tables:
-    """Return the tables with the one that is drawn under the name `sweep`.
+    """Return the tables, where the table to be drawn has the name `sweep`.
 
-    It is the first whose results depend on the field along the axis: the cast that others
-    are compared with changes how far these are apart, and not what the model predicts.
+    It is the first table whose results depend on the field along the axis. For example,
+    the field `against` (the cast that all others are compared with) changes the
+    differences of casts, and not the predictions of the model.
     """
     further = [name for name in tables if name not in ("sweep", "runs")]
     for name in ("sweep", *further):
@@ -179,7 +180,7 @@ def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> No
 
 
 def choose_looks(names: Sequence[str]) -> dict[str, Look]:
-    """Return a look for each line: that of its method in every figure.
+    """Return a look for each line: the look that its method has in every figure.
 
     `ntk ×4` and `ntk ×8` would have the same one. The second gets a look of a colour that
     no line has, as far as there are colours, and so do names that are no methods.
@@ -230,7 +231,7 @@ def _is_share(results: pd.Series) -> bool:
     """Return True for numbers from almost 0 to almost 1, as shares of symbols found are.
 
     A logarithmic axis would give most of its height to differences between shares near
-    0, and all of these are failures.
+    0, although all shares near 0 are failures.
     """
     low = results.min()
     high = results.max()

@@ -1,6 +1,6 @@
-"""One HTML file that needs no other file, and that may load none.
+"""One HTML file that needs no other file, and is not allowed to load any.
 
-A content security policy in the page allows its own script and style alone.
+A content security policy in the page allows only the page's own script and style.
 """
 
 import base64
@@ -16,7 +16,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ropelab.runs.sentences import printable, verdict_and_rest
+from ropelab.runs.sentences import escape_unprintable, split_verdict
 from ropelab.show.drawn import write_for_user
 from ropelab.show.intervals import join_intervals
 from ropelab.show.terminal import format_value
@@ -34,8 +34,8 @@ def write_page(
     script = "\n".join(map(_read_static, scripts))
     style = _read_static("page.css")
     # The policy allows the page's own script and style by their hashes. The template
-    # escapes everything that comes from a run. If it failed to, the browser would still
-    # not execute such a text.
+    # escapes everything that comes from a run. Even if escaping failed, the browser
+    # would not execute a text of a run.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -73,7 +73,7 @@ def _hash(text: str) -> str:
 
 
 def _take_verdict(answer: str) -> str:
-    verdict, _ = verdict_and_rest(answer)
+    verdict, _ = split_verdict(answer)
     return verdict
 
 
@@ -104,7 +104,7 @@ def _escape_controls(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     lines = value.split("\n")
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(escape_unprintable(line) for line in lines)
 
 
 def render(template: str, filters: Filters, **values: Any) -> str:

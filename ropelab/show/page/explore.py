@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ropelab.math.methods import FREQUENCIES, parse_scaling, scaling_class
+from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS, KnownModel
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.show.looks import looks_for_script
@@ -18,10 +18,10 @@ from ropelab.show.page.document import write_page
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
 # Methods that the page does without: one needs a list of factors, which no slider can
-# give, and the others are experiments that extend no model.
+# give, and the remaining ones are experiments that extend no model.
 NOT_HERE = {"longrope", "one", "spaced", "without"}
-# Parameters of these types can be set by a field of the page. Others are lists and
-# methods.
+# Parameters of these types can be set by a field of the page. Parameters of other types
+# are lists and methods.
 PLAIN = (bool, int, float, str, type(None))
 # The tolerated error of an angle in radians, as `ropelab precision` has it by default.
 TOLERANCE = 0.01
@@ -58,7 +58,7 @@ def list_known() -> dict[str, Any]:
 
 
 def _describe_method(name: str) -> dict[str, Any]:
-    scaling = scaling_class(name)
+    scaling = find_scaling_class(name)
     parameters = {}
     for parameter in fields(scaling):
         if isinstance(parameter.default, PLAIN):

@@ -44,7 +44,7 @@ class Published:
     """The rows of a table that disagree with something published."""
 
     table: str
-    # The heading of such disagreements on the page.
+    # The heading of these disagreements on the page.
     title: str
     # The column of verdicts, and the word in it that means a disagreement.
     verdict: str
@@ -52,7 +52,8 @@ class Published:
     # The published and the measured statement, with names of columns in braces.
     said: str
     found: str
-    # The column of the source; a text that is no column is the source itself.
+    # The column of the source. A text that is not the name of a column is the source
+    # itself.
     source: str = "source"
 
     def columns(self) -> set[str]:
@@ -91,7 +92,8 @@ class Headline:
     """The place of the number that heads the runs of an experiment."""
 
     experiment: str
-    # The beginning of the name of the column; the last such column counts.
+    # The beginning of the name of the column. The last column whose name begins like
+    # this counts.
     column: str
     # The words after the number, with names of columns in braces.
     said: str
@@ -99,8 +101,8 @@ class Headline:
     table: str = ""
     # The values that the row has, by column.
     where: Mapping[str, str] = field(default_factory=dict)
-    # The row with the number: the first, or that of the largest or smallest value. With
-    # `count` the number is that of the rows.
+    # The row with the number: the first row, or the row with the largest or smallest
+    # value. With `count` the number is the number of rows.
     best: Literal["first", "max", "min", "count"] = "first"
     # True writes the number as a percentage.
     percent: bool = False
@@ -110,7 +112,7 @@ class Headline:
     figure: str = ""
 
     def find_number(self, run: Shown) -> Number | None:
-        """Find the number in a run; None if it has no such column or no such row."""
+        """Find the number in a run; None if the run has no column or no row for it."""
         table = self._table_of(run)
         column = _find_last(table, self.column)
         if column is None or not set(self.where) <= set(table):
@@ -162,7 +164,7 @@ class Headline:
         """Return the titles and rows of the small table: the names of rows, `column`, and
         the columns beside it.
 
-        Both are empty if nothing is beside it, or if the table lacks such a column.
+        Both are empty if no column is beside it, or if the table lacks the column.
         """
         beside = [_find_last(table, start) for start in self.beside]
         if not beside or None in beside:
@@ -209,7 +211,8 @@ class Headline:
 def _find_last(table: pd.DataFrame, start: str) -> str | None:
     """Return the last column whose name begins with `start`; None if none does.
 
-    The ends of intervals, whose names begin as those of their values, do not count.
+    The ends of intervals do not count, although their names begin like the names of
+    their values.
     """
     names = [str(name) for name in table.columns]
     ends = find_ends(names)
@@ -223,7 +226,9 @@ ROWS = read_table_beside(__file__)
 
 
 def _read_hints() -> dict[str, list[View]]:
-    """Return how tables are first drawn, if their columns alone suggest a poor view."""
+    """Return how tables are first drawn, for tables whose columns would by themselves
+    suggest a poor view.
+    """
     hints = {}
     for table, views in ROWS["hints"].items():
         hints[table] = [View(**view) for view in views]

@@ -42,8 +42,8 @@ FONT = "'DejaVu Sans'"
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 # The width of pictures on the page, in pixels.
 WIDTH = 800
-# The errors that may arise when tables of an earlier version are drawn, or those of an
-# experiment that does not exist any more.
+# The errors that may arise when tables of an earlier version, or of an experiment that
+# does not exist any more, are drawn.
 CANNOT_DRAW = (ImportError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -103,8 +103,8 @@ def write_report(
 def _rank(run: Shown, has_number: bool) -> tuple[Any, ...]:
     """Return a rank by which runs are sorted: by experiment, then within it.
 
-    Runs that README quotes come first, and runs without a headline number last. The
-    others are ordered by the number of settings that are not defaults.
+    Runs that README quotes come first, and runs without a headline number last. All
+    runs between are ordered by the number of settings that are not defaults.
     """
     experiment = run.manifest["experiment"]
     place = len(joins.ORDER)

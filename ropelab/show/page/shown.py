@@ -24,8 +24,9 @@ from ropelab.runs.tables import DamagedError, Tables
 
 # Fields of the config, besides the settings, that numbers may depend on.
 FIXED = ("seeds", "seed", "device")
-# The table of what a run means for published statements, and the function that makes it
-# from the experiment, the config and the tables of the run.
+# The name of the table of verdicts on published statements, and the type of the
+# function that makes this table from the experiment, the config and the tables of a
+# run.
 VERDICTS = "literature"
 Judge = Callable[[str, Mapping[str, Any], Tables], pd.DataFrame]
 
@@ -36,7 +37,8 @@ class Shown:
 
     folder: Path
     manifest: Mapping[str, Any]
-    # Makes the table of verdicts on published statements; None for no such table.
+    # The function that makes the table of verdicts on published statements; None if the
+    # run has no table of verdicts.
     judge: Judge | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -52,7 +54,9 @@ class Shown:
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
-        """Return the verdicts on published statements by this run alone."""
+        """Return the verdicts on published statements that follow from this run by
+        itself.
+        """
         if self.judge is None:
             return pd.DataFrame()
         experiment = self.manifest["experiment"]

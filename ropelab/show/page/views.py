@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.runs.labels import row_labels
-from ropelab.runs.tables import unit_of
+from ropelab.runs.labels import label_rows
+from ropelab.runs.tables import find_unit
 from ropelab.show.intervals import find_intervals
 from ropelab.show.page.joins import HINTS, UNDRAWN, WORDS, View
 
@@ -42,7 +42,7 @@ OUTCOMES = ("verdict", "status", "agrees", "measured")
 FEW = 12
 MANY = 60
 REPEATS = 3
-# A table with fewer points than this says more than a plot of it.
+# If there are fewer points than this, a table says more than a plot.
 FEWEST = 4
 # The most characters of a word that names a line.
 SHORT = 48
@@ -57,7 +57,7 @@ def add_labels(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with labels of its rows, if its rows are methods."""
     has_methods = {"method", "factor", "arm"} <= set(table.columns)
     if has_methods and LABEL not in table.columns:
-        return table.assign(**{LABEL: row_labels(table)})
+        return table.assign(**{LABEL: label_rows(table)})
     return table
 
 
@@ -87,7 +87,7 @@ def _find_kind(column: pd.Series) -> str:
         return "key" if is_choice and is_short else "words"
 
     is_place = name in ("pair", "position") or name.startswith("position_")
-    if is_place or unit_of(name) == "tokens":
+    if is_place or find_unit(name) == "tokens":
         return "key"
     is_repeated = len(distinct) <= FEW and len(column) >= REPEATS * len(distinct)
     is_whole = (distinct % 1 == 0).all()
@@ -170,7 +170,7 @@ def _choose_series(
     kinds: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the column that makes the lines: the label, or the first key with a few
-    values. Without such a column there is one line.
+    values. Without a column for lines, the plot has one line.
     """
     if LABEL in kinds:
         return (LABEL,)
@@ -205,7 +205,7 @@ def _narrow(
         if values_at_point.gt(1).any():
             values = rows[key].dropna()
             # The longest length is of most interest, and the first of other keys.
-            if unit_of(key) == "tokens":
+            if find_unit(key) == "tokens":
                 where[key] = values.max()
             else:
                 where[key] = values.iloc[0]
@@ -241,7 +241,7 @@ def _describe_column(column: pd.Series, kind: str) -> dict[str, Any]:
     about = {
         "name": name,
         "title": write_title(name),
-        "unit": unit_of(name),
+        "unit": find_unit(name),
         "kind": kind,
     }
     if is_number(column):
@@ -282,7 +282,7 @@ def write_title(column: str) -> str:
     >>> [write_title(name) for name in ("nll_nats_per_byte", "distance_tokens", "n")]
     ['loss (nats per byte)', 'distance (tokens)', 'n']
     """
-    unit = unit_of(column)
+    unit = find_unit(column)
     if not unit:
         return WORDS.get(column) or _write_words(column)
 

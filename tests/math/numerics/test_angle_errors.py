@@ -15,7 +15,7 @@ from ropelab.math.numerics.angle_errors import (
     wrap_angle,
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, parse_cast
-from ropelab.math.numerics.chain import Chain, span
+from ropelab.math.numerics.chain import Chain, list_positions
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.spectra import rope
 
@@ -36,7 +36,9 @@ PLANS = {
 )
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
     chain = Chain(PLANS[name], rope(32))
-    everything_ = wrap_angle(chain.angle_errors(span(offset, offset + length)))
+    everything_ = wrap_angle(
+        chain.angle_errors(list_positions(offset, offset + length))
+    )
     for found in find_worst_by_octave(chain, offset, length):
         part = everything_[:, found.start - offset : found.stop - offset]
         at_place = part[found.pair, found.position - found.start].item()
@@ -55,7 +57,7 @@ def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length)
 @pytest.mark.parametrize("name", PLANS)
 def test_the_first_bad_position_is_the_first(name):
     chain = Chain(PLANS[name], rope(32, 1e4))
-    errors = wrap_angle(chain.angle_errors(span(0, 5000))).max(0)
+    errors = wrap_angle(chain.angle_errors(list_positions(0, 5000))).max(0)
     for tolerance in (1e-6, 1e-2, 1.0):
         bad = np.flatnonzero(~(errors <= tolerance))
         expected = int(bad[0]) if bad.size else None

@@ -10,7 +10,7 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.scalar_rounding import round_scalar
 from tests.math.numerics.spectra import rope
@@ -54,7 +54,7 @@ def test_an_all_bfloat16_cache_is_that_of_torch_bit_for_bit():
 @pytest.mark.parametrize("name", ["tf32", "float16", "float8_e4m3fn"])
 def test_angles_equal_the_scalar_specification(name):
     fmt, spectrum = FORMATS[name], rope(8, 500.0)
-    ours = Chain(parse_cast(f"all={name}"), spectrum).angles(span(0, 300))
+    ours = Chain(parse_cast(f"all={name}"), spectrum).angles(list_positions(0, 300))
     for pair, theta in enumerate(spectrum.inv_freq.tolist()):
         for m in range(300):
             product = round_scalar(float(m), fmt) * round_scalar(theta, fmt)
@@ -106,7 +106,7 @@ def test_angle_errors_are_stored_minus_exact(preset):
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
     chain = Chain(preset.plan, rope(64, 1e4))
-    positions = span(0, 3000)
+    positions = list_positions(0, 3000)
     bounds = chain.error_bounds(positions)
     assert (np.abs(chain.angle_errors(positions)) <= bounds + 1e-15).all()
     assert (bounds[:, 1:] >= bounds[:, :-1]).all()
@@ -115,7 +115,7 @@ def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
 def test_the_bound_of_an_exact_recurrence_is_one_of_each_position():
     chain, positions = (
         Chain(parse_cast("angles=recurrence"), rope(64, 1e4)),
-        span(0, 3000),
+        list_positions(0, 3000),
     )
     bounds = chain.error_bounds(positions)
     assert bounds.shape == (32, 3000)
@@ -125,7 +125,7 @@ def test_the_bound_of_an_exact_recurrence_is_one_of_each_position():
 def test_the_bound_of_the_recurrence_follows_a_scaling_method():
     plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     chain = Chain(PRESETS["ggml"].plan, Spectrum(plan.inv_freq, 1e4, 64))
-    positions = span(2**20, 2**20 + 3000)
+    positions = list_positions(2**20, 2**20 + 3000)
     errors, bounds = (
         np.abs(chain.angle_errors(positions)),
         chain.error_bounds(positions),
@@ -136,7 +136,7 @@ def test_the_bound_of_the_recurrence_follows_a_scaling_method():
 
 def test_the_pair_of_frequency_one_has_no_error_in_float32():
     chain = Chain(parse_cast("all=float32"), rope(128, 1e4))
-    assert chain.angle_errors(span(2**24 - 1000, 2**24 + 1))[0].any() == 0
+    assert chain.angle_errors(list_positions(2**24 - 1000, 2**24 + 1))[0].any() == 0
 
 
 def test_a_single_frequency_is_rounded_once_whatever_the_rules():

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from ropelab.math.numerics.incidents import INCIDENTS, agrees, incidents
+from ropelab.math.numerics.incidents import INCIDENTS, is_rounded_to, measure_incidents
 
 # A number that differs was wrong in the report.
 WRONG = {
@@ -27,7 +27,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def measured() -> pd.DataFrame:
-    return incidents()
+    return measure_incidents()
 
 
 def test_nine_incidents_print_nineteen_numbers(measured):
@@ -56,4 +56,4 @@ def test_an_incident_is_reproduced_or_its_report_corrected(source, measured):
     ],
 )
 def test_a_printed_number_is_met_to_its_last_digit(printed, ours, expected):
-    assert agrees(printed, ours) == expected
+    assert is_rounded_to(printed, ours) == expected

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.chain import span
+from ropelab.math.numerics.chain import list_positions
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.neighbours import (
     count_equal_neighbours,
@@ -28,7 +28,7 @@ LENGTH = 131072
 
 
 def stored(theta: float, name: str, length: int) -> np.ndarray:
-    angles = theta * span(0, length)
+    angles = theta * list_positions(0, length)
     return round_to(np.stack((np.cos(angles), np.sin(angles))), FORMATS[name])
 
 
@@ -94,7 +94,7 @@ def test_a_cosine_tells_places_apart_from_some_distance_on():
     theta = 2 * math.pi / 1e6
     float32 = FORMATS["float32"]
     assert find_resolved_distance(theta, "cos", float32, 0, LENGTH) == 39
-    cos = round_to(np.cos(theta * span(0, LENGTH)), float32)
+    cos = round_to(np.cos(theta * list_positions(0, LENGTH)), float32)
     assert (cos[38:] == cos[:-38]).any()
     assert not (cos[39:] == cos[:-39]).any()
     # It comes back within the positions: no distance is enough.

@@ -9,8 +9,8 @@ import pytest
 
 from ropelab.math.numerics import hashes
 from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
-from ropelab.math.numerics.distinct import count_angles, proves_distinct
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
+from ropelab.math.numerics.distinct import can_prove_distinct, count_angles
 from ropelab.math.numerics.encoding import PositionEncoding, measure_neighbour_steps
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.math.numerics.resolution import count_distinct, take_census
@@ -37,7 +37,10 @@ def naive(
     once.
     """
     table = (
-        round_to(encoding.values(span(offset, offset + length), encoding.pairs), fmt)
+        round_to(
+            encoding.values(list_positions(offset, offset + length), encoding.pairs),
+            fmt,
+        )
         + 0.0
     )
     adjacent = (table[:, 1:] == table[:, :-1]).all(0)
@@ -94,7 +97,9 @@ def test_distinct_angles_are_counted_by_their_runs(stage, name):
     chain = Chain(parse_cast(f"{stage}={name}"), ROPE)
     encoding = PositionEncoding(chain, "angle", range(8))
     census = take_census(encoding, [FORMATS["float64"]], 0, 3000)[0]
-    table = chain.angles(span(0, 3000)).view(np.int64)  # bits: nan is one value
+    table = chain.angles(list_positions(0, 3000)).view(
+        np.int64
+    )  # bits: nan is one value
     assert census.distinct == np.unique(table, axis=1).shape[1]
 
 
@@ -107,7 +112,7 @@ def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(
     name, offset, length, base
 ):
     chain = Chain(parse_cast(f"angle={name}"), rope(16, base))
-    table = chain.angles(span(offset, offset + length)).view(np.int64)
+    table = chain.angles(list_positions(offset, offset + length)).view(np.int64)
     expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
     assert count_angles(chain, offset, length) in (None, expected)
     assert count_distinct(chain, [EXACT], offset, length) == {EXACT: expected}
@@ -124,7 +129,7 @@ def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     monkeypatch.setattr(
         hashes, "mix_bits", lambda keys, seed=None: np.zeros_like(keys[0])
     )
-    positions = span(0, 500)
+    positions = list_positions(0, 500)
     same_hash = np.zeros(500, dtype=np.int64)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(encoding, FORMATS[name], 0, 500)
@@ -140,7 +145,7 @@ def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
 )
 def test_the_proof_proves_only_what_is_true(name, fmt):
     encoding = ENCODINGS[name]
-    if proves_distinct(encoding, fmt, 0, 3000):
+    if can_prove_distinct(encoding, fmt, 0, 3000):
         assert naive(encoding, fmt, 0, 3000)[0] == 3000
 
 
@@ -148,8 +153,10 @@ def test_the_proof_proves_the_usual_cases():
     spectrum = rope(64, 1e6)
     for plan in (CastPlan(), parse_cast("inv_freq=bfloat16,angle=float32")):
         encoding = PositionEncoding(Chain(plan, spectrum), "vector", range(32))
-        assert all(proves_distinct(encoding, FORMATS[n], 0, 131072) for n in NAMES[:5])
-    assert not proves_distinct(ENCODINGS["single cos"], FORMATS["float64"], 0, 100)
+        assert all(
+            can_prove_distinct(encoding, FORMATS[n], 0, 131072) for n in NAMES[:5]
+        )
+    assert not can_prove_distinct(ENCODINGS["single cos"], FORMATS["float64"], 0, 100)
 
 
 def test_a_period_shorter_than_the_range_repeats():
@@ -160,7 +167,7 @@ def test_a_period_shorter_than_the_range_repeats():
 
 def test_neighbour_steps_are_differences_in_last_places():
     encoding = ENCODINGS["single cos"]
-    positions = span(100, 110)
+    positions = list_positions(100, 110)
     steps = measure_neighbour_steps(encoding, FORMATS["bfloat16"], positions)
     here, there = (np.cos(2 * math.pi / 3000 * p) for p in (positions, positions + 1))
     expected = np.abs(there - here) / spacing(here, FORMATS["bfloat16"])

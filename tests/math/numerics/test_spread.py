@@ -8,19 +8,19 @@ import pytest
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics import spread
 from ropelab.math.numerics.casts import parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.scores import compute_scores, draw
-from ropelab.math.numerics.spread import Spreads
+from ropelab.math.numerics.spread import SpreadMeter
 
 
-def spreads(cast: str, base: float, length: int, offset: int = 0) -> Spreads:
+def spreads(cast: str, base: float, length: int, offset: int = 0) -> SpreadMeter:
     spectrum = Spectrum(inverse_frequencies(64, base), base, 64)
-    return Spreads(Chain(parse_cast(cast), spectrum), offset, length, seed=0)
+    return SpreadMeter(Chain(parse_cast(cast), spectrum), offset, length, seed=0)
 
 
 def directly(chain: Chain, offset: int, length: int, distance: int) -> float:
     """The definition: the variance over places of z(m) conj z(m - D), pair by pair."""
-    cos, sin = chain.table(span(offset, offset + length))
+    cos, sin = chain.table(list_positions(offset, offset + length))
     z = cos + 1j * sin
     return math.sqrt((z[:, distance:] * z[:, :-distance].conj()).var(1).mean())
 
@@ -74,7 +74,7 @@ def test_random_vectors_spread_as_much_as_the_formula_says(cast):
     found = spreads(cast, 1e4, 4096)
     distance = 700
     # Every seventh place, as an even step would meet the steps of bfloat16.
-    places = span(0, 4096 - distance)[::7]
+    places = list_positions(0, 4096 - distance)[::7]
     drawn = draw(200, 32, "random", seed=3)
     rows = compute_scores(found.chain, drawn, places + distance, places)
     simulated = math.sqrt(rows.var(axis=1).mean())

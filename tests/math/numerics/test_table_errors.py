@@ -11,7 +11,7 @@ from ropelab.math.numerics.angle_errors import (
     find_worst_table_error,
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.spectra import rope
 
@@ -38,7 +38,7 @@ def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> fl
 )
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
     spectrum = rope(32)
-    positions = span(offset, offset + length)
+    positions = list_positions(offset, offset + length)
     both = zip(
         *(Chain(p, spectrum).table(positions) for p in (PLANS[name], CastPlan())),
         strict=True,
@@ -65,7 +65,7 @@ def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch
     know.
     """
     slow = Spectrum(rope(32).inv_freq * scale, None, None)
-    positions = span(0, 5000)
+    positions = list_positions(0, 5000)
     both = zip(
         *(Chain(p, slow).table(positions) for p in (PLANS[name], CastPlan())),
         strict=True,

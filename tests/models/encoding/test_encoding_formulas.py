@@ -51,7 +51,9 @@ def sinusoid(position: int, width: int) -> list[float]:
     return vector
 
 
-def plain(encoding: Encoding, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def write_plainly(
+    encoding: Encoding, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
     return dot(q, k) / math.sqrt(len(q))
 
 
@@ -92,14 +94,16 @@ def deberta(
 
 def alibi(encoding: Alibi, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     """For two heads the slopes are 2^-4 and 2^-8."""
-    return plain(encoding, q, k, i, j, head) - (i - j) * 2.0 ** (-4 * (head + 1))
+    return write_plainly(encoding, q, k, i, j, head) - (i - j) * 2.0 ** (
+        -4 * (head + 1)
+    )
 
 
 def kerple_log(
     encoding: KerpleLog, q: Tensor, k: Tensor, i: int, j: int, head: int
 ) -> float:
     r1, r2 = math.exp(encoding.log_r1[head]), math.exp(encoding.log_r2[head])
-    return plain(encoding, q, k, i, j, head) - r1 * math.log(1 + r2 * (i - j))
+    return write_plainly(encoding, q, k, i, j, head) - r1 * math.log(1 + r2 * (i - j))
 
 
 def kerple_power(
@@ -109,7 +113,7 @@ def kerple_power(
         math.exp(encoding.log_r1[head]),
         2 / (1 + math.exp(-encoding.logit_r2[head])),
     )
-    return plain(encoding, q, k, i, j, head) - r1 * (i - j) ** r2
+    return write_plainly(encoding, q, k, i, j, head) - r1 * (i - j) ** r2
 
 
 def fire(encoding: Fire, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
@@ -122,7 +126,7 @@ def fire(encoding: Fire, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
     for unit in range(32):
         hidden = max(0.0, weights["0.weight"][unit][0] * x + weights["0.bias"][unit])
         bias += weights["2.weight"][head][unit] * hidden
-    return plain(encoding, q, k, i, j, head) + bias
+    return write_plainly(encoding, q, k, i, j, head) + bias
 
 
 def rope(encoding: Rope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
@@ -196,7 +200,7 @@ def polynomial(
 ) -> float:
     r, w = (i - j) / 30, encoding.weights[head].tolist()
     return (
-        plain(encoding, q, k, i, j, head)
+        write_plainly(encoding, q, k, i, j, head)
         + w[0]
         + w[1] * r
         + w[2] * r * r
@@ -207,14 +211,16 @@ def polynomial(
 def sines(encoding: Sines, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     waves = encoding.amplitudes[head].tolist()
     bias = sum(a * x for a, x in zip(waves, sinusoid(i - j, len(waves)), strict=True))
-    return plain(encoding, q, k, i, j, head) + bias
+    return write_plainly(encoding, q, k, i, j, head) + bias
 
 
 def exponential(
     encoding: Exponential, q: Tensor, k: Tensor, i: int, j: int, head: int
 ) -> float:
     height, scale = float(encoding.height[head]), math.exp(encoding.log_scale[head])
-    return plain(encoding, q, k, i, j, head) + height * math.exp((j - i) / scale)
+    return write_plainly(encoding, q, k, i, j, head) + height * math.exp(
+        (j - i) / scale
+    )
 
 
 def gaussian(
@@ -226,26 +232,28 @@ def gaussian(
     bias = float(encoding.height[head]) * math.exp(
         -0.5 * ((i - j - centre) / scale) ** 2
     )
-    return plain(encoding, q, k, i, j, head) + bias
+    return write_plainly(encoding, q, k, i, j, head) + bias
 
 
 def learned_distance(
     encoding: LearnedDistance, q: Tensor, k: Tensor, i: int, j: int, head: int
 ) -> float:
-    return plain(encoding, q, k, i, j, head) + float(encoding.table[head, i - j])
+    return write_plainly(encoding, q, k, i, j, head) + float(
+        encoding.table[head, i - j]
+    )
 
 
 def convolution(
     encoding: Convolution, q: Tensor, k: Tensor, i: int, j: int, head: int
 ) -> float:
     bias = float(encoding.kernel[head, i - j]) if i - j < 16 else 0.0
-    return plain(encoding, q, k, i, j, head) + bias
+    return write_plainly(encoding, q, k, i, j, head) + bias
 
 
 FORMULAS: dict[str, Score] = {
-    "nope": plain,
-    "sinusoidal": plain,
-    "learned": plain,
+    "nope": write_plainly,
+    "sinusoidal": write_plainly,
+    "learned": write_plainly,
     "shaw": shaw,
     "t5": t5,
     "transformer_xl": transformer_xl,
@@ -262,8 +270,8 @@ FORMULAS: dict[str, Score] = {
     "xpos": xpos,
     "fope": fope,
     "tupe": tupe,
-    "multiplied": plain,
-    "concatenated": plain,
+    "multiplied": write_plainly,
+    "concatenated": write_plainly,
     "polynomial": polynomial,
     "sines": sines,
     "exponential": exponential,

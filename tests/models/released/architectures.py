@@ -220,7 +220,7 @@ def served(model_type: str, folder: Path) -> Served:
         methods=methods,
         closed=model.objection_to_plans,
         in_parts=model.in_parts,
-        parts=_parts(model, read),
+        parts=_list_parts(model, read),
         sharpens=model.capabilities.calls_attention,
         layout="no" if model.objection_to_plans else named(model.capabilities.layout),
     )
@@ -234,7 +234,7 @@ def named(layout: PairLayout | None) -> str:
 
 
 @torch.inference_mode()
-def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
+def _list_parts(model: ReleasedModel, read: torch.Tensor) -> float:
     """How far hidden states read in parts are from those of one pass; windows end in
     between.
     """

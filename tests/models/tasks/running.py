@@ -6,14 +6,14 @@ from typing import Any
 import pandas as pd
 
 from ropelab.models.lm.corpus import CorpusRef
-from ropelab.runs.cell import Context, Values, list_with_starts
+from ropelab.runs.cell import Context, Values, list_with_prerequisites
 
 
 def made(body: ModuleType, config: Any, context: Context) -> dict[str, pd.DataFrame]:
     """The tables of an experiment's body: all cells first, each behind those it starts
     from.
     """
-    for cell in list_with_starts(body.cells(config)).values():
+    for cell in list_with_prerequisites(body.cells(config)).values():
         context.compute(cell)
     return dict(body.tables(config, Values(context)))
 

@@ -28,7 +28,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
-from ropelab.runs.cell import Advance, Context, Values, list_with_starts, silent
+from ropelab.runs.cell import Advance, Context, Values, list_with_prerequisites, silent
 from ropelab.runs.config import Config, build
 from ropelab.runs.errors import MachineError
 from tests.models.released.tiny import reader_of_bytes
@@ -339,7 +339,7 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(
 
     context = Context(progress=progress)
     config = lab.configured(corpus=corpora[0], **changes)
-    for cell in list_with_starts(lab.evaluations(config)).values():
+    for cell in list_with_prerequisites(lab.evaluations(config)).values():
         if isinstance(cell, Training):
             context.compute(cell)
     # The model as it was trained; it without rotations, three fine-tuned, and the
@@ -371,7 +371,7 @@ def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
         with FlopCounterMode(display=False) as counter:
             cell.tables(context)
         assert 1 / 3 < cell.resources.operations / counter.get_total_flops() < 3
-    assert all(cell.starts[0].key == subject.key for cell in first.values())
+    assert all(cell.prerequisites[0].key == subject.key for cell in first.values())
 
 
 def test_cells_need_a_gpu_where_they_compute_on_one(corpora):

@@ -19,9 +19,9 @@ from ropelab.runs.comparisons import (
     TESTED,
     TOO_FEW,
     Pair,
+    average_difference,
     compare,
-    difference,
-    significance,
+    describe_significance,
 )
 from ropelab.runs.stats import average_crossed, average_crossed_shares
 
@@ -111,12 +111,14 @@ def test_a_loss_that_differs_by_the_same_everywhere_is_not_tested():
 
 def test_only_the_same_seeds_and_documents_can_be_compared():
     with pytest.raises(ValueError, match="same seeds and units"):
-        difference(values([1.0, 2.0]), values([1.0, 2.0], [1.0, 2.0]))
+        average_difference(values([1.0, 2.0]), values([1.0, 2.0], [1.0, 2.0]))
 
 
 def test_the_order_of_rows_does_not_matter():
     a, b = values([1.0, 5.0], [2.0, 7.0]), values([1.5, 5.0], [2.0, 9.0])
-    assert difference(a, b) == difference(a.sample(frac=1, random_state=0), b[::-1])
+    assert average_difference(a, b) == average_difference(
+        a.sample(frac=1, random_state=0), b[::-1]
+    )
 
 
 @pytest.mark.slow
@@ -144,7 +146,7 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
         <= 0.2
         < np.mean([(table["p_value"] < 0.05).any() for table in tables])
     )
-    assert significance(tables[0]).startswith("0 of 100 comparisons")
+    assert describe_significance(tables[0]).startswith("0 of 100 comparisons")
 
 
 def drawn(mean: float, seed: int, spread: float = 0.1) -> pd.Series:
@@ -183,7 +185,8 @@ def test_the_same_values_under_two_names_are_one_row():
     assert doubled["verdict"]["row 7", "again"] == "~"
     named = {"first": "row_a", "second": "row_b"}
     counted = [
-        significance(t.reset_index().rename(columns=named)) for t in (alone, doubled)
+        describe_significance(t.reset_index().rename(columns=named))
+        for t in (alone, doubled)
     ]
     assert counted[0] == counted[1]
     assert " of 28 comparisons" in counted[0]

@@ -17,7 +17,7 @@ from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.config import read_against
 from ropelab.models.tasks.divergence import Divergence, join_buckets
 from ropelab.models.tasks.modes import Rounded, WithMethod
-from ropelab.runs.cell import Context, name_of
+from ropelab.runs.cell import Context, hash_cell
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from tests.models.released.tiny import reader_of_bytes
@@ -176,8 +176,8 @@ def test_the_answer_and_the_short_table_begin_with_the_comparison(tables):
 def test_configs_without_it_are_what_they_were(configured):
     plain = configured(against="")
     assert "against" not in plain.model_dump()
-    cells = {name_of(cell) for cell in results.cells(plain)}
-    more = {name_of(cell) for cell in results.cells(configured())}
+    cells = {hash_cell(cell) for cell in results.cells(plain)}
+    more = {hash_cell(cell) for cell in results.cells(configured())}
     assert cells < more
     assert len(more - cells) == 2 * 3
 
@@ -185,7 +185,7 @@ def test_configs_without_it_are_what_they_were(configured):
 def test_every_part_of_the_comparison_is_in_the_key(configured):
     def name_cells(**changes: object) -> set[str]:
         cells = results.divergences(configured(**changes))
-        return {name_of(cell) for cell in cells}
+        return {hash_cell(cell) for cell in cells}
 
     names = [
         name_cells(casts=CAST),

@@ -213,7 +213,9 @@ def megatron_bridge(*places: str) -> tuple[str, list[dict[str, Any]]]:
     import torch
     import transformers
     from megatron.bridge.models import deepseek, gpt_oss, llama, mistral, qwen
-    from megatron.core.models.common.embeddings import rotary_pos_embedding as plain
+    from megatron.core.models.common.embeddings import (
+        rotary_pos_embedding as write_plainly,
+    )
     from megatron.core.models.common.embeddings import yarn_rotary_pos_embedding as yarn
 
     torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment]
@@ -271,7 +273,7 @@ def megatron_bridge(*places: str) -> tuple[str, list[dict[str, Any]]]:
             )
             emb, factor = module.get_emb(2)
         else:
-            module = plain.RotaryEmbedding(
+            module = write_plainly.RotaryEmbedding(
                 width,
                 provider.rotary_percent,
                 seq_len_interpolation_factor=provider.seq_len_interpolation_factor,
