@@ -44,10 +44,10 @@ def direct_by_products(similarity: Similarity, context: int) -> float:
 
 def certified(similarity: Similarity, context: int) -> float:
     """The smallest admissible base, nothing skipped."""
-    return math.exp(_first(Walk(similarity, context), START))
+    return math.exp(_find_first(Walk(similarity, context), START))
 
 
-def _first(walk: Walk, start: float) -> float:
+def _find_first(walk: Walk, start: float) -> float:
     found = walk.find_first(start)
     return math.inf if found is None else found[0]
 
@@ -67,7 +67,7 @@ def main() -> None:
     u = 0.0
     for power in range(6, 21):
         start = time.perf_counter()
-        u = _first(Walk(similarity, 2**power), u)
+        u = _find_first(Walk(similarity, 2**power), u)
         if power >= 10:
             seconds = time.perf_counter() - start
             print(

@@ -31,7 +31,7 @@ def main() -> None:
     typed = arguments()
     lengths = {"train_len": typed.train_len, "test_len": typed.test_len}
     config = build(EncodingsConfig, lengths)
-    counted = cost.costs(config).set_index("encoding")
+    counted = cost.measure_costs(config).set_index("encoding")
     print(
         f"{config.layers} layers, width {config.width}, {config.heads} heads; training"
         f" windows of {config.train_len} tokens; {torch.get_num_threads()} threads;"

@@ -34,9 +34,9 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.corpus import VOCABULARY, read_corpus
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
-from ropelab.models.lm.source import Batch, Mixture, training_batch
+from ropelab.models.lm.source import Batch, Mixture, make_training_batch
 from ropelab.models.lm.training import Recipe, train
 from ropelab.runs.cell import Advance
 from ropelab.runs.machine import computing_in, explain_dtype, resolve_dtype
@@ -85,7 +85,7 @@ def main() -> None:
         )
     corpus = read_corpus(None, given.length + 1)
     source, mixed = (
-        partial(training_batch, mixture, corpus, 0)
+        partial(make_training_batch, mixture, corpus, 0)
         for mixture in (Mixture(), Mixture(periodic_steps=0))
     )
     lesson = Lesson(source, mixed, given.steps)
@@ -177,7 +177,7 @@ def evaluation(length: int, test_length: int) -> str:
     """Time per scored token: one pass over a text against windows moved by STRIDE."""
     tokens = torch.randint(SIZE.vocabulary, (1, test_length + 1))
     mine, theirs = ropelab_model(length), llama(test_length).eval()
-    one_pass = seconds(lambda: token_losses(mine, tokens)) / test_length
+    one_pass = seconds(lambda: compute_token_losses(mine, tokens)) / test_length
 
     @torch.inference_mode()
     def window() -> torch.Tensor:

@@ -21,9 +21,9 @@ from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch
 from ropelab.models.lm.training import (
     Recipe,
-    batch_loss,
+    compute_batch_loss,
+    count_operations_per_token,
     make_optimizers,
-    operations_per_token,
 )
 from ropelab.runs.machine import DtypeName, computing_in, explain_dtype, resolve_dtype
 
@@ -76,7 +76,7 @@ def window_report(dtype: DtypeName, window: int, peak: float, rounds: int) -> st
 
     def passes() -> None:
         with computing_in(dtype, "cpu"):
-            loss = batch_loss(model, batch)
+            loss = compute_batch_loss(model, batch)
         loss.backward()
 
     def update() -> None:
@@ -85,7 +85,7 @@ def window_report(dtype: DtypeName, window: int, peak: float, rounds: int) -> st
 
     forward_backward, optimizer = fastest(passes, rounds), fastest(update, rounds)
     step = forward_backward + optimizer
-    share = operations_per_token(SIZE, window) * TOKENS / step / peak
+    share = count_operations_per_token(SIZE, window) * TOKENS / step / peak
     return (
         f"{window}: {TOKENS / step:,.0f} tokens/s, optimizer {optimizer / step:.0%}, "
         f"{share:.0%} of the product's rate"

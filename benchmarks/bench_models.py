@@ -58,7 +58,7 @@ def measure(case: Case, folder: Path) -> None:
     import torch
     from random_llama import SMOLLM2_WIDTH, save
 
-    from ropelab.models.lm.evaluation import token_losses
+    from ropelab.models.lm.evaluation import compute_token_losses
     from ropelab.models.released import forward
     from ropelab.models.released.model import ReleasedModel
 
@@ -71,12 +71,12 @@ def measure(case: Case, folder: Path) -> None:
     model = ReleasedModel(folder, dtype=case.dtype)
     forward.LONGEST_PASS = case.at_once
     tokens = torch.arange(case.tokens + 1)[None] % case.vocabulary
-    token_losses(model, tokens[:, :129])
+    compute_token_losses(model, tokens[:, :129])
     before = resident(NOW)
-    said = model.bytes_of_reading(case.tokens)
+    said = model.estimate_pass_bytes(case.tokens)
     # forgets the highest size
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    token_losses(model, tokens)
+    compute_token_losses(model, tokens)
     print(json.dumps({"said": said, "measured": resident(HIGHEST) - before}))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from random_llama import SMOLLM2_WIDTH, save
 
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.released.model import ReleasedModel
 
 SHAPES = {
@@ -62,7 +62,7 @@ def compare(model: ReleasedModel, tokens: int, rounds: int) -> str:
     text = torch.randint(model.size.vocabulary, (1, tokens + 1), device=device)
 
     def as_here() -> float:
-        return token_losses(model, text).mean().item()
+        return compute_token_losses(model, text).mean().item()
 
     def as_there() -> float:
         return float(model.lm(text, labels=text, use_cache=False).loss)

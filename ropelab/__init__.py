@@ -30,7 +30,7 @@ ELSEWHERE = {
     "check": "ropelab.conformance.check:check",
     "doctor": "ropelab.conformance.laws.doctor:doctor",
     "emit": "ropelab.audit.emit:emit",
-    "methods": "ropelab.models.methods.registry:catalogue",
+    "methods": "ropelab.models.methods.registry:make_catalogue",
     "models": "ropelab.models",
     "run": "ropelab.lab:run",
     "vectors": "ropelab.conformance.vectors:vectors",

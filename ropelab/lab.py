@@ -428,11 +428,11 @@ def _read_model_file(
         return values
 
     # The readers are slow to import, and a known model needs none.
-    from ropelab.readers.model_file import is_model_file, model_of_file
+    from ropelab.readers.model_file import is_model_file, read_model
 
     if not is_model_file(name):
         return values
-    return {**values, "model": model_of_file(name)}
+    return {**values, "model": read_model(name)}
 
 
 def _list_number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:

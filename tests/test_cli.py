@@ -72,7 +72,7 @@ def test_bare_command_shows_what_to_type_first_and_the_commands_in_panels(call):
     panels = read_panels(out)
     assert next(iter(panels)) == "Type first"
     assert len(panels["Type first"]) == 3
-    commands = getattr(typer.main.get_command(cli.application()), "commands", {})
+    commands = getattr(typer.main.get_command(cli.make_application()), "commands", {})
     shown = [name for panel in PANELS for name in panels[panel]]
     assert sorted(shown) == sorted(commands)
     assert set(experiments.NAMES) < set(panels["Measure"])

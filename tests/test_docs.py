@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from ropelab.claims.committed import COMMITTED_FILE, HERE
-from ropelab.cli.app import application
+from ropelab.cli.app import make_application
 from ropelab.models.lm.source import Mixture
 from ropelab.readers.registry import RUNTIMES
 from tests.imports import loaded
@@ -152,7 +152,7 @@ def test_no_list_in_a_sentence_is_empty(file):
 
 
 def test_readme_names_every_command():
-    commands = [command.name for command in application().registered_commands]
+    commands = [command.name for command in make_application().registered_commands]
     assert len(commands) > 15
     text = (ROOT / "README.md").read_text()
     assert not [name for name in commands if f"`ropelab {name}" not in text]
@@ -191,7 +191,7 @@ def test_readme_shows_what_the_command_prints(
     monkeypatch.setattr(
         "ropelab.show.terminal.console", lambda: Console(width=80, markup=False)
     )
-    assert application()(command.split(), standalone_mode=False) == 3
+    assert make_application()(command.split(), standalone_mode=False) == 3
     assert lines(capsys.readouterr().out)[: len(lines(output))] == lines(output)
 
 

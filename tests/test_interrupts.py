@@ -27,7 +27,7 @@ def one_long_call():
         print("inside", flush=True)
         hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
 
-sys.exit(outcome.status_of(one_long_call))
+sys.exit(outcome.run_for_status(one_long_call))
 """
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
 IN_EXEC = """
 import sys
 from ropelab.cli import outcome
-sys.exit(outcome.status_of(lambda: exec("raise KeyboardInterrupt")))
+sys.exit(outcome.run_for_status(lambda: exec("raise KeyboardInterrupt")))
 """
 
 
@@ -120,7 +120,7 @@ def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
             assert arrived()
         raise KeyboardInterrupt
 
-    assert outcome.status_of(command) == status
+    assert outcome.run_for_status(command) == status
     assert capsys.readouterr().err.startswith("ropelab: interrupted;")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
@@ -143,7 +143,7 @@ def test_an_error_that_an_interrupt_ended_in_is_an_interrupt(capsys):
         except KeyboardInterrupt as interrupt:
             raise RuntimeError("Error calling __set_name__") from interrupt
 
-    assert outcome.status_of(command) == 130
+    assert outcome.run_for_status(command) == 130
     assert capsys.readouterr().err.startswith("ropelab: interrupted;")
 
 

@@ -581,7 +581,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-ASK = "from ropelab.runs import surroundings; print(surroundings._commit())"
+ASK = "from ropelab.runs import surroundings; print(surroundings._find_commit())"
 
 
 @pytest.mark.processes

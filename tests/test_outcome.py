@@ -29,7 +29,7 @@ def test_an_error_of_the_system_is_one_line(number, capsys):
     def command():
         raise OSError(number, os.strerror(number), "tables/x.csv")
 
-    assert outcome.status_of(command) == 1
+    assert outcome.run_for_status(command) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert mentions(said, "ropelab:", os.strerror(number), "(tables/x.csv)")
@@ -49,7 +49,7 @@ def test_a_defect_is_one_line_and_its_traceback_a_file(
         raise error
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert outcome.status_of(command) == 1
+    assert outcome.run_for_status(command) == 1
     (file,) = tmp_path.iterdir()
     name = type(error).__name__
     said = capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_too_little_memory_is_no_defect(
     def command() -> None:
         raise error
 
-    assert outcome.status_of(command) == 1
+    assert outcome.run_for_status(command) == 1
     assert capsys.readouterr().err.startswith("ropelab: memory ran out")
 
 
@@ -113,7 +113,7 @@ def test_no_memory_is_one_line(capsys):
     def command():
         raise MemoryError
 
-    assert outcome.status_of(command) == 1
+    assert outcome.run_for_status(command) == 1
     assert capsys.readouterr().err.startswith("ropelab: memory ran out")
 
 
@@ -125,7 +125,7 @@ def test_what_steers_a_terminal_is_written_out(capsys):
         raise InputError(f"no such corpus {STEERING}")
 
     assert escape_controls(STEERING) == r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
-    assert outcome.status_of(command) == 2
+    assert outcome.run_for_status(command) == 2
     outcome.print_line(STEERING)
     out, err = capsys.readouterr()
     plain = r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
@@ -332,7 +332,7 @@ def test_an_error_of_any_length_is_a_line_that_can_be_read(capsys) -> None:
     def fail() -> None:
         raise InputError("what is wrong " * 10**5 + "and why")
 
-    assert outcome.status_of(fail) == 2
+    assert outcome.run_for_status(fail) == 2
     line = capsys.readouterr().err
     assert line.startswith("ropelab: what is wrong")
     assert " ... " in line
@@ -344,7 +344,7 @@ def test_a_system_without_devices_runs_commands(monkeypatch, capsys) -> None:
     """A sandbox may have an empty /dev."""
     monkeypatch.setattr(os, "devnull", "/proc/nowhere/null")
     monkeypatch.setattr(sys, "stdin", None)
-    assert outcome.status_of(lambda: 0) == 0
+    assert outcome.run_for_status(lambda: 0) == 0
     assert sys.stdin.read() == ""
     assert capsys.readouterr().err == ""
 
@@ -355,5 +355,5 @@ def test_a_shell_that_gives_no_words_is_no_defect(monkeypatch, capsys, error) ->
         raise error
 
     monkeypatch.setenv(outcome.COMPLETION, "complete_bash")
-    assert outcome.status_of(complete) == 2
+    assert outcome.run_for_status(complete) == 2
     assert mentions(capsys.readouterr().err, "ropelab:", "COMP_WORDS")

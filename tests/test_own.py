@@ -25,7 +25,7 @@ from ropelab.experiments.encodings.cost import Timing
 from ropelab.lab import Lab
 from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.plans import task_beyond_training
+from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.runs import from_source, own
 from ropelab.runs.cell import (
@@ -606,7 +606,7 @@ def test_code_that_ends_a_worker_is_an_error_in_it(
         finally:
             engine.stop()
 
-    assert outcome.status_of(compute) == 2
+    assert outcome.run_for_status(compute) == 2
 
 
 def test_so_does_a_worker_on_ray(mymodule) -> None:
@@ -649,7 +649,7 @@ def test_rows_or_symbols_that_were_not_asked_for_are_refused(
     mymodule(MODULE + start + MORE.replace(right, wrong))
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = task_beyond_training(config, "mymodule:my_task")
+    task = make_task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(
         InputError, match="mymodule:my_task must return 2 rows of 64 symbols"
@@ -989,7 +989,7 @@ def my_task(seed, distances, context, rows, background):
     mymodule(f"{MODULE}\n{MORE}\n{easier}")
     values = {**SMALL, "corpus": corpus, "tasks": "mymodule:my_task"}
     config: Any = Lab().prepare("extrapolate", values).config
-    task = task_beyond_training(config, "mymodule:my_task")
+    task = make_task_beyond_training(config, "mymodule:my_task")
     assert isinstance(task, Retrieval)
     with pytest.raises(InputError, match="each of the distances"):
         task.trials(0, 64, 2)

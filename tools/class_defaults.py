@@ -339,7 +339,9 @@ def shares(asked: Asked, rotary: Any, rope: Row) -> bool:
     widths = []
     for part in (
         block,
-        {**block, "partial_rotary_factor": 1.0} if block is least else whole(rope),
+        {**block, "partial_rotary_factor": 1.0}
+        if block is least
+        else require_whole(rope),
     ):
         built = rotary(config=asked.made(rope_parameters=part))
         widths.append(
@@ -348,7 +350,7 @@ def shares(asked: Asked, rotary: Any, rope: Row) -> bool:
     return widths[0] != widths[1]
 
 
-def whole(rope: Row) -> Row:
+def require_whole(rope: Row) -> Row:
     full: Row = {
         "rope_type": "default",
         "rope_theta": 1e4,

@@ -233,19 +233,19 @@ def only(found) -> object:
     return one
 
 
-def number(value: float, digits: int) -> str:
+def require_number(value: float, digits: int) -> str:
     """A rounded number, a dash where there is none."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def f2(value: float) -> str:
     """Two decimals."""
-    return number(value, 2)
+    return require_number(value, 2)
 
 
 def f3(value: float) -> str:
     """Three decimals."""
-    return number(value, 3)
+    return require_number(value, 3)
 
 
 def pct(value: float) -> str:
@@ -382,7 +382,7 @@ def encodings(name: str, order: Sequence[str]) -> str:
     """A row per encoding: recall by the worst seed and the mean, in 512 tokens, and
     text.
     """
-    from ropelab.models.encoding.registry import record_of
+    from ropelab.models.encoding.registry import find_record
 
     quality, lines = run(f"encodings/{name}").table("quality"), []
     copies = run(f"encodings/{name}").rows("copy_accuracy", distance_tokens=384)
@@ -399,7 +399,7 @@ def encodings(name: str, order: Sequence[str]) -> str:
         cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
         lines.append(
             row(
-                f"`{encoding}`" if "(" in encoding else record_of(encoding).label,
+                f"`{encoding}`" if "(" in encoding else find_record(encoding).label,
                 *cells,
             )
         )

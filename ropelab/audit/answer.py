@@ -9,7 +9,7 @@ from ropelab.audit.aspects import Aspect
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation
 from ropelab.audit.lengths import STOPS_BEYOND, list_exceeded
 from ropelab.math.scaling import PositionInterpolation
-from ropelab.readers.spec import short
+from ropelab.readers.spec import shorten_value
 from ropelab.runs.sentences import shorten_numbers, write_number
 
 
@@ -22,7 +22,7 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     agreement = describe_meaningless(case)
     agreement += describe_agreement(case, aspects, several_lengths=len(lengths) > 1)
 
-    kind = short(document.config.get("model_type") or document.kind)
+    kind = shorten_value(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)

@@ -20,8 +20,8 @@ from ropelab.readers.axes import VISION_CONFIG, find_facts, find_vision, read_vi
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.registry import Reading
-from ropelab.readers.spec import SHAPE, RopeSpec, short
-from ropelab.readers.trace import language_part, rope_paths
+from ropelab.readers.spec import SHAPE, RopeSpec, shorten_value
+from ropelab.readers.trace import find_language_part, list_rope_paths
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
@@ -78,7 +78,7 @@ def list_aspects(case: AuditCase) -> list[Aspect]:
 
 def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the aspects that a file or its class has, each with its description."""
-    _, text = language_part(case.document.config)
+    _, text = find_language_part(case.document.config)
     model_type = case.reference.model_type
     for layer, right in case.reference.layers.items():
         if right is not case.spec:
@@ -106,7 +106,7 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     vision = case.document.config.get(VISION_CONFIG)
     if isinstance(vision, Mapping):
         spec = read_vision(case.document.config)
-        if spec is not None or "rope" in " ".join(rope_paths(vision)):
+        if spec is not None or "rope" in " ".join(list_rope_paths(vision)):
             name = name_vision(case.document.config)
             yield name, partial(describe_vision, spec=spec)
 
@@ -230,7 +230,7 @@ def name_vision(config: Mapping[str, Any]) -> str:
     model_type, *_ = encoder
     if find_facts("vision", model_type) is not None:
         return name
-    return f"{name} ({short(model_type)})"
+    return f"{name} ({shorten_value(model_type)})"
 
 
 def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:

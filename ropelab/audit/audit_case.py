@@ -16,7 +16,7 @@ from ropelab.readers.extra_rotations import ExtraRotation, read_rotation
 from ropelab.readers.flags import Flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import MAXIMUM, language_part, rope_block
+from ropelab.readers.trace import MAXIMUM, find_language_part, find_rope_block
 from ropelab.runs.rows import group_pairs
 
 # Radians by which an angle may be off, between runtimes and within a number format.
@@ -56,14 +56,14 @@ class AuditCase:
     @property
     def maximum(self) -> Any:
         """The value of max_position_embeddings."""
-        _, text = language_part(self.document.config)
+        _, text = find_language_part(self.document.config)
         return text.get(MAXIMUM)
 
     @property
     def block(self) -> Mapping[str, Any]:
         """The keys of rope_parameters, or of rope_scaling in older files."""
-        _, text = language_part(self.document.config)
-        _, block = rope_block(text)
+        _, text = find_language_part(self.document.config)
+        _, block = find_rope_block(text)
         return block
 
     @property
@@ -116,7 +116,7 @@ class AuditCase:
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
         """Return a rotation that is not the one of attention, as a runtime computes it."""
-        _, text = language_part(self.document.config)
+        _, text = find_language_part(self.document.config)
         return read_rotation(reading.runtime.name, name, text, reading.layers)
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from ropelab.audit.audit_case import TOLERANCE, AuditCase, measure_distance
 from ropelab.math.scaling import Unscaled, Yarn
 from ropelab.readers import registry
-from ropelab.readers.spec import RefusedError, RopeSpec, number, whole
-from ropelab.readers.trace import MAXIMUM, ORIGINAL, language_part
+from ropelab.readers.spec import RefusedError, RopeSpec, require_number, require_whole
+from ropelab.readers.trace import MAXIMUM, ORIGINAL, find_language_part
 
 
 def find_length_to_claim(case: AuditCase) -> int | None:
@@ -27,9 +27,9 @@ def find_length_to_claim(case: AuditCase) -> int | None:
         return None
     # The names would stand in the text of RefusedError, which nobody reads here.
     try:
-        maximum = whole(case.maximum, MAXIMUM)
-        original = whole(case.block.get(ORIGINAL), ORIGINAL)
-        reached = number(case.block.get("factor"), "factor") * original
+        maximum = require_whole(case.maximum, MAXIMUM)
+        original = require_whole(case.block.get(ORIGINAL), ORIGINAL)
+        reached = require_number(case.block.get("factor"), "factor") * original
     except RefusedError:
         return None
 
@@ -56,7 +56,7 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
     """Return the runtimes that rotate as the reference does, and would no longer do so if
     the file claimed this length.
     """
-    prefix, _ = language_part(case.document.config)
+    prefix, _ = find_language_part(case.document.config)
     config = deepcopy(dict(case.document.config))
     # Go to the part of the file that has the keys of the language model. The prefix is
     # empty, or the path to this part with a dot at its end, such as "text_config.". The

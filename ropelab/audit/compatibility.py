@@ -23,7 +23,7 @@ from ropelab.readers.flags import Flags
 from ropelab.readers.registry import Reading
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import language_part
+from ropelab.readers.trace import find_language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 
 FILE = Path(__file__).with_name("published.json")
@@ -108,7 +108,7 @@ def compare_model(model: PublishedConfig) -> Line:
         case = AuditCase(document, readings, own, length, None, "", Flags())
         aspects = list_aspects(case)
 
-    _, text = language_part(model.config)
+    _, text = find_language_part(model.config)
     counts = [text[key] for key in LAYER_COUNTS if key in text]
     layers = counts[0] if counts else None
     cells = {}

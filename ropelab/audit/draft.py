@@ -9,7 +9,7 @@ from typing import Any
 
 from ropelab.audit.audit_case import AuditCase
 from ropelab.audit.finding import AuditFinding, make_finding
-from ropelab.readers.trace import language_part
+from ropelab.readers.trace import find_language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 
 # The number of layers and their width: the names of each in config.json and in a GGUF
@@ -19,7 +19,7 @@ SIZES = (("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length
 
 def read_sizes(case: AuditCase) -> list[float]:
     """Return the number of layers and their width, as far as the file gives them."""
-    _, text = language_part(case.document.config)
+    _, text = find_language_part(case.document.config)
     sizes = []
     for names in SIZES:
         given = [text[name] for name in names if name in text]

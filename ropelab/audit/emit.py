@@ -24,8 +24,8 @@ from ropelab.audit.wanted import (
     Wanted,
     choose_scaling,
     keep_scaling,
-    lay_over,
     make_file,
+    merge_into_part,
     read_model_file,
 )
 from ropelab.math import scaling as scalings
@@ -388,7 +388,7 @@ def find_losses(
             patch = nest_fragment(fragment, find_nest(target, source))
             config = Flags(overrides={name: patch}).applied(name, config)
         elif fragment:
-            config = lay_over(config, fragment, source.nest)
+            config = merge_into_part(config, fragment, source.nest)
         reading = registry.read(READERS[name], config, flags)
         main = reading.main
         if main is None:

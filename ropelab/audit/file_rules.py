@@ -20,8 +20,8 @@ from ropelab.readers.document import ROTATED_ARCHITECTURES
 from ropelab.readers.families import find_family
 from ropelab.readers.keys import explain_key, find_misspelt_key, find_nearest_key
 from ropelab.readers.servers import VLLM_LENGTHS
-from ropelab.readers.spec import short
-from ropelab.readers.trace import ORIGINAL, OUTSIDE, language_part, value_in
+from ropelab.readers.spec import shorten_value
+from ropelab.readers.trace import ORIGINAL, OUTSIDE, find_language_part, find_value
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
@@ -47,7 +47,7 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that multiply a length by the factor, though it may be the length
     after scaling already.
     """
-    _, text = language_part(case.document.config)
+    _, text = find_language_part(case.document.config)
     stated_lengths = [text.get(key) for key in VLLM_LENGTHS]
 
     # The names of the runtimes, by the length that each claims and the length that it
@@ -150,7 +150,7 @@ def check_gguf_fields(fields: Mapping[str, Any]) -> Iterator[AuditFinding]:
         yield make_finding("W12", "dead")
     architecture = fields["model_type"]
     if architecture not in ROTATED_ARCHITECTURES:
-        yield make_finding("W12", "architecture", name=short(architecture))
+        yield make_finding("W12", "architecture", name=shorten_value(architecture))
 
 
 def find_unread_values(
@@ -173,12 +173,12 @@ def find_unread_values(
             continue
         is_unread = all(status == "ignored" for status in statuses)
         value_in_use = values_in_use[key]
-        value = value_in(case.document.config, path)
+        value = find_value(case.document.config, path)
         if is_unread and value_in_use and value not in (None, value_in_use):
             yield make_finding(
                 "W11",
                 "unread",
                 path=path,
-                value=short(value),
+                value=shorten_value(value),
                 own=write_number(value_in_use),
             )

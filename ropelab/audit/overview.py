@@ -35,8 +35,8 @@ from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.keys import explain_key, find_nearest_key
 from ropelab.readers.layers import FLAG_KEYS
 from ropelab.readers.runtime import MODEL_FORMAT
-from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, short
-from ropelab.readers.trace import ABSENT, language_part, value_in
+from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, shorten_value
+from ropelab.readers.trace import ABSENT, find_language_part, find_value
 from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows, group_pairs
 
@@ -82,12 +82,12 @@ def describe_value(config: Mapping[str, Any], path: str) -> str:
     if path in config:
         value = config[path]
     else:
-        value = value_in(config, path)
+        value = find_value(config, path)
     if value is ABSENT:
         return "from a flag"
     if isinstance(value, list | dict):
         return f"{type(value).__name__} of {len(value)}"
-    return short(value)
+    return shorten_value(value)
 
 
 def describe_key(path: str) -> str:
@@ -109,7 +109,7 @@ def list_runtimes(case: AuditCase) -> Rows:
     a `problem`: the reason why the runtime computes no rotation.
     """
     rows: list[dict[str, Any]] = []
-    _, text = language_part(case.document.config)
+    _, text = find_language_part(case.document.config)
     extra_rotations = list_rotations(text)
     for reading in case.readings:
         about = {
@@ -275,7 +275,7 @@ def find_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
     if given:
         return FORMATS[check_known("--dtype", given, FORMATS)]
 
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     for part in (text, config):
         for key in ("dtype", "torch_dtype"):
             value = part.get(key)

@@ -18,7 +18,7 @@ LEVELS_OF_CODES = {"E": "error", "W": "warning", "N": "note"}
 CODES: dict[str, str] = {code: row["title"] for code, row in RECORDS.items()}
 
 
-def as_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
+def write_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
     rules = []
     for code, title in CODES.items():

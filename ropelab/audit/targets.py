@@ -27,7 +27,7 @@ KEYS: dict[str, Writer] = {}
 FLAGS: dict[str, Writer] = {}
 
 
-def writes_keys(*targets: str) -> Callable[[Writer], Writer]:
+def register_keys_writer(*targets: str) -> Callable[[Writer], Writer]:
     """Register a function that writes keys of a configuration for these targets."""
 
     def register(writer: Writer) -> Writer:
@@ -37,7 +37,7 @@ def writes_keys(*targets: str) -> Callable[[Writer], Writer]:
     return register
 
 
-def writes_flags(*targets: str) -> Callable[[Writer], Writer]:
+def register_flags_writer(*targets: str) -> Callable[[Writer], Writer]:
     """Register a function that writes the flags of some targets."""
 
     def register(writer: Writer) -> Writer:
@@ -155,7 +155,7 @@ def make_share(wanted: Wanted) -> Fragment:
 # Keys of a configuration.
 
 
-@writes_keys("hf4", "mlx", "trtllm", "exllama", "tgi", "portable")
+@register_keys_writer("hf4", "mlx", "trtllm", "exllama", "tgi", "portable")
 def write_hf4(wanted: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
     source = wanted.source
@@ -189,7 +189,7 @@ def write_hf4(wanted: Wanted) -> Fragment:
     return {**keys, "rope_scaling": block or None}
 
 
-@writes_keys("hf5", "axolotl")
+@register_keys_writer("hf5", "axolotl")
 def write_hf5(wanted: Wanted) -> Fragment:
     """Return rope_parameters, for a configuration that was read already."""
     own = make_block(wanted) or {"rope_type": "default"}
@@ -199,7 +199,7 @@ def write_hf5(wanted: Wanted) -> Fragment:
     return {**make_lengths(wanted), "rope_parameters": block}
 
 
-@writes_keys("vllm", "vllm-draft")
+@register_keys_writer("vllm", "vllm-draft")
 def write_vllm(wanted: Wanted) -> Fragment:
     """Return what transformers 5 takes, with the length that vLLM multiplies by itself."""
     fragment = write_hf5(wanted)
@@ -211,7 +211,7 @@ def write_vllm(wanted: Wanted) -> Fragment:
     return fragment
 
 
-@writes_keys("sglang")
+@register_keys_writer("sglang")
 def write_sglang(wanted: Wanted) -> Fragment:
     """Return what vLLM takes, with the block as rope_scaling.
 
@@ -241,7 +241,7 @@ def write_sglang(wanted: Wanted) -> Fragment:
 # Flags.
 
 
-@writes_flags("llamafactory")
+@register_flags_writer("llamafactory")
 def write_llamafactory(wanted: Wanted) -> Fragment:
     kind = None
     if wanted.raised or not wanted.own:
@@ -250,7 +250,7 @@ def write_llamafactory(wanted: Wanted) -> Fragment:
     return {"rope_scaling": scaling, "cutoff_len": wanted.context}
 
 
-@writes_flags("llama.cpp")
+@register_flags_writer("llama.cpp")
 def write_llamacpp(wanted: Wanted) -> Fragment:
     scaling = wanted.scaling
     flags: Fragment = {"ctx_size": wanted.context}
@@ -273,7 +273,7 @@ def write_llamacpp(wanted: Wanted) -> Fragment:
     return flags
 
 
-@writes_flags("koboldcpp", "lmstudio")
+@register_flags_writer("koboldcpp", "lmstudio")
 def write_koboldcpp(wanted: Wanted) -> Fragment:
     # Within the length of the file koboldcpp changes nothing by itself.
     if wanted.is_released:

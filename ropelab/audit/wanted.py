@@ -28,7 +28,13 @@ from ropelab.readers.family import Family
 from ropelab.readers.scaling_types import magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import BLOCKS, MAXIMUM, ORIGINAL, language_part, rope_block
+from ropelab.readers.trace import (
+    BLOCKS,
+    MAXIMUM,
+    ORIGINAL,
+    find_language_part,
+    find_rope_block,
+)
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError
 
@@ -72,7 +78,7 @@ class ModelFile:
     @property
     def block(self) -> tuple[str, Mapping[str, Any]]:
         """The name and the content of the block that is scaled."""
-        name, block = rope_block(self.text)
+        name, block = find_rope_block(self.text)
         return name, self.layers.get(self.main, block)
 
     @property
@@ -174,7 +180,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
 
     They are as transformers 5 reads them, or another runtime if it does not.
     """
-    prefix, text = language_part(config)
+    prefix, text = find_language_part(config)
     reading = registry.read_by_reference(name, config)
     by_reference = reading.runtime.name == registry.REFERENCE
     spec = reading.layers[reading.main_layer]
@@ -240,7 +246,7 @@ def keep_scaling(
     if source.layers:
         patched["rope_scaling"] = None
         patched["rope_parameters"] = {**source.layers, source.main: kept}
-    config = lay_over(source.config, patched, source.nest)
+    config = merge_into_part(source.config, patched, source.nest)
     rotation = copy_fields(registry.read_main_rotation(name, config))
     rotation["claimed_len"] = longest
     wanted = Wanted(
@@ -292,7 +298,7 @@ def choose_scaling(
     return Wanted(**rotation, context=context, source=source, axes_keys=axes_keys), note
 
 
-def lay_over(
+def merge_into_part(
     config: Mapping[str, Any], patch: Fragment, nest: Sequence[str]
 ) -> Fragment:
     """Return a file with other values of some keys in one of its parts.
@@ -302,7 +308,7 @@ def lay_over(
     if not nest:
         return {**config, **patch}
     first, *rest = nest
-    return {**config, first: lay_over(config[first], patch, rest)}
+    return {**config, first: merge_into_part(config[first], patch, rest)}
 
 
 def raise_factor(

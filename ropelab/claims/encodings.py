@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.claims.arrays import gaussian, max_abs, write_magnitude
-from ropelab.claims.periods import census, rope_frequencies
+from ropelab.claims.periods import census, make_rope_frequencies
 from ropelab.claims.published.precision import find_worst_angle
 from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.base import Encoding
@@ -390,7 +390,7 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     what = f"worst angle error in float32 up to {length:,}"
     findings.add_above(what, error, ANGLE_RAD, "{:.2g} rad")
 
-    counts_by_format = census(rope_frequencies(64, 10000.0), "vector", length)
+    counts_by_format = census(make_rope_frequencies(64, 10000.0), "vector", length)
     equal_neighbours = {}
     for fmt, counts in counts_by_format.items():
         equal_neighbours[fmt] = counts.adjacent_collisions

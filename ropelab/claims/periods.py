@@ -38,7 +38,7 @@ LENGTH = 131072
 COMPONENTS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
-def _distance_to_start(angle: float) -> float:
+def _measure_distance_to_start(angle: float) -> float:
     """Return the distance between the code (cos, sin) of an angle and the code of 0."""
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
@@ -87,14 +87,14 @@ def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None
 
 @claim("turn-comes-back")
 def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
-    distance = _distance_to_start(math.radians(360 * degrees_per_token))
+    distance = _measure_distance_to_start(math.radians(360 * degrees_per_token))
     findings.add_at_most("codes of positions 0 and 360", distance, SAME_CODE)
 
 
 @claim("script-covers-everything")
 def covers_everything(findings: Findings, period: float = PERIOD) -> None:
     position = round(period)
-    distance = _distance_to_start(position * (2 * math.pi / period))
+    distance = _measure_distance_to_start(position * (2 * math.pi / period))
     findings.add_above(f"codes of positions 0 and {position}", distance, SAME_CODE)
 
 
@@ -201,13 +201,13 @@ def clock_like_rope(
 # One slow frequency against many: codes that number formats can distinguish
 
 
-def one_frequency(period: float) -> Spectrum:
+def make_one_frequency(period: float) -> Spectrum:
     """Return the spectrum of a single period, in tokens."""
     # Two features are one pair, whose frequency is 1 under any base.
     return Spectrum(inverse_frequencies(2, 1.5) * (2 * math.pi / period))
 
 
-def rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
+def make_rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
     """Return the spectrum of RoPE."""
     return Spectrum(inverse_frequencies(head_dim, base))
 
@@ -231,7 +231,7 @@ def census(
 def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
     """Count neighbouring positions with equal codes, by one frequency and by RoPE."""
     neighbours = LENGTH - 1
-    spectra = {"one": one_frequency(PERIOD), "many": rope_frequencies()}
+    spectra = {"one": make_one_frequency(PERIOD), "many": make_rope_frequencies()}
     rows = []
     # The share of neighbours with equal codes, by scheme, format and component.
     shares = {}
@@ -279,7 +279,7 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
 
 
 @claim("one-frequency-signal")
-def signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
+def compare_signal_of_next_token(findings: Findings, period: float = PERIOD) -> None:
     """Compare how much a score changes when its key is one token further away, with one
     frequency and with the frequencies of RoPE.
     """
@@ -309,7 +309,7 @@ def write_percent(share: float) -> str:
 def one_is_unique(findings: Findings, period: float = PERIOD) -> None:
     """Count the different codes by one frequency of the positions of its period."""
     length = round(period)
-    for fmt, counts in census(one_frequency(period), "vector", length).items():
+    for fmt, counts in census(make_one_frequency(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
         findings.add(role, what, f"{counts.distinct:,}", counts.distinct == length)
@@ -330,7 +330,7 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
         what, f"{degrees:.2f} degrees", error <= tolerance, degrees, margin
     )
     # The fastest pair rotates by one radian per token.
-    for fmt, counts in census(one_frequency(2 * math.pi), "pair", LENGTH).items():
+    for fmt, counts in census(make_one_frequency(2 * math.pi), "pair", LENGTH).items():
         equal = counts.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
@@ -342,7 +342,7 @@ def positions_unique(
     findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
     """Count the different codes of RoPE at the first positions."""
-    spectrum = rope_frequencies(HEAD, base)
+    spectrum = make_rope_frequencies(HEAD, base)
     slowest_period = float(wavelengths(spectrum.inv_freq)[-1])
     what = "the slowest pair alone repeats after"
     findings.add_above(what, slowest_period, length, "{:,.0f} tokens")

@@ -263,7 +263,7 @@ class Findings:
             if not candidates:
                 continue
             if role == "part" and agrees:
-                return min(candidates, key=_margin_or_inf)
+                return min(candidates, key=_find_margin)
             return candidates[0]
         raise ValueError("evidence needs at least one part")
 
@@ -351,7 +351,7 @@ def _write_number(value: float, text: str) -> str:
     return text.format(value)
 
 
-def _margin_or_inf(finding: ClaimFinding) -> float:
+def _find_margin(finding: ClaimFinding) -> float:
     """Return the margin of a finding; inf for one without a threshold, which is far from
     failing.
     """

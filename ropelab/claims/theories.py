@@ -25,7 +25,7 @@ from ropelab.claims.arrays import (
     rotate,
     softmax,
 )
-from ropelab.claims.periods import census, rope_frequencies
+from ropelab.claims.periods import census, make_rope_frequencies
 from ropelab.claims.record import Findings, claim
 from ropelab.math.bounds import Similarity, find_first_negative, rules, scan
 from ropelab.math.bounds.walls import (
@@ -109,7 +109,7 @@ def codes_alias(
     findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
     """Count the positions that share a code, at a base below Liu's bound."""
-    spectrum = rope_frequencies(head_dim, base)
+    spectrum = make_rope_frequencies(head_dim, base)
     counts = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
     shared = CONTEXT - counts.distinct
 
@@ -353,14 +353,14 @@ def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
     return rope, mean + deviation * normal
 
 
-def equal_pairs(values: Array) -> int:
+def count_equal_pairs(values: Array) -> int:
     """Count the pairs of equal columns."""
     _, counts = np.unique(values, axis=-1, return_counts=True)
     pairs = counts * (counts - 1) // 2
     return int(pairs.sum())
 
 
-def far_wins(values: Array) -> float:
+def measure_far_wins(values: Array) -> float:
     """Return the share of pairs in which a key of the far half has a higher score than
     one of the near half. `values` are the scores by distance.
     """
@@ -374,16 +374,16 @@ def far_wins(values: Array) -> float:
 
 
 def aligned_inversion(base: float, tokens: int) -> float:
-    """Return `far_wins` for a key that equals the query, in the mean over queries."""
-    return far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
+    """Return `measure_far_wins` for a key that equals the query, in the mean over queries."""
+    return measure_far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
 
 
 # How each mode of failure is counted, from the scores of two keys by distance: [2, TOKENS],
 # at full precision and as stored in a number format.
 MODES = {
-    "position inversion": lambda full, stored: far_wins(full[0]),
-    "position aliasing": lambda full, stored: equal_pairs(stored[:1]),
-    "invariant attention": lambda full, stored: equal_pairs(stored),
+    "position inversion": lambda full, stored: measure_far_wins(full[0]),
+    "position aliasing": lambda full, stored: count_equal_pairs(stored[:1]),
+    "invariant attention": lambda full, stored: count_equal_pairs(stored),
     "token aliasing": lambda full, stored: (stored[0] == stored[1]).mean(),
 }
 
@@ -458,7 +458,7 @@ def positions_invert(
     for draw in range(DRAWS):
         (scores_of_key, _), _ = scores(large, 0.0, draw)
         near_scores = scores_of_key[:256]
-        shares += [far_wins(near_scores), far_wins(-near_scores)]
+        shares += [measure_far_wins(near_scores), measure_far_wins(-near_scores)]
     mean_share = float(np.mean(shares))
     what = "the same in 256, random keys and their opposites"
     findings.add_limit(what, f"{mean_share:.2f}", mean_share < 0.4, mean_share)

@@ -175,7 +175,7 @@ def _list_answers(
     """Return a row of `questions` for each question of the run, with its answer."""
     rows = []
     for question in list_questions(config):
-        row = _source_columns(question.asked)
+        row = _make_source_columns(question.asked)
         row["answer"] = question.write_answer(evidence)
         row["claims"] = ", ".join(question.claims)
         rows.append(row)
@@ -198,7 +198,7 @@ def _make_claim_row(claim: Claim, decided: Decided) -> dict[str, Any]:
         "measured": findings.measured,
         "expected": findings.expected,
         "command": claim.command,
-        **_verdict_columns(claim, findings),
+        **_make_verdict_columns(claim, findings),
     }
 
 
@@ -226,12 +226,12 @@ def _list_passages(
     for passage, claim in passages:
         # A passage may be about some of the findings on its claim.
         findings = evidence[claim.id].select(passage.by)
-        verdict = _verdict_columns(claim, findings)
-        rows.append({**_source_columns(passage), "id": claim.id, **verdict})
+        verdict = _make_verdict_columns(claim, findings)
+        rows.append({**_make_source_columns(passage), "id": claim.id, **verdict})
     return rows
 
 
-def _verdict_columns(claim: Claim, findings: Findings) -> dict[str, str]:
+def _make_verdict_columns(claim: Claim, findings: Findings) -> dict[str, str]:
     deciding = findings.deciding
     return {
         "verdict": str(findings.verdict(claim.kind)),
@@ -240,7 +240,7 @@ def _verdict_columns(claim: Claim, findings: Findings) -> dict[str, str]:
     }
 
 
-def _source_columns(passage: Passage) -> dict[str, Any]:
+def _make_source_columns(passage: Passage) -> dict[str, Any]:
     source = SOURCES[passage.source]
     return {
         "source": passage.source,

@@ -22,7 +22,7 @@ from ropelab import experiments
 from ropelab.cli import flags, one_model, panels, results
 from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import explain_mistake
-from ropelab.cli.outcome import COMPLETION, nothing_but_documents, status_of
+from ropelab.cli.outcome import COMPLETION, nothing_but_documents, run_for_status
 from ropelab.experiments import Experiment
 from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
@@ -57,7 +57,7 @@ MAY_BE_EMPTY = (
 )
 
 
-def application(word: str | None = None) -> typer.Typer:
+def make_application(word: str | None = None) -> typer.Typer:
     """Return the command line.
 
     If the word names a command, the command line has only this command. For any other
@@ -135,7 +135,7 @@ def _add_command(app: typer.Typer, experiment: Experiment) -> None:
             options = replace(options, workers=1)
         run_one(experiment, fields, options)
 
-    parameters = flags.of_fields(experiment.config)
+    parameters = flags.list_field_parameters(experiment.config)
     typer_command = flags.add_shared_options(command, without, parameters)
     help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
     typer_command.__doc__ = help_text
@@ -264,7 +264,7 @@ def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -
             )
 
 
-def output_of(words: Sequence[str]) -> AbstractContextManager[None]:
+def choose_output(words: Sequence[str]) -> AbstractContextManager[None]:
     """Return a context in which stdout is for one document, if --json asks for it."""
     if "--json" in words:
         return nothing_but_documents()
@@ -285,15 +285,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         name = next((word for word in words if not word.startswith("-")), "")
         # A shell that completes a word needs all commands with their flags.
         is_completion = COMPLETION in os.environ
-        app = application(None if is_completion else name)
+        app = make_application(None if is_completion else name)
 
         _refuse_flags_as_values(app, name, words)
         try:
-            with needing_packages(), output_of(words):
+            with needing_packages(), choose_output(words):
                 return app(words, prog_name="ropelab", standalone_mode=False)
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:
                 raise
             raise InputError(explain_mistake(words, error)) from None
 
-    sys.exit(status_of(command))
+    sys.exit(run_for_status(command))

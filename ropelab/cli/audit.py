@@ -182,12 +182,12 @@ def print_sarif(report: AuditReport) -> None:
 
     The findings on a draft model are listed with the findings of the last file.
     """
-    from ropelab.audit.sarif import as_sarif
+    from ropelab.audit.sarif import write_sarif
 
     *others, last = report.audits
     findings = (*last.findings, *report.draft_findings)
     audits = [*others, replace(last, findings=findings)]
-    print_document(as_sarif(audits, ropelab.__version__))
+    print_document(write_sarif(audits, ropelab.__version__))
 
 
 def print_json(report: AuditReport) -> None:

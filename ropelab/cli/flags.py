@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ropelab.runs.config import Config
 
 
-def _flag(
+def _make_flag(
     default: Any, metavar: str | None, text: str, *names: str, **more: Any
 ) -> Any:
     """Return a field of `Options` with what Typer is told about its option.
@@ -43,46 +43,46 @@ class Options:
     default.
     """
 
-    config: Path | None = _flag(None, "FILE", "TOML file; flags override it.")  # noqa: RUF009
-    results: Path = _flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
-    force: bool = _flag(False, None, "Run again what is already there.")
-    no_limits: bool = _flag(
+    config: Path | None = _make_flag(None, "FILE", "TOML file; flags override it.")  # noqa: RUF009
+    results: Path = _make_flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
+    force: bool = _make_flag(False, None, "Run again what is already there.")
+    no_limits: bool = _make_flag(
         False, None, "Allow runs estimated above one day or above free memory."
     )
-    quick: bool = _flag(
+    quick: bool = _make_flag(
         False, None, "Less of everything, under a minute; given flags stay."
     )
-    max_minutes: float | None = _flag(
+    max_minutes: float | None = _make_flag(
         None,
         "M",
         "Refuse work estimated longer, and stop after M minutes; finished parts are"
         " kept.",
         min=0.01,
     )
-    redraw: bool = _flag(False, None, "Draw the figures of a stored run again.")
-    format: str = _flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
-    style: str = _flag(
+    redraw: bool = _make_flag(False, None, "Draw the figures of a stored run again.")
+    format: str = _make_flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
+    style: str = _make_flag(
         "screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt."
     )
-    figures: bool | None = _flag(
+    figures: bool | None = _make_flag(
         None,
         None,
         "Draw figures  [default: yes, but not for --json]",
         "--figures/--no-figures",
     )
-    quiet: bool = _flag(False, None, "No progress, no table.", "--quiet", "-q")
-    json: bool = _flag(False, None, "One JSON document on stdout, nothing else.")
-    workers: int | None = _flag(
+    quiet: bool = _make_flag(False, None, "No progress, no table.", "--quiet", "-q")
+    json: bool = _make_flag(False, None, "One JSON document on stdout, nothing else.")
+    workers: int | None = _make_flag(
         None,
         "N",
         "Processes that train and measure side by side  [default: as many as there are"
         " cores, and room in memory]",
         min=1,
     )
-    engine: str = _flag(
+    engine: str = _make_flag(
         "local", "local|ray", "What runs them: this machine, or a Ray cluster."
     )
-    address: str | None = _flag(
+    address: str | None = _make_flag(
         None,
         "HOST:PORT",
         "The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine"
@@ -95,7 +95,7 @@ class Options:
 OF_OUTPUT = {"results", "redraw", "format", "style", "figures", "quiet", "json"}
 
 
-def option_of(name: str) -> Any:
+def make_option(name: str) -> Any:
     """Return a field of Options as an option for Typer."""
     about = dict(Options.__dataclass_fields__[name].metadata)
     names = about.pop("names") or (make_flag(name),)
@@ -108,8 +108,8 @@ def option_of(name: str) -> Any:
     return Option(*names, rich_help_panel=panel, **about)
 
 
-Results = Annotated[Path, option_of("results")]
-Json = Annotated[bool, option_of("json")]
+Results = Annotated[Path, make_option("results")]
+Json = Annotated[bool, make_option("json")]
 # The options that only the command of an experiment has, which makes a single run.
 OF_ONE_RUN = {"config", "figures", "json", "quick"}
 # The options of experiments that compute with models, which takes long.
@@ -134,7 +134,7 @@ def add_shared_options(
     """
     if not own:
         own = [
-            _parameter(parameter.name, parameter.annotation, parameter.default)
+            _make_parameter(parameter.name, parameter.annotation, parameter.default)
             for parameter in signature(command).parameters.values()
             if parameter.name != "options"
         ]
@@ -142,8 +142,8 @@ def add_shared_options(
     shared = []
     for option in fields(Options):
         if option.name not in without:
-            kind: Any = Annotated[kinds[option.name], option_of(option.name)]
-            shared.append(_parameter(option.name, kind, option.default))
+            kind: Any = Annotated[kinds[option.name], make_option(option.name)]
+            shared.append(_make_parameter(option.name, kind, option.default))
 
     def call_command(**given: Any) -> None:
         values = {parameter.name: given.pop(parameter.name) for parameter in shared}
@@ -158,7 +158,7 @@ def add_shared_options(
     return call_command
 
 
-def of_fields(config: "type[Config]") -> list[Parameter]:
+def list_field_parameters(config: "type[Config]") -> list[Parameter]:
     """Return the parameters that set the fields of a config, the commonest first.
 
     A config may have a field that is typed as an argument, without a flag (`argument`),
@@ -176,7 +176,7 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
             # The argument may be left out, since a config file may have the field.
             word = config.argument_word
             argument = Argument(metavar=word, help=info.description)
-            parameters.append(_parameter(name, Annotated[str | None, argument]))
+            parameters.append(_make_parameter(name, Annotated[str | None, argument]))
         if name == config.argument:
             continue
 
@@ -185,14 +185,16 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
         other = others.get(name)
         also = f"  [also: {make_flag(other)}]" if other else ""
         parameter = BARE + name if name == config.bare else name
-        help_text = _help_of(info) + also
-        kind = _option(flag, info, help=help_text, rich_help_panel=panel)
-        parameters.append(_parameter(parameter, kind))
+        help_text = _write_help(info) + also
+        kind = _make_field_option(flag, info, help=help_text, rich_help_panel=panel)
+        parameters.append(_make_parameter(parameter, kind))
         if other:
             # The other spelling is a flag of its own, so that an error is raised if both
             # are typed. With two names of one flag the last would silently win.
-            kind = _option(make_flag(other), info, rich_help_panel=panels.UNLISTED)
-            parameters.append(_parameter(other, kind))
+            kind = _make_field_option(
+                make_flag(other), info, rich_help_panel=panels.UNLISTED
+            )
+            parameters.append(_make_parameter(other, kind))
 
     if "rotary_dim" in config.model_fields:
         share = Option(
@@ -201,7 +203,7 @@ def of_fields(config: "type[Config]") -> list[Parameter]:
             help="rotary_dim as a share of head_dim",
             rich_help_panel=str(group_of(config.model_fields["rotary_dim"])),
         )
-        parameters.append(_parameter(ROTARY_SHARE, Annotated[str | None, share]))
+        parameters.append(_make_parameter(ROTARY_SHARE, Annotated[str | None, share]))
     return parameters
 
 
@@ -219,30 +221,30 @@ def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
     return fields
 
 
-def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
+def _make_parameter(name: str, kind: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _help_of(info: "FieldInfo") -> str:
+def _write_help(info: "FieldInfo") -> str:
     default = None if info.is_required() else info.default
-    return f"{info.description}{default_text(default)}"
+    return f"{info.description}{write_default(default)}"
 
 
-def _option(flag: str, info: "FieldInfo", **more: Any) -> Any:
+def _make_field_option(flag: str, info: "FieldInfo", **more: Any) -> Any:
     """Return a field as an option for Typer, with `more` about its help."""
     if info.annotation is bool:
         return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", **more)]
-    value = metavar(info.annotation)
+    value = choose_metavar(info.annotation)
     option = Option(flag, *ALSO.get(flag, ()), metavar=value, **more)
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
 
 
-def default_text(default: object) -> str:
+def write_default(default: object) -> str:
     """Return the end of a help text: the default.
 
-    >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
+    >>> write_default(1e6), write_default(("pi", "ntk")), write_default("")
     ('  [default: 1e6]', '  [default: pi, ntk]', '')
     """
     if isinstance(default, tuple):
@@ -257,18 +259,18 @@ def default_text(default: object) -> str:
     return f"  [default: {text}]" if text else ""
 
 
-def metavar(kind: Any) -> str:
+def choose_metavar(kind: Any) -> str:
     """Return the placeholder of a flag's value, from the type of its field."""
     origin = typing.get_origin(kind)
     parts = typing.get_args(kind)
     if origin is Annotated:
-        return metavar(parts[0])
+        return choose_metavar(parts[0])
     if origin in (Union, types.UnionType):
         first_kind, *_ = [part for part in parts if part is not type(None)]
-        return metavar(first_kind)
+        return choose_metavar(first_kind)
     if origin is Literal:
         return "|".join(map(str, parts))
     if origin is tuple:
-        return f"{metavar(parts[0])},..."
+        return f"{choose_metavar(parts[0])},..."
     names = {"int": "N", "float": "X", "str": "NAME", "ByteSize": "SIZE"}
     return names.get(getattr(kind, "__name__", ""), "VALUE")

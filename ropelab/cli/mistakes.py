@@ -43,19 +43,19 @@ def explain_mistake(words: Sequence[str], error: Any) -> str:
     """Return one line about words that Typer cannot read: the problem, and what to
     type.
     """
-    problem = _problem_of(error)
+    problem = _extract_problem(error)
     command = words[0] if words else ""
     if command == "help":
         # `help audit` means `audit --help`.
         meant = ["ropelab", *words[1:2], "--help"]
     elif "No such command" in problem:
-        meant = _with_command(words, error)
+        meant = _correct_command(words, error)
     else:
         meant = _correct_words(words, problem, error)
     return f"{problem}; type: {quote_words(meant)}"
 
 
-def _problem_of(error: Any) -> str:
+def _extract_problem(error: Any) -> str:
     """Return the sentence of Typer's error without its guesses and pydantic's words."""
     text = error.format_message().rstrip(".")
     text = re.sub(r" \(Possible options?: .*\)$", "", text)
@@ -70,7 +70,7 @@ def _problem_of(error: Any) -> str:
     return f"{flag} {translate_message(value[2])}"
 
 
-def _with_command(words: Sequence[str], error: Any) -> list[str]:
+def _correct_command(words: Sequence[str], error: Any) -> list[str]:
     """Return the words with the command that was meant, or the command that lists all."""
     typed = words[0]
     names = list(getattr(error.ctx.command, "commands", ()))
@@ -91,24 +91,24 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     """
     command = words[0] if words else ""
     rest = list(words[1:])
-    options = _options_of(error)
+    options = _list_options(error)
     unknown = getattr(error, "option_name", "") if "No such option" in problem else ""
 
     if command == "audit":
-        meant = _for_audit(rest)
+        meant = _correct_audit(rest)
     elif command == "emit":
-        meant = _for_emit(rest)
+        meant = _correct_emit(rest)
     elif command == "vectors":
-        meant = _for_vectors(rest)
+        meant = _correct_vectors(rest)
     elif unknown:
         meant = _replace_flag(rest, unknown, options)
     elif "unexpected extra argument" in problem:
-        meant = _with_named_values(rest, problem, options)
-        file = _first(rest, _is_model_file)
+        meant = _name_values(rest, problem, options)
+        file = _find_first(rest, _is_model_file)
         if not meant and file:
             return ["ropelab", "audit", file]
     elif command == "compare" and rest:
-        meant = _with_second_run(rest)
+        meant = _add_second_run(rest)
     else:
         meant = []
 
@@ -123,7 +123,7 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     return ["ropelab", command, "--help"]
 
 
-def _options_of(error: Any) -> list[str]:
+def _list_options(error: Any) -> list[str]:
     """Return the long flags of the command at which an error arose."""
     context = getattr(error, "ctx", None)
     if context is None:
@@ -136,7 +136,7 @@ def _options_of(error: Any) -> list[str]:
 
 def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
     """Return the words with the flag that was meant in the place of an unknown one."""
-    flag = flag_meant(typed, options)
+    flag = find_meant_flag(typed, options)
     if not flag:
         if typed in NEEDLESS:
             return [word for word in rest if word != typed]
@@ -155,13 +155,13 @@ def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[s
     return meant
 
 
-def flag_meant(typed: str, options: Sequence[str]) -> str:
+def find_meant_flag(typed: str, options: Sequence[str]) -> str:
     """Return the flag among the options that a mistyped flag means; empty if it means
     none.
 
-    >>> flag_meant("--max-len", ["--max-minutes", "--train-len", "--test-len"])
+    >>> find_meant_flag("--max-len", ["--max-minutes", "--train-len", "--test-len"])
     '--test-len'
-    >>> flag_meant("--bas", ["--base", "--cast"]), flag_meant("--lr", ["--arms"])
+    >>> find_meant_flag("--bas", ["--base", "--cast"]), find_meant_flag("--lr", ["--arms"])
     ('--base', '')
     """
     word = typed.lstrip("-").lower().replace("_", "-")
@@ -181,9 +181,7 @@ def flag_meant(typed: str, options: Sequence[str]) -> str:
     return candidates[0] if candidates else ""
 
 
-def _with_named_values(
-    rest: list[str], problem: str, options: Sequence[str]
-) -> list[str]:
+def _name_values(rest: list[str], problem: str, options: Sequence[str]) -> list[str]:
     """Return the words with a flag before each value that was typed without one.
 
     The list is empty if the flag of some value is unknown.
@@ -197,14 +195,14 @@ def _with_named_values(
             continue
 
         extra.remove(word)
-        flag = _flag_for(word, options)
+        flag = _find_flag(word, options)
         if not flag:
             return []
         meant += [flag, word]
     return meant
 
 
-def _flag_for(value: str, options: Sequence[str]) -> str:
+def _find_flag(value: str, options: Sequence[str]) -> str:
     """Return the flag that a value belongs to, empty if that is unknown."""
     # The names of models and methods are only needed here, after a mistake.
     from ropelab.math import methods
@@ -231,7 +229,7 @@ def _flag_for(value: str, options: Sequence[str]) -> str:
     elif name.isidentifier():
         flags = ("--encodings",)
     # The first of these flags that the command has.
-    return _first(flags, options.__contains__)
+    return _find_first(flags, options.__contains__)
 
 
 def _is_number(text: str) -> bool:
@@ -246,7 +244,7 @@ def _is_model_file(word: str) -> bool:
     return word.endswith(SUFFIXES) or Path(word, "config.json").is_file()
 
 
-def _for_audit(rest: Sequence[str]) -> list[str]:
+def _correct_audit(rest: Sequence[str]) -> list[str]:
     """Return the words of audit with flags of a server in quotes, after --flags.
 
     audit prints to stdout. A flag for an output file becomes `--json > FILE`.
@@ -270,7 +268,7 @@ def _for_audit(rest: Sequence[str]) -> list[str]:
     return meant
 
 
-def _for_emit(rest: Sequence[str]) -> list[str]:
+def _correct_emit(rest: Sequence[str]) -> list[str]:
     """Return the words of emit with a file after --from, and a length after --context.
 
     emit prints to stdout. A flag for an output file becomes `> FILE`. A factor becomes
@@ -280,13 +278,13 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
         if flag in rest[:-1]:
             place = rest.index(flag)
             others = [*rest[:place], *rest[place + 2 :]]
-            return [*_for_emit(others), ">", rest[place + 1]]
+            return [*_correct_emit(others), ">", rest[place + 1]]
     longest = r"^--(max-model-len|max-position-embeddings|length|test-len)"
     words = [re.sub(longest, "--context", word) for word in rest]
-    meant = _with_file(words, "--from", _first(words, _is_named_file))
+    meant = _place_file(words, "--from", _find_first(words, _is_named_file))
 
     context = "128k"
-    loose = _first_loose_number(meant)
+    loose = _find_loose_number(meant)
     if loose and not _has_flag(meant, "--context"):
         meant.remove(loose)
         context = loose
@@ -302,7 +300,7 @@ def _for_emit(rest: Sequence[str]) -> list[str]:
     return meant
 
 
-def _first_loose_number(words: Sequence[str]) -> str:
+def _find_loose_number(words: Sequence[str]) -> str:
     """Return the first number that follows no flag; empty if there is none."""
     # Each word is paired with the word before it.
     for before, word in zip(["", *words], words, strict=False):
@@ -311,7 +309,7 @@ def _first_loose_number(words: Sequence[str]) -> str:
     return ""
 
 
-def _first(words: Sequence[str], test: Callable[[str], bool]) -> str:
+def _find_first(words: Sequence[str], test: Callable[[str], bool]) -> str:
     """Return the first word that passes a test; empty if no word does."""
     return next(filter(test, words), "")
 
@@ -320,7 +318,7 @@ def _has_flag(words: Sequence[str], *flags: str) -> bool:
     return any(word.startswith(flags) for word in words)
 
 
-def _with_file(words: Sequence[str], flag: str, file: str) -> list[str]:
+def _place_file(words: Sequence[str], flag: str, file: str) -> list[str]:
     """Return the words with a file, if there is one, after its flag."""
     meant = list(words)
     if not file or flag in meant:
@@ -341,14 +339,14 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     The model is named among the words, or is a file among them.
     """
     from ropelab.math.models import find_model, is_known
-    from ropelab.readers.model_file import model_of_file
+    from ropelab.readers.model_file import read_model
 
-    known = _first(words, is_known)
+    known = _find_first(words, is_known)
     model = find_model(known) if known else None
-    file = _first(words, _is_named_file)
+    file = _find_first(words, _is_named_file)
     if model is None and file:
         with suppress(InputError):
-            model = model_of_file(file)
+            model = read_model(file)
     if model is None or not _is_number(factor):
         return "128k"
     # The type of the result of `read_number` is unknown, but `float` reads its text.
@@ -360,19 +358,19 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
-def _for_vectors(rest: Sequence[str]) -> list[str]:
+def _correct_vectors(rest: Sequence[str]) -> list[str]:
     """Return the words of vectors with its own flags; empty without a model file."""
-    file = _first(rest, _is_model_file)
+    file = _find_first(rest, _is_model_file)
     if not file:
         return []
     words = [FLAGS_OF_VECTORS.get(word, word) for word in rest]
-    meant = _with_file(words, "--config", file)
+    meant = _place_file(words, "--config", file)
     if "--out" not in meant:
         meant += ["--out", "vectors"]
     return meant
 
 
-def _with_second_run(rest: Sequence[str]) -> list[str]:
+def _add_second_run(rest: Sequence[str]) -> list[str]:
     """Return the run that was given, and another run from the same folder."""
     first = Path(rest[0])
     for manifest in sorted(first.parent.glob("*/manifest.json")):

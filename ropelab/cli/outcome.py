@@ -39,7 +39,7 @@ INTERRUPTED = 130
 FOUND = 3
 
 
-def status_of(command: Callable[[], Any]) -> int:
+def run_for_status(command: Callable[[], Any]) -> int:
     """Run a command and return its exit status.
 
     Errors are one line on stderr, never a traceback.
@@ -51,37 +51,37 @@ def status_of(command: Callable[[], Any]) -> int:
             status = command()
             sys.stdout.flush()
     except RopelabError as error:
-        return _fail(str(error), error.exit_status)
+        return _report_failure(str(error), error.exit_status)
     except typer.TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
+        return _report_failure(error.format_message(), error.exit_code)
     except KeyboardInterrupt:
         return _end_interrupted()
     except OSError as error:
-        place = _place_in_own_code(error)
+        place = _find_place_in_user_code(error)
         if place:
-            return _fail_in_own_code(place, error)
-        return _machine_failure(error)
+            return _report_user_code(place, error)
+        return _report_machine_failure(error)
     except BaseException as error:
         if interrupts.received:
             # An interrupted import may end in another error. Python wraps one that
             # arises in __set_name__, for example.
             return _end_interrupted()
-        place = _place_in_own_code(error)
+        place = _find_place_in_user_code(error)
         if place:
-            return _fail_in_own_code(place, error)
+            return _report_user_code(place, error)
         if COMPLETION in os.environ and isinstance(error, LookupError | ValueError):
             text = "the shell gave no words to complete (COMP_WORDS, COMP_CWORD)"
-            return _fail(text, InputError.exit_status)
+            return _report_failure(text, InputError.exit_status)
         if isinstance(error, SystemExit):
             if COMPLETION in os.environ:
                 # click raises SystemExit after it has printed the completions.
                 raise
             if isinstance(error.__context__, BrokenPipeError):
                 # click raises SystemExit if nobody reads stdout any more.
-                return _machine_failure(error.__context__)
+                return _report_machine_failure(error.__context__)
             # No command of ropelab raises SystemExit, but a library may.
             text = "other code ended the command without an answer (SystemExit)"
-            return _fail(text, RopelabError.exit_status)
+            return _report_failure(text, RopelabError.exit_status)
         return report_defect(error)
     finally:
         exits.end_command()
@@ -91,7 +91,7 @@ def status_of(command: Callable[[], Any]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _place_in_own_code(error: BaseException) -> str:
+def _find_place_in_user_code(error: BaseException) -> str:
     """Return the file and line of the user's code in which an error arose; empty if it
     arose elsewhere.
     """
@@ -103,9 +103,9 @@ def _place_in_own_code(error: BaseException) -> str:
     return find_place_of_error(error)
 
 
-def _fail_in_own_code(place: str, error: BaseException) -> int:
+def _report_user_code(place: str, error: BaseException) -> int:
     text = f"{place}: {type(error).__name__}: {cut_text(str(error))}"
-    return _fail(text, InputError.exit_status)
+    return _report_failure(text, InputError.exit_status)
 
 
 def _end_interrupted() -> int:
@@ -115,7 +115,7 @@ def _end_interrupted() -> int:
     exec("")
     message = "interrupted; finished parts are kept and the same command continues"
     number = interrupts.received[0] if interrupts.received else signal.SIGINT
-    return _fail(message, 128 + number)
+    return _report_failure(message, 128 + number)
 
 
 def complete_streams() -> None:
@@ -145,7 +145,7 @@ def complete_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _machine_failure(error: OSError) -> int:
+def _report_machine_failure(error: OSError) -> int:
     """Report an error of the operating system in one line, and return the status.
 
     An OSError without a number is a defect of the program, and is reported as one.
@@ -163,10 +163,12 @@ def _machine_failure(error: OSError) -> int:
     if error.errno is None:
         return report_defect(error)
     where = f" ({error.filename})" if error.filename else ""
-    return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
+    return _report_failure(
+        f"{error.strerror}{where}; nothing half-written was left behind", 1
+    )
 
 
-def _fail(message: str, status: int) -> int:
+def _report_failure(message: str, status: int) -> int:
     line = cut_middle(escape_controls(" ".join(message.split())))
     with suppress(OSError):
         print(f"ropelab: {line}", file=sys.stderr)

@@ -53,7 +53,7 @@ def report(
     from ropelab.show.page.document import MARK
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
-    from ropelab.show.terminal import Delayed, progress_here
+    from ropelab.show.terminal import Delayed, choose_progress
 
     path = output
     if path is None and runs:
@@ -62,7 +62,7 @@ def report(
         path = results / "index.html"
     shown = find_runs(runs or [results], judge_run)
     check_place(path, MARK)
-    page = write_report(shown, path, title, progress=Delayed(progress_here()))
+    page = write_report(shown, path, title, progress=Delayed(choose_progress()))
     print_line(f"page: {page}")
 
 
@@ -176,9 +176,9 @@ def schema(
     command: Annotated[str, Argument(metavar="COMMAND", help="One with --json.")],
 ) -> None:
     """Print the JSON schema of what a command prints with --json."""
-    from ropelab.cli.schema import schema_of
+    from ropelab.cli.schema import find_schema
 
-    print_document(schema_of(command))
+    print_document(find_schema(command))
 
 
 def list_configs() -> None:
@@ -264,11 +264,11 @@ def methods(
     parameters, meaning of the factor, and source.
     """
     from ropelab.math.methods import resolve_alias
-    from ropelab.models.methods.registry import catalogue
+    from ropelab.models.methods.registry import make_catalogue
     from ropelab.runs.store import make_records
     from ropelab.show import terminal
 
-    table = catalogue()
+    table = make_catalogue()
     if name:
         chosen = check_known("method", resolve_alias(name), table["method"].tolist())
         table = table[table["method"] == chosen]

@@ -42,7 +42,7 @@ MOST_SEEDS = 20
 
 def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
     """Make a run from a config file and from flags, which override it, and show it."""
-    draw_more = _more_figures(options)
+    draw_more = _choose_more_figures(options)
     label = Label()
     values: dict[str, Any] = {}
     if options.config:
@@ -58,7 +58,7 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         _say_single_seed(fields)
     if reductions:
         say(f"--quick: {reductions}")
-    with _engine(options) as engine, interrupt_after(options.max_minutes):
+    with _open_engine(options) as engine, interrupt_after(options.max_minutes):
         run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
 
@@ -169,7 +169,7 @@ def compute_share(
             "--force makes everything anew, which shards cannot share; give one"
         )
 
-    with _engine(options) as engine, interrupt_after(options.max_minutes):
+    with _open_engine(options) as engine, interrupt_after(options.max_minutes):
         outlook = shares.look_ahead(sweeps, lab)
         share = shares.choose_share(outlook, (number, count))
         shares.compute(share, replace(lab, engine=engine))
@@ -187,7 +187,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     """Make all runs of files, one table of each sweep, and the index and page of the
     results.
     """
-    draw_more = _more_figures(options)
+    draw_more = _choose_more_figures(options)
     lab, sweeps = _read_files(paths, index, options)
     # These are slow to import, and neither a single run nor an error needs them.
     from ropelab.claims.ledger import judge_run
@@ -200,7 +200,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     for sweep in sweeps:
         plans += sweep.plans
     runs: dict[str, Run] = {}
-    with _engine(options) as engine, interrupt_after(options.max_minutes):
+    with _open_engine(options) as engine, interrupt_after(options.max_minutes):
         for number, run in replace(lab, engine=engine).run_all(plans):
             origin = plans[number].label.origin
             runs[origin] = run
@@ -227,7 +227,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             return
 
     print_line(f"index: {write_index(results, index)}")
-    drawing = silent if options.quiet else terminal.Delayed(terminal.progress_here())
+    drawing = silent if options.quiet else terminal.Delayed(terminal.choose_progress())
     page = write_report(
         find_runs([results], judge_run), results / "index.html", progress=drawing
     )
@@ -254,7 +254,7 @@ def _read_files(
     return lab, read_sweeps(files, lab)
 
 
-def _more_figures(options: Options) -> Callable[[Run], object]:
+def _choose_more_figures(options: Options) -> Callable[[Run], object]:
     """Check the options of figures, and return a function that draws what they ask for.
 
     A run always has PNG files for the screen. The function draws other formats and
@@ -280,7 +280,7 @@ def _make_lab(options: Options) -> Lab:
     if figures is None:
         figures = not options.json
 
-    progress = silent if quiet else terminal.progress_here()
+    progress = silent if quiet else terminal.choose_progress()
     # A terminal shows the table of a run while it fills. A pipe gets the finished table.
     watch = None
     if isinstance(progress, terminal.Bars) and not options.json and sys.stdout.isatty():
@@ -334,7 +334,7 @@ def interrupt_after(minutes: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def _engine(options: Options) -> Iterator[Engine]:
+def _open_engine(options: Options) -> Iterator[Engine]:
     """Keep an engine, which computes cells, while the block runs.
 
     It is a Ray cluster, worker processes, or with `--workers 1` this process.

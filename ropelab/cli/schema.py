@@ -114,7 +114,7 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def schema_of(command: str) -> dict[str, Any]:
+def find_schema(command: str) -> dict[str, Any]:
     """Return the schema of a command's --json; InputError if it has none."""
     check_known("command with --json", command, (*SHAPES, *NAMES))
     schema = TypeAdapter(SHAPES.get(command, RUN)).json_schema()

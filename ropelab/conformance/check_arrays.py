@@ -25,7 +25,7 @@ from ropelab.conformance.parts import combine
 from ropelab.conformance.prompts import Segment, read_segments
 from ropelab.conformance.vectors import ABOUT, make_vectors
 from ropelab.readers.axes import read_prompt_rule
-from ropelab.readers.spec import RefusedError, whole
+from ropelab.readers.spec import RefusedError, require_whole
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
@@ -138,7 +138,7 @@ def expect_kit(
     """
     try:
         facts = parse(str(about), read_regular(about, MOST_BYTES), finite=False)
-        length = length or whole(facts["length"], "length")
+        length = length or require_whole(facts["length"], "length")
         layers = expect_config(str(about), facts["config"], length)
         prompt = read_segments(facts.get("prompt", ()))
         return layers[facts["layer_type"]], facts["config"], prompt

@@ -25,8 +25,8 @@ from ropelab.readers import registry
 from ropelab.readers.axes import VISION, is_encoder, read_vision
 from ropelab.readers.document import load
 from ropelab.readers.extra_rotations import list_rotations, read_rotation
-from ropelab.readers.spec import RopeSpec, check_length, short
-from ropelab.readers.trace import language_part, rope_block
+from ropelab.readers.spec import RopeSpec, check_length, shorten_value
+from ropelab.readers.trace import find_language_part, find_rope_block
 from ropelab.runs.arguments import check_texts
 from ropelab.runs.errors import InputError, check_known
 
@@ -227,8 +227,8 @@ def expect_config(
         reading = registry.read_by_reference(name, config)
         layers = {"all": reading.layers[reading.main_layer]}
 
-    _, text = language_part(config)
-    _, block = rope_block(text)
+    _, text = find_language_part(config)
+    _, block = find_rope_block(text)
     has_axes = bool(block.get("mrope_section"))
     expected_layers = {}
     for layer, spec in layers.items():
@@ -236,7 +236,7 @@ def expect_config(
         if spec.axes:
             note = AXES_NOT_JUDGED
         elif has_axes:
-            kind = short(text.get("model_type", ""))
+            kind = shorten_value(text.get("model_type", ""))
             note = f"{AXES_NOT_JUDGED}: nobody looked at those of '{kind}'"
         rotating = reading.rotating
         if rotating and not all(rotating):

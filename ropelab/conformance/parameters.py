@@ -41,7 +41,7 @@ def guess_roles(function: Any) -> Iterator[dict[str, str]]:
     """
     parameters = list_parameters(function) or UNNAMED_PARAMETERS
     roles = {name: ROLES.get(name.lower(), "") for name in list_required(parameters)}
-    if not tells_places(roles):
+    if not has_places(roles):
         # The parameter for positions may have a default.
         roles |= find_optional(parameters, PLACES)
     if "length" not in roles.values():
@@ -50,7 +50,7 @@ def guess_roles(function: Any) -> Iterator[dict[str, str]]:
 
     unknown = [name for name, role in roles.items() if not role]
     with_vectors = roles | dict.fromkeys(unknown, "vectors")
-    if tells_places(roles):
+    if has_places(roles):
         yield with_vectors
     elif len(roles) == 1:
         (name,) = roles
@@ -61,7 +61,7 @@ def guess_roles(function: Any) -> Iterator[dict[str, str]]:
             yield with_vectors | {name: "positions"}
 
 
-def tells_places(roles: Mapping[str, str]) -> bool:
+def has_places(roles: Mapping[str, str]) -> bool:
     """Return True if a parameter says where vectors are, by positions or tables."""
     return not {*PLACES, *TABLES}.isdisjoint(roles.values())
 

@@ -19,7 +19,7 @@ from ropelab.readers.axes import VISION_CONFIG
 from ropelab.readers.document import load
 from ropelab.readers.families import FACTS_OF_WHOLES
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import Trace, language_part
+from ropelab.readers.trace import Trace, find_language_part
 from ropelab.runs.errors import InputError, check_known, require
 
 # Endings of the names of rotary classes. DINOv3's class has the last ending.
@@ -114,7 +114,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
             " it as UTF-8, without a byte order mark"
         )
     config = document.config
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     if vision:
         text = config
     # The class of the whole model reads the part for text if it completes that part by

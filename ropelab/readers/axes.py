@@ -15,10 +15,10 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    whole,
+    require_number,
+    require_whole,
 )
-from ropelab.readers.trace import MAXIMUM, language_part, rope_block
+from ropelab.readers.trace import MAXIMUM, find_language_part, find_rope_block
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
 
@@ -66,7 +66,7 @@ def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | N
     None: positions have one axis, or nobody looked at which pairs these have, or the
     sections do not fit the pairs.
     """
-    _, block = rope_block(text)
+    _, block = find_rope_block(text)
     facts = find_facts("text", str(text.get("model_type")))
     sections = block.get("mrope_section")
     arrangement = None
@@ -157,7 +157,7 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     if facts is None:
         return None
 
-    _, block = rope_block(part)
+    _, block = find_rope_block(part)
     head_dim = read_head_dim(part, facts)
     usual_base = facts.get("base", 10000.0)
     base = block.get("rope_theta", part.get("rope_theta", usual_base))
@@ -174,7 +174,7 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
         block=1 if facts.get("alone") else read_merged(part),
     )
     return RopeSpec(
-        base=number(base, "rope_theta"),
+        base=require_number(base, "rope_theta"),
         head_dim=head_dim,
         rotary_dim=4 * pairs_per_axis,
         scaling=Unscaled(),
@@ -188,18 +188,18 @@ def read_head_dim(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int:
     """Return the features of a head of the encoder."""
     given = part.get("head_dim")
     if given is not None:
-        return whole(given, "head_dim")
+        return require_whole(given, "head_dim")
 
     width_key, usual_width = facts["width"]
     heads_key, usual_heads = facts["heads"]
-    width = whole(part.get(width_key, usual_width), width_key)
+    width = require_whole(part.get(width_key, usual_width), width_key)
     heads = part.get(heads_key, part.get("num_attention_heads", usual_heads))
-    return width // whole(heads, heads_key)
+    return width // require_whole(heads, heads_key)
 
 
 def read_merged(part: Mapping[str, Any]) -> int:
     """Return the patches along a side that become one token."""
-    return whole(part.get("spatial_merge_size", 2), "spatial_merge_size")
+    return require_whole(part.get("spatial_merge_size", 2), "spatial_merge_size")
 
 
 def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | None:
@@ -227,7 +227,7 @@ def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
 
 def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     """Return how a model counts positions; an error names a refused value."""
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     facts = find_facts("text", str(text.get("model_type")))
     if facts is None:
         return None
@@ -237,11 +237,11 @@ def make_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     merged_frames = 1
     if "temporal" in facts:
         key, usual = facts["temporal"]
-        merged_frames = whole(vision.get(key, usual), key)
+        merged_frames = require_whole(vision.get(key, usual), key)
     steps = None
     if "rate" in facts:
         key, usual = facts["rate"]
-        steps = whole(vision.get(key, usual), key)
+        steps = require_whole(vision.get(key, usual), key)
     return PromptRule(
         merged=read_merged(vision),
         merged_frames=merged_frames,
@@ -258,7 +258,7 @@ def add_axes(
     """Return the layers of a language model with the axes that move their pairs."""
     if runtime not in READ_BY:
         return layers
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     return {
         name: replace(spec, axes=read_axes(text, spec, runtime))
         for name, spec in layers.items()

@@ -12,7 +12,12 @@ from ropelab.readers import reader
 from ropelab.readers.layers import find_rule
 from ropelab.readers.reader import Reader
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    require_number,
+    require_whole,
+)
 from ropelab.readers.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
@@ -178,12 +183,12 @@ def read_compressed(
 
     `name` is the name of the block.
     """
-    head_dim = reader.head_dim_of(trace)
+    head_dim = reader.read_head_dim(trace)
     share, _ = trace.first(("partial_rotary_factor",))
     if share is None:
         width = trace.get("qk_rope_head_dim")
         if width is not None:
-            share = whole(width, "qk_rope_head_dim") / head_dim
+            share = require_whole(width, "qk_rope_head_dim") / head_dim
 
     settings_by_layer = {}
     base_keys = {"compress": "compress_rope_theta", "main": "rope_theta"}
@@ -268,7 +273,7 @@ def fill_block(
     share_in_block = block is not None and "partial_rotary_factor" in values
     has_share = share_in_block or trace.has("partial_rotary_factor")
     if family.width_key and (family.width_before_share or not has_share):
-        share = reader.share_of(trace, reader.head_dim_of(trace))
+        share = reader.find_rotated_share(trace, reader.read_head_dim(trace))
         if share is not None:
             settings.put("partial_rotary_factor", share, family.width_key)
 
@@ -338,7 +343,9 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
             refuse_null(trace, base_keys)
         base = choose_for_layer(trace, base, layer)
         if family.ratio_key:
-            base = base * number(trace.get(family.ratio_key, 1.0), family.ratio_key)
+            base = base * require_number(
+                trace.get(family.ratio_key, 1.0), family.ratio_key
+            )
         put_moved(settings, "rope_theta", base, path, usual_source)
 
     name = "partial_rotary_factor"

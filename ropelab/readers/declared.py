@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.readers.families import read_table
-from ropelab.readers.spec import RefusedError, short
-from ropelab.readers.trace import ABSENT, Trace, value_in
+from ropelab.readers.spec import RefusedError, shorten_value
+from ropelab.readers.trace import ABSENT, Trace, find_value
 
 NAMES = read_table("names")["declared"]
 
@@ -15,10 +15,12 @@ def check_values(trace: Trace) -> None:
     family = trace.family
     text = trace.text
     for key, kinds in family.key_types.items():
-        value = value_in(text, key)
+        value = find_value(text, key)
         kind = "null" if value is None else type(value).__name__
         if kinds and value is not ABSENT and kind not in kinds.split():
-            raise RefusedError(f"{key} must be of type {kinds}, not {short(value)}")
+            raise RefusedError(
+                f"{key} must be of type {kinds}, not {shorten_value(value)}"
+            )
 
     hidden = text.get("hidden_size", family.hidden_size)
     heads = text.get("num_attention_heads", family.num_attention_heads)
@@ -32,7 +34,9 @@ def check_values(trace: Trace) -> None:
     for part in (text, trace.whole):
         name = part.get("dtype") or part.get("torch_dtype")
         if isinstance(name, str) and name not in NAMES["dtypes"].split():
-            raise RefusedError(f"dtype '{short(name)}' is no number format of torch")
+            raise RefusedError(
+                f"dtype '{shorten_value(name)}' is no number format of torch"
+            )
 
 
 def check_layer_types(text: Mapping[str, Any]) -> None:
@@ -46,7 +50,7 @@ def check_layer_types(text: Mapping[str, Any]) -> None:
     if not names or names - {*NAMES["layer_types"].split()}:
         given = ", ".join(sorted(names)) or layers
         raise RefusedError(
-            f"layer_types must be a list of known names, not {short(given)}"
+            f"layer_types must be a list of known names, not {shorten_value(given)}"
         )
     count = text.get("num_hidden_layers")
     if count not in (None, len(layers)):

@@ -21,8 +21,13 @@ from ropelab.readers.families import (
 )
 from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
 from ropelab.readers.mistral_params import META_KEYS, is_params, translate_params
-from ropelab.readers.spec import short
-from ropelab.readers.trace import MAXIMUM, language_part, rope_block, rope_paths
+from ropelab.readers.spec import shorten_value
+from ropelab.readers.trace import (
+    MAXIMUM,
+    find_language_part,
+    find_rope_block,
+    list_rope_paths,
+)
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, find_repeated_keys, parse
 
@@ -156,8 +161,8 @@ def check_objects(name: str, config: Mapping[str, Any]) -> None:
     """Raise InputError for too many keys in an object, or a model_type that is not a
     text.
     """
-    _, text = language_part(config)
-    _, block = rope_block(text)
+    _, text = find_language_part(config)
+    _, block = find_rope_block(text)
     for part in (config, text, block):
         if len(part) > MOST_KEYS:
             raise InputError(
@@ -166,13 +171,13 @@ def check_objects(name: str, config: Mapping[str, Any]) -> None:
             )
         if not isinstance(part.get("model_type"), str | None):
             raise InputError(
-                f"{name}: model_type must be a name, not {short(part['model_type'])}"
+                f"{name}: model_type must be a name, not {shorten_value(part['model_type'])}"
             )
 
 
 def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     """Raise InputError for a configuration that has no rotary positions of text."""
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     refuse_images(name, config, text)
     reason = explain_unrotated(text)
     if reason:
@@ -183,11 +188,11 @@ def check_has_positions(name: str, config: Mapping[str, Any]) -> None:
     if text.get("model_type") in ROTATED_TYPES:
         return
     has_size = any(key in text for key in SIZE_KEYS)
-    paths = " ".join(rope_paths(text))
+    paths = " ".join(list_rope_paths(text))
     names_rotation = "rope" in paths or "rotary" in paths
     if not has_size or not (MAXIMUM in text or names_rotation):
         kind = text.get("model_type")
-        unread = f"; the class of '{short(kind)}' was not read" if kind else ""
+        unread = f"; the class of '{shorten_value(kind)}' was not read" if kind else ""
         raise InputError(f"{name} has no keys of a model with rotary positions{unread}")
 
 
@@ -205,7 +210,7 @@ def refuse_images(
     diffusers_class = config.get("_class_name")
     if isinstance(diffusers_class, str):
         raise InputError(
-            f"{name} is a file of diffusers ({short(diffusers_class)}), which rotates by"
+            f"{name} is a file of diffusers ({shorten_value(diffusers_class)}), which rotates by"
             " axes of an image; ask ropelab freqs about each axis by its width and base"
         )
 
@@ -216,7 +221,7 @@ def refuse_images(
     advice = "a file with a language model is read"
     if is_encoder(config):
         advice = "no runtimes are compared; check and vectors read it"
-    model_type = short(text.get("model_type", ""))
+    model_type = shorten_value(text.get("model_type", ""))
     raise InputError(
         f"{name} is a model of images ({model_type}), whose positions are rows and"
         f" columns; {advice}"

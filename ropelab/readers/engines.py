@@ -16,7 +16,12 @@ from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, number, whole
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    require_number,
+    require_whole,
+)
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
@@ -52,10 +57,12 @@ class Exllama(Reader):
     def find_width(self, settings: Settings, head_dim: int) -> int:
         width = settings.trace.get("rotary_dim")
         if width is not None:
-            return whole(width, "rotary_dim")
+            return require_whole(width, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
-        return reader.width_of(head_dim, settings.number("partial_rotary_factor"))
+        return reader.compute_rotated_width(
+            head_dim, settings.number("partial_rotary_factor")
+        )
 
     def find_pairing(self, trace: Trace) -> Any:
         # Neighbouring features form a pair only in latent attention, whatever the
@@ -99,7 +106,7 @@ def choose_table_by_ratio(settings: Settings) -> MadeScaling:
         raise RefusedError(f"longrope without {ORIGINAL}")
 
     # The table is chosen once, not by the length of a prompt.
-    trained = whole(original, ORIGINAL)
+    trained = require_whole(original, ORIGINAL)
     name = "long_factor" if settings.longest > trained else "short_factor"
     return scaling_types.make_one_table(settings, name, trained)
 
@@ -152,10 +159,12 @@ class TensorRt(Reader):
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             width = trace.get(name)
             if width:
-                return reader.width_of(head_dim, whole(width, name) / head_dim)
+                return reader.compute_rotated_width(
+                    head_dim, require_whole(width, name) / head_dim
+                )
 
         share = trace.get("rotary_pct") or settings.read("partial_rotary_factor") or 1.0
-        return reader.width_of(head_dim, number(share, "share"))
+        return reader.compute_rotated_width(head_dim, require_number(share, "share"))
 
 
 @scaling_types.scaling_type("tensorrt-llm", "longrope", "su")
@@ -164,7 +173,7 @@ def choose_table_by_limit(settings: Settings) -> MadeScaling:
     trained = settings.original()
     # Without max_seq_len the long table is used.
     limit = settings.trace.get("max_seq_len")
-    is_long = limit is None or number(limit, "max_seq_len") > trained
+    is_long = limit is None or require_number(limit, "max_seq_len") > trained
     name = "long_factor" if is_long else "short_factor"
     return scaling_types.make_one_table(settings, name, trained)
 
@@ -205,10 +214,10 @@ class Tgi(Reader):
         # rotate the whole head.
         trace = settings.trace
         family = trace.family
-        share = reader.share_of(trace, head_dim) or 1.0
+        share = reader.find_rotated_share(trace, head_dim) or 1.0
         if family.name in ("phi", "gpt_neox"):
             share, _ = trace.first(family.share_keys, family.share or 1.0)
-        return reader.width_of(head_dim, number(share, "share"))
+        return reader.compute_rotated_width(head_dim, require_number(share, "share"))
 
 
 @scaling_types.scaling_type("tgi", "default", "linear", "mrope")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.readers.families import CLASSES, read_table
-from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, whole
+from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, require_whole
 
 # Facts by runtime, rotation and model type.
 ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = read_table(
@@ -79,7 +79,7 @@ def make_spec(
     given = text.get(key)
     if given is None:
         given = facts.get("head_dim", 128)
-    head_dim = whole(given, key)
+    head_dim = require_whole(given, key)
     if head_dim < spec.rotary_dim:
         raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
 

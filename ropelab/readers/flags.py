@@ -9,7 +9,7 @@ from typing import Any
 from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.llamacpp import FLAGS as LLAMACPP
 from ropelab.readers.spec import NotModelledError, RefusedError, is_context
-from ropelab.readers.trace import BLOCKS, NESTS, language_part
+from ropelab.readers.trace import BLOCKS, NESTS, find_language_part
 from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError, cut_text, make_name_error
@@ -77,7 +77,10 @@ class Flags:
 
 def is_moved(config: Mapping[str, Any]) -> bool:
     """Return True for a flat file whose keys its class moves into text_config."""
-    return config.get("model_type") in CLASSES["flat"] and not language_part(config)[0]
+    return (
+        config.get("model_type") in CLASSES["flat"]
+        and not find_language_part(config)[0]
+    )
 
 
 def merge_block(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,13 +136,13 @@ def parse_flags(text: str) -> Flags:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
         elif name == KOBOLD:
             scale, _, base = value.partition(" ")
-            settings["rope_freq_scale"] = setting(name, scale)
+            settings["rope_freq_scale"] = read_setting(name, scale)
             if base:
-                settings["rope_freq_base"] = setting(name, base)
+                settings["rope_freq_base"] = read_setting(name, base)
         elif name in SWITCHES:
             settings[SWITCHES[name]] = True
         else:
-            number = setting(name, value)
+            number = read_setting(name, value)
             is_length = SETTINGS[name] in LENGTHS
             if is_length and not is_context(number):
                 raise InputError(
@@ -177,7 +180,7 @@ def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     return given, others
 
 
-def setting(name: str, value: str) -> Any:
+def read_setting(name: str, value: str) -> Any:
     """Return the value that a server's flag sets.
 
     vLLM reads suffixes such as 128k, and other servers stop at them.

@@ -23,7 +23,7 @@ KEY_SIMILARITY = 0.7
 INVISIBLE = re.compile(r"[\s\u200b-\u200f\ufeff]")
 
 
-def concerns_rope(name: str) -> bool:
+def is_about_rope(name: str) -> bool:
     """Return True if the name of a key says that the key is about rotation."""
     if name in KEYS["top"] or name in KEYS["gguf"]:
         return True

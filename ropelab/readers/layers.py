@@ -23,7 +23,7 @@ from ropelab.readers.layer_rules import (
     RULES_OF_WINDOWS,
     Rotating,
 )
-from ropelab.readers.spec import NotModelledError, RefusedError, number
+from ropelab.readers.spec import NotModelledError, RefusedError, require_number
 
 # Keys that say which layers rotate. Readers of frequencies do not read them.
 FLAG_KEYS = (
@@ -138,7 +138,7 @@ def find_layer_base(
         )
 
     # Layers with a base of 0 do not rotate.
-    different_bases = {number(base, BASES_KEY) for base in bases if base}
+    different_bases = {require_number(base, BASES_KEY) for base in bases if base}
     if not different_bases:
         raise NotModelledError(f"a {BASES_KEY} of zeros, with which no layer rotates")
     if len(different_bases) > 1:

@@ -35,9 +35,9 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    numbers,
-    whole,
+    require_number,
+    require_numbers,
+    require_whole,
 )
 from ropelab.readers.trace import Trace
 
@@ -86,7 +86,7 @@ def read_fields(
 
     # The order of the following steps decides which of several errors is reported.
     flags = trace.flags
-    context = whole(fields.get("context_length"), "context_length")
+    context = require_whole(fields.get("context_length"), "context_length")
     head_dim, rotary_dim = read_widths(fields)
     base, base_source = read_base(fields, flags)
 
@@ -97,7 +97,7 @@ def read_fields(
     if kind != "none":
         factor = find_factor(fields, flags)
     trained_of_file = fields.get("rope.scaling.original_context_length", context)
-    trained = whole(
+    trained = require_whole(
         flags.get("yarn_orig_ctx") or trained_of_file, "original context length"
     )
     scaling, attention = make_scaling(fields, flags, kind, factor, rotary_dim)
@@ -107,7 +107,7 @@ def read_fields(
         # file has no mscale, which counts as 1; the multiplier is mscale_all_dim.
         attention *= scaling_types.magnitude(factor)
         attention /= scaling_types.magnitude(
-            factor, number(multiplier, "yarn_log_multiplier")
+            factor, require_number(multiplier, "yarn_log_multiplier")
         )
         scaling = replace(scaling, attention_factor=attention)
 
@@ -138,7 +138,7 @@ def read_fields(
     sliding_base = fields.get("rope.freq_base_swa")
     if sliding_base is None:
         return {"all": spec}
-    sliding = spec.unscaled(number(sliding_base, "rope.freq_base_swa")).check()
+    sliding = spec.unscaled(require_number(sliding_base, "rope.freq_base_swa")).check()
     return {"full_attention": spec, "sliding_attention": sliding}
 
 
@@ -154,13 +154,13 @@ def read_widths(fields: Fields) -> tuple[int, int]:
                 raise NotModelledError(
                     "a first layer without heads and no attention.key_length"
                 )
-        heads = whole(heads, "attention.head_count")
-        hidden = whole(fields.get("embedding_length"), "embedding_length")
+        heads = require_whole(heads, "attention.head_count")
+        hidden = require_whole(fields.get("embedding_length"), "embedding_length")
         key_length = hidden // heads
 
-    head_dim = whole(key_length, "attention.key_length")
+    head_dim = require_whole(key_length, "attention.key_length")
     rotary_dim = fields.get("rope.dimension_count", head_dim)
-    rotary_dim = whole(rotary_dim, "rope.dimension_count")
+    rotary_dim = require_whole(rotary_dim, "rope.dimension_count")
     if rotary_dim % 2 or rotary_dim > head_dim:
         raise NotModelledError(f"{rotary_dim} rotated of {head_dim} features")
     return head_dim, rotary_dim
@@ -170,9 +170,9 @@ def read_base(fields: Fields, flags: Mapping[str, Any]) -> tuple[float, str]:
     """Return the base, and the field or flag that it comes from."""
     base = flags.get("rope_freq_base")
     if base:
-        return number(base, "base"), "--rope-freq-base"
+        return require_number(base, "base"), "--rope-freq-base"
     if "rope.freq_base" in fields:
-        return number(fields["rope.freq_base"], "base"), "rope.freq_base"
+        return require_number(fields["rope.freq_base"], "base"), "rope.freq_base"
     return USUAL_BASE, "default of llama.cpp"
 
 
@@ -181,22 +181,22 @@ def find_softmax_factor(trace: Trace, fields: Fields, factor: float) -> float:
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
     if not multiplier or not trace.model_type.startswith(MULTIPLIED_SCORES):
         return 1.0
-    multiplier = number(multiplier, "yarn_log_multiplier")
+    multiplier = require_number(multiplier, "yarn_log_multiplier")
     return (1 + multiplier * math.log(max(1.0, factor))) ** 2
 
 
 def find_factor(fields: Fields, flags: Mapping[str, Any]) -> float:
     """Return the factor by which positions are divided."""
     if flags.get("rope_scale"):
-        return number(flags["rope_scale"], "--rope-scale")
+        return require_number(flags["rope_scale"], "--rope-scale")
     if flags.get("rope_freq_scale"):
-        return 1 / number(flags["rope_freq_scale"], "--rope-freq-scale")
+        return 1 / require_number(flags["rope_freq_scale"], "--rope-freq-scale")
 
     # Older files have the factor in another field.
     factor_of_older_file = fields.get("rope.scale_linear", 0.0)
     factor = fields.get("rope.scaling.factor", factor_of_older_file)
     # A factor of 0 is a missing one.
-    return number(factor, "rope.scaling.factor") or 1.0
+    return require_number(factor, "rope.scaling.factor") or 1.0
 
 
 def make_scaling(
@@ -217,7 +217,7 @@ def make_scaling(
     """
     # Only this field sets the factor on cos and sin.
     field = "rope.scaling.attn_factor"
-    own_attention = number(fields.get(field, 1.0), field)
+    own_attention = require_number(fields.get(field, 1.0), field)
     has_ramp = find_ramp_weight(fields, flags, kind) > 0
 
     if DIVISORS in fields or LONG_DIVISORS in fields or SHORT_DIVISORS in fields:
@@ -242,8 +242,8 @@ def make_scaling(
         attention = scaling_types.magnitude(factor) * own_attention
     scaling = Yarn(
         factor=factor,
-        beta_fast=number(fast, "yarn_beta_fast"),
-        beta_slow=number(slow, "yarn_beta_slow"),
+        beta_fast=require_number(fast, "yarn_beta_fast"),
+        beta_slow=require_number(slow, "yarn_beta_slow"),
         attention_factor=attention,
     )
     return scaling, attention
@@ -256,7 +256,7 @@ def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> flo
     """
     name = "yarn_ext_factor"
     weight = flags.get(name, fields.get(f"rope.scaling.{name}"))
-    weight = -1.0 if weight is None else number(weight, name)
+    weight = -1.0 if weight is None else require_number(weight, name)
     # A negative weight means that none is set.
     if weight < 0:
         return 1.0 if kind == "yarn" else 0.0
@@ -280,8 +280,8 @@ def divide_by_tensors(
         long_name = LONG_DIVISORS
         kind = LongRope
 
-    short_table = numbers(fields[short_name], short_name)
-    long_table = numbers(fields[long_name], long_name)
+    short_table = require_numbers(fields[short_name], short_name)
+    long_table = require_numbers(fields[long_name], long_name)
     pairs = rotary_dim // 2
     if len(short_table) != pairs or len(long_table) != pairs:
         raise RefusedError(f"{len(short_table)} divisors for {pairs} pairs")

@@ -18,7 +18,13 @@ from ropelab.math.scaling import Llama3
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import RELEASES, read_table
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, number, short, whole
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    require_number,
+    require_whole,
+    shorten_value,
+)
 from ropelab.readers.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, Trace
 
 Fields = dict[str, Any]
@@ -70,7 +76,10 @@ def convert(trace: Trace) -> Fields:
 
     context = find_context(trace)
     widths = write_widths(trace, name)
-    fields: Fields = {"context_length": whole(context, "context length"), **widths}
+    fields: Fields = {
+        "context_length": require_whole(context, "context length"),
+        **widths,
+    }
     fields |= write_bases(settings, name, sliding)
 
     # These classes write no scaling of the file.
@@ -114,16 +123,18 @@ def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
         raise RefusedError("the converter asks for head_dim, which is missing")
 
     fields: Fields = {
-        "context_length": whole(params[MAXIMUM], "context length"),
-        "attention.key_length": whole(params["head_dim"], "head_dim"),
-        "rope.freq_base": number(params.get("rope_theta", USUAL_BASE), "rope_theta"),
+        "context_length": require_whole(params[MAXIMUM], "context length"),
+        "attention.key_length": require_whole(params["head_dim"], "head_dim"),
+        "rope.freq_base": require_number(
+            params.get("rope_theta", USUAL_BASE), "rope_theta"
+        ),
     }
     if "yarn" not in params:
         return fields, architecture
 
     block = params["yarn"]
     if not isinstance(block, Mapping):
-        raise RefusedError(f"yarn must be a dict, not {short(block)}")
+        raise RefusedError(f"yarn must be a dict, not {shorten_value(block)}")
     needed = ("apply_scale", "factor", "beta", "alpha", ORIGINAL)
     missing = [name for name in needed if name not in block]
     if missing:
@@ -132,10 +143,12 @@ def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:
         )
     fields |= {
         "rope.scaling.type": "yarn",
-        "rope.scaling.factor": number(block["factor"], "factor"),
-        "rope.scaling.original_context_length": whole(block[ORIGINAL], ORIGINAL),
-        "rope.scaling.yarn_beta_fast": number(block["beta"], "beta"),
-        "rope.scaling.yarn_beta_slow": number(block["alpha"], "alpha"),
+        "rope.scaling.factor": require_number(block["factor"], "factor"),
+        "rope.scaling.original_context_length": require_whole(
+            block[ORIGINAL], ORIGINAL
+        ),
+        "rope.scaling.yarn_beta_fast": require_number(block["beta"], "beta"),
+        "rope.scaling.yarn_beta_slow": require_number(block["alpha"], "alpha"),
         "rope.scaling.yarn_log_multiplier": 0.0 if block["apply_scale"] else 1.0,
     }
     return fields, architecture
@@ -209,7 +222,7 @@ def find_context(trace: Trace) -> Any:
     if family.name == "nomic_bert" and path == "n_positions":
         # The converter recognises two models by their lengths, and writes their trained
         # lengths.
-        context = {8192: 2048, 2048: 512}.get(whole(context, path), context)
+        context = {8192: 2048, 2048: 512}.get(require_whole(context, path), context)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
     return context
@@ -227,12 +240,12 @@ def write_widths(trace: Trace, block: str) -> Fields:
     elif family.latent:
         keys = ("qk_rope_head_dim",)
 
-    head_dim = reader.head_dim_of(trace, keys)
+    head_dim = reader.read_head_dim(trace, keys)
     if family.head_dim and not is_filled(trace) and trace.first(keys)[0] is None:
         raise NotModelledError(
             f"without {keys[0]} the converter has no class to fill it in"
         )
-    if family.name in NAMES["headless"] and head_dim != reader.head_dim_of(trace, ()):
+    if family.name in NAMES["headless"] and head_dim != reader.read_head_dim(trace, ()):
         raise NotModelledError(
             "the converter does not read head_dim, and writes another width"
         )
@@ -247,12 +260,14 @@ def write_widths(trace: Trace, block: str) -> Fields:
         )
         share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
         share, _ = trace.first(share_keys, family.share or 1)
-        share_by_width = reader.share_of(trace, head_dim)
+        share_by_width = reader.find_rotated_share(trace, head_dim)
         if share_by_width is not None and family.name not in NAMES["shares"]:
             share = share_by_width
     return {
         "attention.key_length": head_dim,
-        "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
+        "rope.dimension_count": reader.compute_rotated_width(
+            head_dim, require_number(share, "share")
+        ),
     }
 
 
@@ -283,8 +298,8 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
     if path == key_in_block:
         settings.mark("rope_theta", "translated", "written as rope.freq_base")
     if family.ratio_key:
-        base *= number(trace.get(family.ratio_key, 1.0), family.ratio_key)
-    fields: Fields = {"rope.freq_base": number(base, "rope_theta")}
+        base *= require_number(trace.get(family.ratio_key, 1.0), family.ratio_key)
+    fields: Fields = {"rope.freq_base": require_number(base, "rope_theta")}
 
     sliding_keys = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
     sliding_base, _ = trace.first(sliding_keys)
@@ -295,7 +310,7 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
             sliding_base or sliding.get("rope_theta") or family.local_base or base
         )
     if sliding_base is not None and family.name not in NAMES["one_base"]:
-        fields["rope.freq_base_swa"] = number(sliding_base, "local base")
+        fields["rope.freq_base_swa"] = require_number(sliding_base, "local base")
     return fields
 
 
@@ -369,7 +384,7 @@ def write_yarn(settings: Settings) -> Fields:
     has_multiplier = trace.family.latent or trace.family.name == "ministral3"
     if has_multiplier and block.get("mscale_all_dim") is not None:
         mark_written(settings, "mscale_all_dim")
-        multiplier = number(block["mscale_all_dim"], "mscale_all_dim")
+        multiplier = require_number(block["mscale_all_dim"], "mscale_all_dim")
         if trace.family.latent:
             # Taken back on loading (TAG_DEEPSEEK2_YARN_LOG_MUL_FIX).
             multiplier *= 0.1
@@ -400,7 +415,7 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
     original = block.get(ORIGINAL)
     if original is None:
         original = trace.get(ORIGINAL)
-    trained = whole(original, ORIGINAL)
+    trained = require_whole(original, ORIGINAL)
     mark_written(settings, *LISTS, ORIGINAL)
     attention = scaling_types.longrope_attention(
         fields["context_length"] / trained, trained
@@ -427,9 +442,9 @@ def compute_divisors(
     defaults = {"factor": 8.0, **scaling_types.KEPT}
     bands = {}
     for name, default in defaults.items():
-        bands[name] = number(block.get(name, default), name)
+        bands[name] = require_number(block.get(name, default), name)
 
-    geometry = Geometry(head_dim, base, whole(original, ORIGINAL))
+    geometry = Geometry(head_dim, base, require_whole(original, ORIGINAL))
     scaling_types.check_bands(bands)
     scaled = Llama3(**bands).plan(geometry, 1).inv_freq
     return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

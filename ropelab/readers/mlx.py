@@ -18,10 +18,10 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    numbers,
-    short,
-    whole,
+    require_number,
+    require_numbers,
+    require_whole,
+    shorten_value,
 )
 from ropelab.readers.trace import LISTS, MAXIMUM, ORIGINAL, Trace
 
@@ -41,7 +41,9 @@ def find_row(trace: Trace) -> Row:
     if trace.whole.get("model_type") in WHOLES:
         name = str(trace.whole["model_type"])
     if name not in ROWS:
-        raise NotModelledError(f"the model file for '{short(name)}' was not read")
+        raise NotModelledError(
+            f"the model file for '{shorten_value(name)}' was not read"
+        )
     return ROWS[name]
 
 
@@ -65,10 +67,10 @@ class Mlx(Reader):
         full = specs["all"]
         key = row["local_key"]
         usual_base = row.get("local_base", full.base)
-        sliding = full.unscaled(number(trace.get(key, usual_base), key))
+        sliding = full.unscaled(require_number(trace.get(key, usual_base), key))
         if head_key := row.get("local_head_key"):
-            head_dim = whole(trace.get(head_key), head_key)
-            width = reader.width_of(head_dim, read_share(trace, row))
+            head_dim = require_whole(trace.get(head_key), head_key)
+            width = reader.compute_rotated_width(head_dim, read_share(trace, row))
             sliding = replace(sliding, head_dim=head_dim, rotary_dim=width).check()
         return {"full_attention": full, "sliding_attention": sliding}
 
@@ -108,7 +110,7 @@ class Mlx(Reader):
             return 131072
         return super().find_longest(trace)
 
-    def find_head_dim(self, trace: Trace) -> int:
+    def read_head_dim(self, trace: Trace) -> int:
         row = find_row(trace)
         head_dim = self._read_head_dim(trace, row)
 
@@ -127,16 +129,16 @@ class Mlx(Reader):
         if "head_key" in row:
             keys = (row["head_key"],)
         if row.get("headless"):
-            return reader.head_dim_of(trace, ())
+            return reader.read_head_dim(trace, ())
 
         given, _ = trace.first(keys)
         if given is not None:
-            return reader.head_dim_of(trace, keys)
+            return reader.read_head_dim(trace, keys)
         if "head_parts" in row:
-            return sum(whole(trace.get(key), key) for key in row["head_parts"])
+            return sum(require_whole(trace.get(key), key) for key in row["head_parts"])
         if "head_dim" in row:
             return int(row["head_dim"])
-        return reader.head_dim_of(trace, ())
+        return reader.read_head_dim(trace, ())
 
     def find_type(self, settings: Settings) -> Any:
         row = find_row(settings.trace)
@@ -161,7 +163,7 @@ class Mlx(Reader):
             return self._make_scaling_of_phi3(settings)
 
         if row.get("default_long") and settings.get("long_factor") is None:
-            pairs = self.find_head_dim(trace) // 2
+            pairs = self.read_head_dim(trace) // 2
             for name in LISTS:
                 settings.put(name, [1.0] * pairs, "default of the model file")
         return super().make_scaling(settings)
@@ -181,7 +183,7 @@ class Mlx(Reader):
         if kind not in ("longrope", "su"):
             return scaling_types.make_unscaled(settings)
         # Its original length is at top level.
-        trained = whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
+        trained = require_whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
         return make_long_table(settings, trained)
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
@@ -190,15 +192,17 @@ class Mlx(Reader):
         if key := row.get("width_key"):
             width = trace.get(key, row.get("width"))
             if width is not None:
-                return reader.width_of(head_dim, whole(width, key) / head_dim)
+                return reader.compute_rotated_width(
+                    head_dim, require_whole(width, key) / head_dim
+                )
         if "share" not in row:
-            return reader.width_of(head_dim, 1.0)
+            return reader.compute_rotated_width(head_dim, 1.0)
 
         # A share inside the block counts only where the model file hands that block on.
         hands_on = row.get("parameters") == "all" or "by_layer" in row
         if (hands_on or row.get("by_list")) and SHARE in settings.values:
-            return reader.width_of(head_dim, settings.number(SHARE))
-        return reader.width_of(head_dim, read_share(trace, row))
+            return reader.compute_rotated_width(head_dim, settings.number(SHARE))
+        return reader.compute_rotated_width(head_dim, read_share(trace, row))
 
     def find_softmax_factor(self, settings: Settings) -> float:
         if find_row(settings.trace).get("plain_softmax"):
@@ -219,7 +223,7 @@ def read_share(trace: Trace, row: Row) -> float:
     """Return the rotated share by the key beside the block, or the file's default."""
     share = row["share"]
     if key := row.get("share_key", SHARE):
-        share = number(trace.get(key, share), key)
+        share = require_number(trace.get(key, share), key)
     return float(share)
 
 
@@ -296,7 +300,7 @@ def list_layer_types(trace: Trace, row: Row) -> list[str]:
     """Return the layer types of a file, full attention first."""
     declared = trace.text.get("layer_types") or list(row["by_layer"])
     if not isinstance(declared, list) or not all(isinstance(n, str) for n in declared):
-        raise RefusedError(f"layer_types must be a list, not {short(declared)}")
+        raise RefusedError(f"layer_types must be a list, not {shorten_value(declared)}")
     return sorted({*declared})
 
 
@@ -324,7 +328,7 @@ def read_layer(trace: Trace, row: Row, layer: str) -> Settings:
 
 def read_listed(trace: Trace) -> dict[str, Settings]:
     """Return the settings of a file that has lists with a number for each layer."""
-    count = whole(trace.get("num_hidden_layers"), "num_hidden_layers")
+    count = require_whole(trace.get("num_hidden_layers"), "num_hidden_layers")
     types = trace.text.get("layer_types") or ["all"] * count
     if not isinstance(types, list) or len(types) < count:
         raise RefusedError("layer_types must be a list with a name for each layer")
@@ -405,7 +409,7 @@ def make_long_table(settings: Settings, trained: int | None = None) -> MadeScali
 
 def make_long_table_with_mscale(settings: Settings) -> MadeScaling:
     """Return Phi-MoE's long table, whose factor on cos and sin the block gives."""
-    trained = whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
+    trained = require_whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
     settings.needs("long_factor")
     _, attention, _ = make_long_table(settings, trained)
     settings.mark("short_mscale", "ignored", "always the long table")
@@ -414,7 +418,7 @@ def make_long_table_with_mscale(settings: Settings) -> MadeScaling:
     if mscale:
         attention = mscale
 
-    divisors = numbers(settings.get("long_factor"), "long_factor")
+    divisors = require_numbers(settings.get("long_factor"), "long_factor")
     factor = settings.longest / trained
     return scaling_types.make_longrope((divisors, divisors), factor, trained, attention)
 

@@ -16,7 +16,7 @@ def is_model_file(name: str) -> bool:
     return name.endswith(SUFFIXES) or Path(name).exists()
 
 
-def model_of_file(name: str) -> KnownModel:
+def read_model(name: str) -> KnownModel:
     """Return the model of a file.
 
     InputError: it has no rotation, or one that no method here computes.

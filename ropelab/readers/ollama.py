@@ -24,9 +24,9 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    numbers,
-    short,
+    require_number,
+    require_numbers,
+    shorten_value,
 )
 from ropelab.readers.trace import BANDS, ORIGINAL, Trace
 
@@ -58,7 +58,9 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
-        kind = short(first) if first else f"model type {short(model_type)}"
+        kind = (
+            shorten_value(first) if first else f"model type {shorten_value(model_type)}"
+        )
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
     return llamacpp.read_fields(Trace(trace.whole), writer(trace), trace.model_type)
 
@@ -77,7 +79,7 @@ def read_size(trace: Trace, *paths: str) -> int:
         if not is_whole or not 0 <= value < 2**32:
             trace.mark(path, "refused")
             raise RefusedError(
-                f"{path} must be written as a whole number, not {short(value)}"
+                f"{path} must be written as a whole number, not {shorten_value(value)}"
             )
         if value:
             return value
@@ -89,7 +91,7 @@ def read_float32(trace: Trace, path: str) -> float:
     value = trace.get(path)
     if value is None:
         return 0.0
-    given = number(value, path)
+    given = require_number(value, path)
     if abs(given) > float(np.finfo(np.float32).max):
         raise RefusedError(f"{path} does not fit into 32 bits")
     return float(np.float32(given))
@@ -114,14 +116,14 @@ def read_type(
     kind = trace.get(path, status="ignored")
     if kind is not None and not isinstance(kind, str):
         trace.mark(path, "refused")
-        raise RefusedError(f"{path} must be a string, not {short(kind)}")
+        raise RefusedError(f"{path} must be a string, not {shorten_value(kind)}")
 
     if kind in known:
         trace.mark(path, "translated", "written into the file")
     elif kind:
         trace.mark(path, "refused" if refusal else "ignored", note)
         if refusal:
-            raise RefusedError(f"scaling type '{short(kind)}' {refusal}")
+            raise RefusedError(f"scaling type '{shorten_value(kind)}' {refusal}")
     return kind or ""
 
 
@@ -245,7 +247,7 @@ def write_phi3(trace: Trace) -> Fields:
         ("short_factor", SHORT_DIVISORS),
     ):
         table = trace.get(f"{BLOCK}.{name}", status="translated")
-        fields[field] = () if table is None else numbers(table, name)
+        fields[field] = () if table is None else require_numbers(table, name)
 
     # The original length inside the block is not read.
     trained = read_size(trace, ORIGINAL)

@@ -15,7 +15,7 @@ from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, whole
+from ropelab.readers.spec import NotModelledError, RefusedError, require_whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
@@ -88,7 +88,7 @@ def find_original(settings: Settings) -> int:
     original = settings.trace.get(ORIGINAL, settings.read(ORIGINAL, top))
     if original is None:
         return settings.longest
-    return whole(original, ORIGINAL)
+    return require_whole(original, ORIGINAL)
 
 
 @scaling_types.scaling_type("onnxruntime-genai", "yarn")
@@ -111,7 +111,7 @@ def make_onnx_yarn(settings: Settings) -> MadeScaling:
 
 def check_ramp(settings: Settings, trained: int) -> None:
     """Raise RefusedError for a ramp that does not lie inside the head, which is asserted."""
-    pairs = reader.head_dim_of(settings.trace) / 2
+    pairs = reader.read_head_dim(settings.trace) / 2
     log_base = math.log(settings.number("rope_theta"))
     ends = []
     for name in ("beta_fast", "beta_slow"):

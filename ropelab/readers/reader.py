@@ -15,9 +15,9 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    short,
-    whole,
+    require_number,
+    require_whole,
+    shorten_value,
 )
 from ropelab.readers.trace import MAXIMUM, Trace
 
@@ -57,7 +57,7 @@ class Reader:
         """
         if self.model_types and trace.model_type not in self.model_types:
             raise NotModelledError(
-                self.refusal_of_model.format(short(trace.model_type))
+                self.refusal_of_model.format(shorten_value(trace.model_type))
             )
 
         specs = {}
@@ -81,7 +81,7 @@ class Reader:
         trace = settings.trace
         settings.longest = self.find_longest(trace)
         claimed, multiplied = self.limit_length(settings)
-        head_dim = self.find_head_dim(trace)
+        head_dim = self.read_head_dim(trace)
         scaling, attention, trained = self.make_scaling(settings)
         # A trained length that differs from the longest context was read from the block
         # of the scaling.
@@ -122,7 +122,7 @@ class Reader:
         longest, path = trace.first(keys, usual)
         if longest is None:
             raise RefusedError(f"{MAXIMUM} is missing")
-        return whole(longest, path or MAXIMUM)
+        return require_whole(longest, path or MAXIMUM)
 
     def has_length(self, trace: Trace) -> bool:
         """Return True if the class or the file states the longest context."""
@@ -146,9 +146,9 @@ class Reader:
             return settings.longest, 0
         return None, 0
 
-    def find_head_dim(self, trace: Trace) -> int:
+    def read_head_dim(self, trace: Trace) -> int:
         """Return the features of a head."""
-        return head_dim_of(trace)
+        return read_head_dim(trace)
 
     def find_type(self, settings: Settings) -> Any:
         """Return the scaling type. Of two keys, `type` is read and not `rope_type`."""
@@ -167,7 +167,9 @@ class Reader:
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         """Return the number of features that rotate."""
-        return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+        return compute_rotated_width(
+            head_dim, settings.number("partial_rotary_factor", 1.0)
+        )
 
     def find_softmax_factor(self, settings: Settings) -> float:
         """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) +
@@ -181,7 +183,7 @@ class Reader:
             return 1.0
 
         factor = settings.number("factor", self.usual_factor)
-        return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
+        return magnitude(factor, require_number(all_dim, "mscale_all_dim")) ** 2
 
     def find_pairing(self, trace: Trace) -> Any:
         """Return which features form a pair: `half` or `interleaved`."""
@@ -216,15 +218,15 @@ def find_sliding(trace: Trace, full: RopeSpec) -> RopeSpec:
     base = trace.get(family.local_base_key, usual_base)
 
     if not family.local_scaled:
-        return full.unscaled(number(base, family.local_base_key))
+        return full.unscaled(require_number(base, family.local_base_key))
     # ModernBERT takes a base of null for a missing one.
     if base is None:
         base = full.base
-    base = number(base, family.local_base_key)
+    base = require_number(base, family.local_base_key)
     return replace(full, base=base, base_source="")
 
 
-def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
+def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """Return the features of a head.
 
     The number is the value of the first key that the file has, else the default of the
@@ -241,7 +243,7 @@ def head_dim_of(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
-        head_dim = whole(given, source)
+        head_dim = require_whole(given, source)
     elif family.head_dim is not None and has_default:
         source = "class default"
         head_dim = family.head_dim
@@ -265,8 +267,8 @@ def divide_by_heads(trace: Trace) -> int:
             "neither head_dim nor hidden_size and num_attention_heads are there"
         )
 
-    features = whole(hidden, "hidden_size") * family.head_scale
-    head_dim = features // whole(heads, "num_attention_heads")
+    features = require_whole(hidden, "hidden_size") * family.head_scale
+    head_dim = features // require_whole(heads, "num_attention_heads")
     if head_dim < 1:
         raise RefusedError("hidden_size is below num_attention_heads")
     return head_dim
@@ -280,14 +282,14 @@ def widen_full_attention(
     if default is None or "full_attention" not in specs:
         return specs
 
-    head_dim = whole(trace.get("global_head_dim", default), "global_head_dim")
+    head_dim = require_whole(trace.get("global_head_dim", default), "global_head_dim")
     full = specs["full_attention"]
-    width = width_of(head_dim, full.rotary_dim / full.head_dim)
+    width = compute_rotated_width(head_dim, full.rotary_dim / full.head_dim)
     wider = replace(full, head_dim=head_dim, rotary_dim=width).check()
     return {**specs, "full_attention": wider}
 
 
-def share_of(trace: Trace, head_dim: int) -> float | None:
+def find_rotated_share(trace: Trace, head_dim: int) -> float | None:
     """Return the rotated share of families that give the rotated width itself.
 
     None: the file does not give it, and the class has no width of its own.
@@ -297,13 +299,13 @@ def share_of(trace: Trace, head_dim: int) -> float | None:
     if not key:
         return None
     if trace.has(key):
-        return whole(trace.get(key), key) / head_dim
+        return require_whole(trace.get(key), key) / head_dim
     if family.usual_width:
         return family.usual_width / head_dim
     return None
 
 
-def width_of(head_dim: int, share: float) -> int:
+def compute_rotated_width(head_dim: int, share: float) -> int:
     """Return int(head_dim * share), as every runtime writes it."""
     width = int(head_dim * share)
     if width < 1 or width > head_dim:

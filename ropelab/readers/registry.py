@@ -19,8 +19,8 @@ from ropelab.readers.layers import (
 from ropelab.readers.mistral_params import OWN_PARAMS
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.served import CLASS_OF, find_served
-from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, short
-from ropelab.readers.trace import KeyUse, Trace, language_part
+from ropelab.readers.spec import NotModelledError, RefusedError, RopeSpec, shorten_value
+from ropelab.readers.trace import KeyUse, Trace, find_language_part
 from ropelab.readers.unmodelled import check_modelled
 from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.sentences import escape_unprintable
@@ -189,7 +189,7 @@ def explain_missing_class(config: Mapping[str, Any]) -> str:
         return ""
 
     return (
-        f"'{short(kind)}' is no type of transformers, and no code of its own is named"
+        f"'{shorten_value(kind)}' is no type of transformers, and no code of its own is named"
         " (auto_map)"
     )
 
@@ -210,7 +210,7 @@ def read(
         flags: the flags that the runtime is started with.
         missing_class: the reason why no class is found by its model_type; empty: one is.
     """
-    _, text = language_part(config)
+    _, text = find_language_part(config)
     outer_type = str(config.get("model_type"))
     served = find_served(runtime.name, config, text)
     trace = Trace(config, flags, runtime.release, served)

@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from ropelab.math import scaling as scalings
 from ropelab.readers.families import read_table
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import NotModelledError, RefusedError, number, numbers
+from ropelab.readers.spec import (
+    NotModelledError,
+    RefusedError,
+    require_number,
+    require_numbers,
+)
 from ropelab.readers.trace import BANDS, LISTS, MSCALES
 
 # The usual bands of llama3.
@@ -109,7 +114,7 @@ def make_longrope(
     """
     if attention is None:
         attention = longrope_attention(factor, trained)
-    attention = number(attention, "attention_factor")
+    attention = require_number(attention, "attention_factor")
     short_table, long_table = tables
 
     scaling = scalings.LongRope(
@@ -232,7 +237,7 @@ def make_one_table(settings: Settings, name: str, trained: int) -> MadeScaling:
     for key in LISTS:
         settings.mark(key, "used")
 
-    divisors = numbers(settings.read(name), name)
+    divisors = require_numbers(settings.read(name), name)
     ratio = settings.longest / trained
     return make_longrope((divisors, divisors), ratio, trained)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ropelab.readers import families
 from ropelab.readers.families import read_table
-from ropelab.readers.spec import short
+from ropelab.readers.spec import shorten_value
 
 # Written by tools/model_lists.py: the architectures or model types that a runtime has a
 # class for, for some with the model file behind each.
@@ -60,7 +60,7 @@ def find_served(
     if inner == "text":
         _, inner = find_file(runtime, text)
     if not inner:
-        kind = short(text.get("model_type", ""))
+        kind = shorten_value(text.get("model_type", ""))
         return Served({}, f"its language part '{kind}' has no class of its own there")
     if inner in rows["files"]:
         return Served(rows["files"][inner])

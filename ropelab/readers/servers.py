@@ -20,9 +20,9 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    short,
-    whole,
+    require_number,
+    require_whole,
+    shorten_value,
 )
 from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
@@ -52,7 +52,7 @@ def read_lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
         else:
             length = trace.get(name)
         if length is not None:
-            yield whole(length, name)
+            yield require_whole(length, name)
 
 
 class Server(Transformers5):
@@ -70,9 +70,11 @@ class Server(Transformers5):
         if not key or not trace.has(key) or "sliding_attention" not in specs:
             return specs
         # Layers with a window have heads of their own width.
-        head_dim = whole(trace.get(key), key)
-        share = number(trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
-        width = reader.width_of(head_dim, share)
+        head_dim = require_whole(trace.get(key), key)
+        share = require_number(
+            trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor"
+        )
+        width = reader.compute_rotated_width(head_dim, share)
         sliding = replace(
             specs["sliding_attention"], head_dim=head_dim, rotary_dim=width
         )
@@ -115,18 +117,18 @@ class Server(Transformers5):
             settings.put("rope_theta", family.fixed_base, "its model file")
         return super().make_spec(settings)
 
-    def find_head_dim(self, trace: Trace) -> int:
+    def read_head_dim(self, trace: Trace) -> int:
         if not trace.family.latent:
-            return super().find_head_dim(trace)
+            return super().read_head_dim(trace)
 
         width = trace.get("qk_rope_head_dim")
         # DeepSeek 1 has a width of 0, and the usual attention.
         if width == 0:
-            return reader.head_dim_of(trace, ())
+            return reader.read_head_dim(trace, ())
         # Only classes of transformers read the key head_dim.
         if width is not None or trace.family.has_known_defaults:
-            return reader.head_dim_of(trace, ("qk_rope_head_dim",))
-        return super().find_head_dim(trace)
+            return reader.read_head_dim(trace, ("qk_rope_head_dim",))
+        return super().read_head_dim(trace)
 
     def check_width(self, trace: Trace, width: int) -> None:
         # The servers have attention of their own, whose parts are in served.toml.
@@ -165,7 +167,9 @@ class Server(Transformers5):
         # The share in the block is read, also where the class of transformers rotates the
         # whole head.
         settings.mark("partial_rotary_factor", "used")
-        return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+        return reader.compute_rotated_width(
+            head_dim, settings.number("partial_rotary_factor", 1.0)
+        )
 
     def find_softmax_factor(self, settings: Settings) -> float:
         # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
@@ -257,20 +261,20 @@ class Vllm(Server):
         trace = settings.trace
         length = min(read_lengths(trace, VLLM_LENGTHS), default=2048)
         if trace.text.get("model_max_length"):
-            length = whole(trace.get("model_max_length"), "model_max_length")
+            length = require_whole(trace.get("model_max_length"), "model_max_length")
 
         kind = settings.get("rope_type")
         if kind == "longrope":
             original = trace.get(ORIGINAL)
             if original is not None:
-                return whole(original, "original length"), 0
+                return require_whole(original, "original length"), 0
 
         factor = settings.get("factor")
         # Gemma 3 files state the length after scaling, so that _get_and_verify_max_len
         # does not multiply it.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, 0
-        return int(length * number(factor, "factor")), length
+        return int(length * require_number(factor, "factor")), length
 
 
 def drop_unforwarded(settings: Settings) -> None:
@@ -331,7 +335,7 @@ class Sglang(Server):
             # _remap_general_mistral_args fills in this key, which comes before the usual
             # one.
             length, _ = trace.first(("max_seq_len",), 128_000)
-            return whole(length, "max_seq_len"), 0
+            return require_whole(length, "max_seq_len"), 0
         length = next(read_lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original
         # length.
@@ -341,20 +345,20 @@ class Sglang(Server):
         has_original = ORIGINAL in settings.values or is_llama3
         if is_nested or has_original or factor is None:
             return length, 0
-        return int(length * number(factor, "factor")), length
+        return int(length * require_number(factor, "factor")), length
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
         if settings.trace.get("rope_rotate_half_dims") is True:
-            return reader.width_of(head_dim, 0.5)
+            return reader.compute_rotated_width(head_dim, 0.5)
         if settings.trace.family.sglang_share_keys:
-            return width_by_keys(settings, head_dim)
+            return find_width_by_keys(settings, head_dim)
         is_proportional = settings.get("rope_type") == "proportional"
         if not settings.trace.family.reads_share_unscaled and not is_proportional:
-            return reader.width_of(head_dim, 1.0)
+            return reader.compute_rotated_width(head_dim, 1.0)
         return super().find_width(settings, head_dim)
 
 
-def width_by_keys(settings: Settings, head_dim: int) -> int:
+def find_width_by_keys(settings: Settings, head_dim: int) -> int:
     """Return the rotated width of model files that read the share outside the block.
 
     They have `getattr(config, "partial_rotary_factor", 1)`.
@@ -373,14 +377,16 @@ def width_by_keys(settings: Settings, head_dim: int) -> int:
             trace.mark(key, "used")
             # This key has the width itself, and the other keys have the share.
             if key == "rotary_dim":
-                return reader.width_of(head_dim, whole(value, key) / head_dim)
-            return reader.width_of(head_dim, number(value, key))
+                return reader.compute_rotated_width(
+                    head_dim, require_whole(value, key) / head_dim
+                )
+            return reader.compute_rotated_width(head_dim, require_number(value, key))
         if key == "partial_rotary_factor" and family.share is not None:
-            return reader.width_of(head_dim, family.share)
+            return reader.compute_rotated_width(head_dim, family.share)
 
     if family.usual_width:
-        return reader.width_of(head_dim, family.usual_width / head_dim)
-    return reader.width_of(head_dim, 1.0)
+        return reader.compute_rotated_width(head_dim, family.usual_width / head_dim)
+    return reader.compute_rotated_width(head_dim, 1.0)
 
 
 def fill_blockless(settings: Settings) -> None:
@@ -412,7 +418,7 @@ def read_beside(trace: Trace) -> Settings:
     if kind == "original":
         return settings
     if kind not in ("yarn", "yarn_linear"):
-        raise NotModelledError(f"a rope_type of '{short(kind)}'")
+        raise NotModelledError(f"a rope_type of '{shorten_value(kind)}'")
 
     settings.put("rope_type", "yarn", "rope_type")
     key_of_value = {
@@ -481,7 +487,7 @@ def make_vllm_ntk(settings: Settings) -> MadeScaling:
 
     server = Vllm()
     factor = settings.number("factor")
-    head_dim = server.find_head_dim(settings.trace)
+    head_dim = server.read_head_dim(settings.trace)
     pairs = server.find_width(settings, head_dim) // 2
     # The divisor of pair i is factor^(i / pairs), from the base, times factor^(1 / pairs).
     divisors = tuple(factor ** (pair / pairs) for pair in range(1, pairs + 1))
@@ -546,7 +552,7 @@ def make_vllm_dynamic(settings: Settings) -> MadeScaling:
     longest = settings.longest
     factor = settings.number("factor")
     key = "max_trained_positions"
-    trained = whole(settings.get(key, longest), key)
+    trained = require_whole(settings.get(key, longest), key)
     # Without max_trained_positions the multiplier is 1: nothing is scaled.
     multiplier = factor * longest / trained - (factor - 1)
     if trained == longest:

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.readers.spec import RefusedError, number, numbers, whole
+from ropelab.readers.spec import (
+    RefusedError,
+    require_number,
+    require_numbers,
+    require_whole,
+)
 from ropelab.readers.trace import LISTS, ORIGINAL, Status, Trace
 
 
@@ -63,15 +68,15 @@ class Settings:
         value = self.read(name, default)
         if value is None:
             raise RefusedError(f"{name} is missing")
-        return number(value, name)
+        return require_number(value, name)
 
     def original(self) -> int:
         """Read the original length."""
-        return whole(self.read(ORIGINAL), "original length")
+        return require_whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
         """Read the two tables of longrope, the short one first."""
-        return tuple(numbers(self.read(name), name) for name in LISTS)
+        return tuple(require_numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
         """Set the status of the key that a value comes from."""

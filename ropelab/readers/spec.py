@@ -159,24 +159,30 @@ class RopeSpec:
         return self
 
 
-def number(value: Any, name: str) -> float:
+def require_number(value: Any, name: str) -> float:
     """Return a finite number, or raise RefusedError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        given = f"'{short(value)}'" if isinstance(value, str) else short(value)
+        given = (
+            f"'{shorten_value(value)}'"
+            if isinstance(value, str)
+            else shorten_value(value)
+        )
         raise RefusedError(f"{name} must be a number, not {given}")
     # The product of two larger numbers overflows. NaN is not between the bounds either.
     is_finite = -1e300 < value < 1e300
     if not is_finite:
-        raise RefusedError(f"{name} must be a finite number, not {short(value)}")
+        raise RefusedError(
+            f"{name} must be a finite number, not {shorten_value(value)}"
+        )
     return float(value)
 
 
-def whole(value: Any, name: str) -> int:
+def require_whole(value: Any, name: str) -> int:
     """Return a whole number from 1 to 2^40, or raise RefusedError."""
-    given = number(value, name)
+    given = require_number(value, name)
     if given != int(given) or not 1 <= given <= 2**40:
         raise RefusedError(
-            f"{name} must be a whole number from 1 to 2^40, not {short(value)}"
+            f"{name} must be a whole number from 1 to 2^40, not {shorten_value(value)}"
         )
     return int(given)
 
@@ -197,18 +203,20 @@ def check_length(length: Any, name: str = "length") -> None:
         )
 
 
-def numbers(value: Any, name: str) -> tuple[float, ...]:
+def require_numbers(value: Any, name: str) -> tuple[float, ...]:
     """Return at most MOST_NUMBERS finite numbers, or raise RefusedError."""
     if not isinstance(value, list | tuple):
-        raise RefusedError(f"{name} must be a list of numbers, not {short(value)}")
+        raise RefusedError(
+            f"{name} must be a list of numbers, not {shorten_value(value)}"
+        )
     if len(value) > MOST_NUMBERS:
         raise RefusedError(
             f"{name} must have at most {MOST_NUMBERS} numbers, not {len(value)}"
         )
-    return tuple(number(item, name) for item in value)
+    return tuple(require_number(item, name) for item in value)
 
 
-def short(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """Return a value of a file in at most 40 characters."""
     if isinstance(value, list | dict):
         return f"a {type(value).__name__}"

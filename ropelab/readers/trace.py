@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ropelab.readers import families, keys
 from ropelab.readers.family import Family
 from ropelab.readers.served import USUAL, Served
-from ropelab.readers.spec import RefusedError, short
+from ropelab.readers.spec import RefusedError, shorten_value
 
 Config = Mapping[str, Any]
 # What a runtime does with a key. used: it reads the key as written. translated: it reads
@@ -59,7 +59,7 @@ class Trace:
         # The release of transformers whose classes give what the file leaves out.
         self.release = release
 
-        self.prefix, self.text = language_part(config)
+        self.prefix, self.text = find_language_part(config)
         for key, values in self.family.switches.items():
             if self.text.get(key) is True:
                 self.text = {**self.text, **values}
@@ -86,11 +86,11 @@ class Trace:
 
     def has(self, path: str) -> bool:
         """Return True if the file has the key, even if its value is null."""
-        return value_in(self.text, path) is not ABSENT
+        return find_value(self.text, path) is not ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
         """Return the value of a key, and set its status, or return the default."""
-        value = value_in(self.text, path)
+        value = find_value(self.text, path)
         if value is ABSENT:
             return default
         self.mark(path, status)
@@ -118,7 +118,7 @@ class Trace:
         """
         value = self.text.get(name)
         if value and not isinstance(value, Mapping):
-            raise RefusedError(f"{name} must be a dict, not {short(value)}")
+            raise RefusedError(f"{name} must be a dict, not {shorten_value(value)}")
         return value if isinstance(value, Mapping) else None
 
     def mark(self, path: str, status: Status, note: str = "") -> None:
@@ -136,7 +136,7 @@ class Trace:
         """
         return tuple(
             self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
-            for path in rope_paths(self.text)
+            for path in list_rope_paths(self.text)
         )
 
 
@@ -144,7 +144,7 @@ class Trace:
 ABSENT: Any = object()
 
 
-def value_in(text: Mapping[str, Any], path: str) -> Any:
+def find_value(text: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, or ABSENT."""
     value: Any = text
     for part in path.split("."):
@@ -154,7 +154,7 @@ def value_in(text: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def find_language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the path to the language model in a configuration, and its dict.
 
     The path ends with a dot. It is empty if the configuration describes the language
@@ -166,12 +166,12 @@ def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     for name in names:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
-            prefix, text = language_part(inner)
+            prefix, text = find_language_part(inner)
             return f"{name}.{prefix}", text
     return "", config
 
 
-def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
+def list_rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of the keys about rotation, inside of rope blocks and outside."""
     for name, value in text.items():
         if name in BLOCKS and isinstance(value, Mapping):
@@ -185,11 +185,11 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
             # A block under another name is read by nobody.
             if keys.find_misspelt_key(name) in BLOCKS:
                 yield name
-        elif keys.concerns_rope(name):
+        elif keys.is_about_rope(name):
             yield name
 
 
-def rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def find_rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the name and the content of the first rope block that is a dict.
 
     Without one the content is empty.

@@ -21,10 +21,10 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    whole,
+    require_number,
+    require_whole,
 )
-from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, rope_block
+from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, find_rope_block
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
 
@@ -68,10 +68,10 @@ class Megatron(Reader):
             settings.values |= {"rope_type": "linear", "factor": interpolation_factor}
         return {"all": settings}
 
-    def find_head_dim(self, trace: Trace) -> int:
+    def read_head_dim(self, trace: Trace) -> int:
         if "kv_channels" not in trace.flags:
-            return reader.head_dim_of(trace, ())
-        width = whole(trace.flags["kv_channels"], "--kv-channels")
+            return reader.read_head_dim(trace, ())
+        width = require_whole(trace.flags["kv_channels"], "--kv-channels")
         if width > MOST_FEATURES:
             raise RefusedError(f"heads of {width} features")
         return width
@@ -103,9 +103,11 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     """
     block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
-        _, block_of_file = rope_block(trace.text)
-    length = whole(block_of_file.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM)
-    cutoff = number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
+        _, block_of_file = find_rope_block(trace.text)
+    length = require_whole(
+        block_of_file.get(ORIGINAL, trace.text.get(MAXIMUM)), MAXIMUM
+    )
+    cutoff = require_number(trace.flags.get("cutoff_len", 2048), "--cutoff-len")
     factor = math.ceil(cutoff / length)
     if factor <= 1:
         return {}
@@ -203,7 +205,9 @@ class Unsloth(Transformers5):
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = super().read_settings(trace)["all"]
         longest = self.find_longest(trace)
-        wanted = whole(trace.flags.get("max_seq_length", longest), "--max-seq-length")
+        wanted = require_whole(
+            trace.flags.get("max_seq_length", longest), "--max-seq-length"
+        )
         # The rotation is scaled to a context that is longer than the file's, unless the
         # file has llama3.
         if wanted > longest:

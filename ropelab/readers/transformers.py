@@ -1,6 +1,6 @@
 """transformers 5, which reads one dict of parameters, or one per layer type.
 
-Older files are moved into `rope_parameters` first (`ropelab.readers.cut_into_blocks`). Read from
+Older files are moved into `rope_parameters` first (`ropelab.readers.blocks`). Read from
 src/transformers/modeling_rope_utils.py and configuration_utils.py, and the configuration
 classes of 5.24.0.
 """
@@ -18,8 +18,8 @@ from ropelab.readers.spec import (
     NotModelledError,
     RefusedError,
     RopeSpec,
-    number,
-    whole,
+    require_number,
+    require_whole,
 )
 from ropelab.readers.trace import Trace
 
@@ -86,7 +86,9 @@ def refuse_by_attention(trace: Trace) -> None:
     family = trace.family
     if family.attention_parts:
         sizes = family.attention_parts.items()
-        attended = sum(whole(trace.get(key, usual), key) for key, usual in sizes)
+        attended = sum(
+            require_whole(trace.get(key, usual), key) for key, usual in sizes
+        )
         source = " + ".join(family.attention_parts)
     elif family.divides_for_attention:
         attended = reader.divide_by_heads(trace)
@@ -94,7 +96,7 @@ def refuse_by_attention(trace: Trace) -> None:
     else:
         return
 
-    head_dim = reader.head_dim_of(trace)
+    head_dim = reader.read_head_dim(trace)
     if head_dim != attended:
         raise RefusedError(
             f"'{family.name}' has tables for heads of {head_dim} features, by head_dim, "
@@ -113,7 +115,7 @@ def refuse_by_rotated_part(trace: Trace, width: int) -> None:
     key = "qk_rope_head_dim"
     if key not in family.attention_parts:
         return
-    rotated = whole(trace.get(key, family.attention_parts[key]), key)
+    rotated = require_whole(trace.get(key, family.attention_parts[key]), key)
     if width != rotated:
         raise RefusedError(
             f"'{family.name}' has tables of {width} features, and attention with "
@@ -190,7 +192,7 @@ class Transformers5(Transformers):
         if kind == "proportional":
             # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim
-        return reader.width_of(head_dim, share)
+        return reader.compute_rotated_width(head_dim, share)
 
 
 def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,19 +203,19 @@ def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
     return blocks.get("all", blocks)
 
 
-def factor_or_ratio(settings: Settings, trained: int) -> float:
+def choose_factor_or_ratio(settings: Settings, trained: int) -> float:
     """Return the factor of a scaling, by its key or by the ratio of both lengths."""
     factor = settings.read("factor")
     if factor is None:
         return settings.longest / trained
-    return number(factor, "factor")
+    return require_number(factor, "factor")
 
 
 @scaling_types.scaling_type("transformers-5", "yarn")
 def make_transformers_yarn(settings: Settings) -> MadeScaling:
     """Return YaRN by the rules of transformers 5."""
     trained = settings.original()
-    factor = factor_or_ratio(settings, trained)
+    factor = choose_factor_or_ratio(settings, trained)
     attention = scaling_types.find_attention(settings, factor)
 
     # The code has `rope_parameters_dict.get(..) or 32`, so that 0 is a missing value.
@@ -251,7 +253,7 @@ def make_transformers_longrope(
     """
     trained = settings.original()
     short, long = settings.lists()
-    factor = factor_or_ratio(settings, trained)
+    factor = choose_factor_or_ratio(settings, trained)
     attention = find_own_attention(settings)
 
     # PhiMoE's class asks for a table without a length, and so never gets the long one.

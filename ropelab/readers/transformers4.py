@@ -13,7 +13,7 @@ from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import refuse_null
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
-from ropelab.readers.spec import RefusedError, number, whole
+from ropelab.readers.spec import RefusedError, require_number, require_whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
@@ -78,7 +78,7 @@ class Transformers4(Transformers):
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
 
         share, source = trace.first(family.share_keys, family.share or 1.0)
-        share_by_width = reader.share_of(trace, reader.head_dim_of(trace))
+        share_by_width = reader.find_rotated_share(trace, reader.read_head_dim(trace))
         if share_by_width is not None:
             share = share_by_width
         settings.put("partial_rotary_factor", share, source)
@@ -88,7 +88,7 @@ class Transformers4(Transformers):
         # Phi-3 of 4.48 and before wants longrope's lists for all of the head.
         rotates_whole = settings.trace.family.name == "phi3" and not self.phi3_share
         if rotates_whole and settings.get("rope_type") != "default":
-            return reader.width_of(head_dim, 1.0)
+            return reader.compute_rotated_width(head_dim, 1.0)
         return super().find_width(settings, head_dim)
 
     @scaling_types.scaling_type("transformers-4", "yarn")
@@ -134,7 +134,7 @@ class Transformers4(Transformers):
         trained = settings.longest
         factor = settings.get("factor")
         if original is not None:
-            trained = whole(original, ORIGINAL)
+            trained = require_whole(original, ORIGINAL)
             factor = settings.longest / trained
         elif factor is None and (is_static or attention is None):
             raise RefusedError(
@@ -146,7 +146,7 @@ class Transformers4(Transformers):
         if factor is None:
             factor = 1.0
         # A factor of 0 is a missing one.
-        factor = number(factor, "factor") or 1.0
+        factor = require_number(factor, "factor") or 1.0
 
         has_switch = settings.trace.model_type == "phi3"
         is_short = self.longrope_rule == "short" and not has_switch

@@ -10,11 +10,11 @@ from collections.abc import Collection
 
 from ropelab.readers import families, mlx
 from ropelab.readers.families import RELEASES
-from ropelab.readers.reader import head_dim_of
+from ropelab.readers.reader import read_head_dim
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.served import LISTS, SERVED, list_architectures
-from ropelab.readers.spec import NotModelledError, short
-from ropelab.readers.trace import ABSENT, BLOCKS, MAXIMUM, Trace, value_in
+from ropelab.readers.spec import NotModelledError, shorten_value
+from ropelab.readers.trace import ABSENT, BLOCKS, MAXIMUM, Trace, find_value
 
 # Keys of a rotated share or width that only some classes read.
 SHARE_KEYS = ("rope_pct", "rotary_dim", "rotary_pct")
@@ -48,7 +48,7 @@ def check_keys(trace: Trace) -> None:
     if family.unread_usual_from_heads:
         # No key of a head's size is passed, so that this is the size that follows from
         # the other two keys: hidden_size / num_attention_heads.
-        usual = head_dim_of(trace, ())
+        usual = read_head_dim(trace, ())
 
     if family.unread_keys:
         is_unread = any(trace.text.get(key) is not None for key in family.unread_keys)
@@ -138,7 +138,7 @@ def check_class(runtime: Runtime, trace: Trace, named: list[str]) -> None:
 def check_known_rotation(runtime: Runtime, trace: Trace) -> None:
     """Raise NotModelledError for a type whose rotation no table describes."""
     family = trace.family
-    name = short(family.name)
+    name = shorten_value(family.name)
     has_row = family.name in families.FAMILIES
     # The types without rotary positions have none in transformers. The code that comes
     # with some weights of these types rotates all the same (Jina v3).
@@ -167,7 +167,7 @@ def check_has_class(runtime: Runtime, trace: Trace, named: list[str]) -> None:
         return
 
     missing = [*types, *named][0]
-    problem = f"'{short(missing)}' is not in that release"
+    problem = f"'{shorten_value(missing)}' is not in that release"
     if runtime.falls_back:
         problem += "; where transformers has a class, that one runs"
     raise NotModelledError(problem)
@@ -207,7 +207,7 @@ def check_defaults(runtime: Runtime, trace: Trace) -> None:
     defaults. Of other models, only a server's model file was read, which leaves the
     defaults to a configuration class.
     """
-    name = short(trace.family.name)
+    name = shorten_value(trace.family.name)
     if trace.family.has_known_defaults or trace.family.name in families.FAMILIES:
         return
     if runtime.name not in SERVED:
@@ -215,7 +215,7 @@ def check_defaults(runtime: Runtime, trace: Trace) -> None:
 
     for key in ("rope_theta", MAXIMUM):
         paths = [key, *(f"{block}.{key}" for block in BLOCKS)]
-        values = [value_in(trace.text, path) for path in paths]
+        values = [find_value(trace.text, path) for path in paths]
         if all(value in (None, ABSENT) for value in values):
             raise NotModelledError(
                 f"the file has no {key}, and the default of the class of"
@@ -234,7 +234,7 @@ def check_share_keys(trace: Trace) -> None:
         rotates_part = trace.text.get(key) not in (None, 1)
         if rotates_part and key not in read_keys:
             raise NotModelledError(
-                f"'{short(family.name)}' has {key}, in code of its own"
+                f"'{shorten_value(family.name)}' has {key}, in code of its own"
             )
 
 
@@ -251,6 +251,6 @@ def check_release(runtime: Runtime, trace: Trace) -> None:
     for model_type in reversed(list_types(trace)):
         if model_type not in RELEASES[release]:
             raise NotModelledError(
-                f"'{short(model_type)}' is not in that release; the model's own code was"
+                f"'{shorten_value(model_type)}' is not in that release; the model's own code was"
                 " not read"
             )

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ropelab.show.verdicts import colour_of, mark_verdict
+from ropelab.show.verdicts import choose_colour, mark_verdict
 
 # The number of spaces between two columns.
 GAP = 2
@@ -258,7 +258,7 @@ def _make_grid(
 
 
 def _style_cell(cell: str, width: int) -> Text:
-    return Text(break_lines(cell, width), style=colour_of(cell))
+    return Text(break_lines(cell, width), style=choose_colour(cell))
 
 
 def split_word(text: str) -> list[str]:

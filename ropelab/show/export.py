@@ -25,7 +25,7 @@ ENDINGS = {
 }
 
 
-def as_latex(table: pd.DataFrame, caption: str = "") -> str:
+def write_latex(table: pd.DataFrame, caption: str = "") -> str:
     """Return a table as LaTeX: a `tabular` with booktabs rules, inside a `table` if it
     has a caption.
 
@@ -76,7 +76,7 @@ def _encode_csv(table: pd.DataFrame) -> bytes:
 
 
 def _encode_latex(table: pd.DataFrame) -> bytes:
-    return as_latex(table, table.attrs.get("caption", "")).encode()
+    return write_latex(table, table.attrs.get("caption", "")).encode()
 
 
 def _encode_markdown(table: pd.DataFrame) -> bytes:

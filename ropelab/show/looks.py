@@ -94,7 +94,7 @@ def pick_look(number: int) -> Look:
     return Look(PALETTE[number % 8], MARKERS[shifted % 8], LINES[shifted % 4])
 
 
-def looks_for_script() -> dict[str, list[int | str]]:
+def list_looks_for_script() -> dict[str, list[int | str]]:
     """Return every look by its name: the number of its colour, its marker, its line."""
     looks: dict[str, list[int | str]] = {}
     for name, look in LOOKS.items():

@@ -203,7 +203,7 @@ class Delayed:
             showing.close()
 
 
-def progress_here() -> "Progress":
+def choose_progress() -> "Progress":
     """Return bars where stderr is a terminal, else plain lines."""
     return Bars() if sys.stderr.isatty() else PlainLines()
 

@@ -30,20 +30,20 @@ def mark_verdict(text: str) -> str:
     meaning = MEANINGS.get(text)
     if meaning is None:
         return text
-    return f"{sign_of(meaning)} {text}"
+    return f"{choose_sign(meaning)} {text}"
 
 
-def sign_of(meaning: str) -> str:
+def choose_sign(meaning: str) -> str:
     """Return the sign of a meaning in the letters that standard output has."""
     encoding = sys.stdout.encoding or ""
     in_unicode = encoding.lower().startswith("utf")
     return SIGNS[meaning] if in_unicode else IN_ASCII[meaning]
 
 
-def colour_of(text: str) -> str:
+def choose_colour(text: str) -> str:
     """Return the colour of a verdict with its sign; empty for other texts.
 
-    >>> colour_of(mark_verdict("wrong")), colour_of("what is wrong")
+    >>> choose_colour(mark_verdict("wrong")), choose_colour("what is wrong")
     ('red', '')
     """
     _, _, word = text.partition(" ")

@@ -160,9 +160,9 @@ def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...
             if key != "title":
                 fields[field_of.get(key, key)] = None
 
-    return tuple(field for field in fields if _differs(field, configs))
+    return tuple(field for field in fields if _is_different(field, configs))
 
 
-def _differs(key: str, configs: Sequence[Config]) -> bool:
+def _is_different(key: str, configs: Sequence[Config]) -> bool:
     first = getattr(configs[0], key)
     return any(getattr(config, key) != first for config in configs)

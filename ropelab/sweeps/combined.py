@@ -108,7 +108,9 @@ def make_tables(
     parts: dict[str, list[pd.DataFrame]] = {}
     run_rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        fields: dict[str, Any] = {key: _value_of(run, key) for key in sweep.keys}
+        fields: dict[str, Any] = {
+            key: _find_config_value(run, key) for key in sweep.keys
+        }
         short_tables = {EXPERIMENT: run.summary(), **run.further()}
         for name, short_table in short_tables.items():
             table = _name_like_others(run, short_table, sweep.keys, follows_lengths)
@@ -209,7 +211,7 @@ def name_by_share(
     return f"{result} @{share}{blank}{words}"
 
 
-def _value_of(run: Run, key: str) -> object:
+def _find_config_value(run: Run, key: str) -> object:
     """Return a field of the run's config, as one value of a table."""
     value = getattr(run.config, key)
     if not isinstance(value, tuple):

@@ -48,7 +48,7 @@ def describe_runs(runs: PlannedWork, lab: Lab) -> Iterator[str]:
         if work.cells:
             cells = f", {len(work.left)} of {len(work.cells)} cells"
         # A cell that several runs share is computed once, so it is listed once.
-        new = _without(work, listed)
+        new = _drop_cells(work, listed)
         yield f"{about}, to do{cells}, {new.estimate.text()}"
         for line in _describe_cells(new):
             yield f"    {line}"
@@ -78,7 +78,7 @@ def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
     return text
 
 
-def _without(work: Work, names: Set[str]) -> Work:
+def _drop_cells(work: Work, names: Set[str]) -> Work:
     cells = {name: cell for name, cell in work.cells.items() if name not in names}
     left = {name: cell for name, cell in work.left.items() if name not in names}
     return Work(cells, left)
@@ -163,7 +163,7 @@ def choose_share(runs: PlannedWork, shard: tuple[int, int]) -> Work:
             units_of_shard.add(unit)
 
     others = {name for name, unit in units.items() if unit not in units_of_shard}
-    return _without(every, others)
+    return _drop_cells(every, others)
 
 
 def _name_unit(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from ropelab.audit.audited import FileAudit, audit
 from ropelab.audit.emit import emit
 from ropelab.readers.document import Document
 from ropelab.readers.registry import RUNTIMES, read
-from ropelab.readers.spec import RefusedError, numbers
+from ropelab.readers.spec import RefusedError, require_numbers
 from ropelab.runs.errors import InputError
 from tests.test_cli import call
 from tests.texts import mentions
@@ -308,4 +308,4 @@ def test_a_type_of_two_lines_leaves_the_answer_on_one() -> None:
 
 def test_a_list_that_is_too_long_is_refused_by_its_length():
     with pytest.raises(RefusedError, match="at most 65536 numbers, not 65537"):
-        numbers([1.0] * 65537, "short_factor")
+        require_numbers([1.0] * 65537, "short_factor")

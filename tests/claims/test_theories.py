@@ -38,12 +38,14 @@ def test_shared_keys_have_that_cosine_with_the_query():
 
 def test_pairs_and_inversions_are_counted():
     values = np.array([[1.0, 2.0, 1.0, 1.0, 2.0, 0.0]])
-    assert theories.equal_pairs(values) == 3 + 1
-    assert theories.equal_pairs(np.vstack((values, [[5.0, 5, 5, 6, 5, 5]]))) == 1 + 1
-    assert theories.far_wins(np.array([3.0, 1.0, 2.0, 0.0])) == 1 / 4
+    assert theories.count_equal_pairs(values) == 3 + 1
+    assert (
+        theories.count_equal_pairs(np.vstack((values, [[5.0, 5, 5, 6, 5, 5]]))) == 1 + 1
+    )
+    assert theories.measure_far_wins(np.array([3.0, 1.0, 2.0, 0.0])) == 1 / 4
     numbers = gaussian(0, 200)
     naive = (numbers[100:, None] > numbers[None, :100]).mean()
-    assert theories.far_wins(numbers) == pytest.approx(naive)
+    assert theories.measure_far_wins(numbers) == pytest.approx(naive)
 
 
 @pytest.mark.parametrize(("base", "distance"), [(1e4, 3), (1e4, 500), (5e5, 20_000)])

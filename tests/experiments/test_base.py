@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.bound import cells, list_lengths, round_up, similarity_of
+from ropelab.experiments.base.bound import (
+    cells,
+    list_lengths,
+    make_similarity,
+    round_up,
+)
 from ropelab.experiments.base.results import (
     answer,
     check,
@@ -258,7 +263,9 @@ def test_a_model_fills_what_is_not_given():
         8192,
         (2048,),
     )
-    assert similarity_of(config_of(model="gpt-neox-20b")) == Similarity.of_head(96, 24)
+    assert make_similarity(config_of(model="gpt-neox-20b")) == Similarity.of_head(
+        96, 24
+    )
 
 
 def test_the_extension_is_from_the_trained_length_to_the_tested_one():

@@ -16,7 +16,7 @@ from ropelab.experiments.encodings import (
     cost,
     quality,
 )
-from ropelab.experiments.encodings.behaviour import behaviour
+from ropelab.experiments.encodings.behaviour import measure_behaviour
 from ropelab.experiments.encodings.cost import (
     PLAIN,
     LargestTensor,
@@ -204,7 +204,7 @@ def rows_of(
 def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy() -> None:
     values = {"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]}
     rows = rows_of(values, "text loss", "copy accuracy")
-    by_metric = comparisons.comparisons(rows, config(encodings="nope,rope"))[
+    by_metric = comparisons.compare_all_encodings(rows, config(encodings="nope,rope"))[
         "comparisons"
     ]
     assert by_metric.groupby("metric")["verdict"].unique().map(list).to_dict() == {
@@ -219,21 +219,23 @@ def test_pairs_of_the_literature_are_compared_at_the_trained_length() -> None:
     higher = [[value + 0.2 for value in row] for row in losses]
     values = {"rope_values": higher, "rope": losses, "learned": losses}
     both = config(encodings="rope,rope_values,learned,nope")
-    (row,) = comparisons.comparisons(rows_of(values), both)["pairs"].to_dict("records")
+    (row,) = comparisons.compare_all_encodings(rows_of(values), both)["pairs"].to_dict(
+        "records"
+    )
     assert (row["encoding_a"], row["encoding_b"]) == ("rope_values", "rope")
     assert row["verdict"] == "rope"
     assert row["difference"] == pytest.approx(0.2)
     assert (row["seeds"], row["n"]) == (2, 3)
-    assert comparisons.comparisons(rows_of(values, "copy accuracy"), both)[
+    assert comparisons.compare_all_encodings(rows_of(values, "copy accuracy"), both)[
         "pairs"
     ].empty
 
 
 def test_growth_against_the_trained_length() -> None:
     rows = rows_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
-    grown = comparisons.comparisons(rows, config(encodings="nope,sinusoidal"))[
-        "extrapolation"
-    ]
+    grown = comparisons.compare_all_encodings(
+        rows, config(encodings="nope,sinusoidal")
+    )["extrapolation"]
     assert grown.set_index("encoding")["verdict"].to_dict() == {
         "nope": "~",
         "sinusoidal": "worse",
@@ -286,7 +288,7 @@ def test_behaviour_of_models_with_random_weights() -> None:
         torch.manual_seed(0)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        rows[name] = behaviour(model, tokens).iloc[0]
+        rows[name] = measure_behaviour(model, tokens).iloc[0]
     for row in rows.values():
         assert row["cache_bytes_per_token"] == 2 * 2 * 2 * 8 * 4
         assert row["cache_logit_error"] < 1e-5

@@ -19,7 +19,7 @@ from ropelab.experiments.evaluate.recommendation import (
     _write_command,
     make_recommendation,
 )
-from ropelab.experiments.evaluate.results import model_table
+from ropelab.experiments.evaluate.results import make_model_table
 from ropelab.lab import Lab
 from ropelab.models.released import forward, loading
 from ropelab.models.released.forward import LONGEST_PASS
@@ -82,7 +82,7 @@ def tables(config) -> dict[str, pd.DataFrame]:
 def test_unmodified_comes_first_and_the_sliding_window_last(tables):
     methods = list(dict.fromkeys(tables["text_nll"]["method"]))
     assert methods == ["unmodified", "unscaled", "yarn", "sliding_window"]
-    assert len(tables["text_nll"]) == 4 * len(grid.buckets(64, 256))
+    assert len(tables["text_nll"]) == 4 * len(grid.list_buckets(64, 256))
     told = tables["model"].iloc[0]
     assert (told["train_len_tokens"], told["base"], told["dtype"]) == (
         64,
@@ -451,7 +451,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     rows = {"unmodified": (2.0, 3.0), "yarn": (2.1, 2.5), "sliding_window": (2.0, 2.8)}
     _, tables = advised(asked, **rows)
     tables["recommendation"] = make_recommendation(asked, tables)
-    tables["model"] = model_table(asked)
+    tables["model"] = make_model_table(asked)
     said = results.answer(tables)
     assert mentions(said, "256 tokens", "yarn", "best")
     assert ", -0.4" in said
@@ -465,7 +465,7 @@ def test_the_advice_from_one_document_has_no_interval(config):
     asked = config(methods="yarn(factor=1)", tasks="text", documents=1)
     _, tables = advised(asked, unmodified=(2.0, 3.0), yarn=(2.1, 2.5))
     tables["recommendation"] = make_recommendation(asked, tables)
-    tables["model"] = model_table(asked)
+    tables["model"] = make_model_table(asked)
     assert mentions(results.answer(tables), "(n = 1)", "last bucket")
     assert asked.scope.endswith(", 1 document")
 
@@ -588,9 +588,9 @@ def test_too_little_text_or_room_is_refused_before_anything_is_asked(
 def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     model = config().reference().model()
     monkeypatch.setattr(forward, "LONGEST_PASS", 128)
-    in_parts = model.bytes_of_reading(4096)
+    in_parts = model.estimate_pass_bytes(4096)
     monkeypatch.setattr(model, "in_parts", False)
-    more = model.bytes_of_reading(4096) - in_parts
+    more = model.estimate_pass_bytes(4096) - in_parts
     activations = (8 * 32 + 3 * 48) * 4 * (4096 - 128)
     assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go
 
@@ -606,9 +606,10 @@ def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys
     keys = far * shape.layers * shape.kept * shape.element
     activations = (far - LONGEST_PASS) * shape.activations
     assert (
-        roomy.bytes_of_reading(far) == shape.bytes_of_reading(far) - keys + activations
+        roomy.estimate_pass_bytes(far)
+        == shape.estimate_pass_bytes(far) - keys + activations
     )
-    assert roomy.bytes_of_reading(2 * far) > roomy.bytes_of_reading(far) + keys
+    assert roomy.estimate_pass_bytes(2 * far) > roomy.estimate_pass_bytes(far) + keys
 
 
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):

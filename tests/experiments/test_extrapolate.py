@@ -66,7 +66,7 @@ def tables(config, context, tiny_preset) -> dict[str, pd.DataFrame]:
     return dict(made(results, config(methods="unscaled,yarn"), context))
 
 
-def evaluations(config: ExtrapolateConfig) -> list[Evaluation]:
+def list_evaluations(config: ExtrapolateConfig) -> list[Evaluation]:
     return [cell for cell in results.cells(config) if isinstance(cell, Evaluation)]
 
 
@@ -103,7 +103,7 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
         "ci_high",
     ]
     assert set(nll["method"]) == {"unscaled", "yarn", "sliding_window"}
-    assert len(nll) == 3 * len(grid.buckets(64, 256))
+    assert len(nll) == 3 * len(grid.list_buckets(64, 256))
     assert (nll["documents"] == 3).all()
     assert list(copies.columns[:11]) == [
         "method",
@@ -118,7 +118,9 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
         "ci_low",
         "ci_high",
     ]
-    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    places = grid.pair_places(
+        grid.list_retrieval_distances(64, 256), grid.list_retrieval_contexts(64, 256)
+    )
     longest = [place for place in places if place.context == 256]
     assert len(copies) == 2 * len(places) + len(longest)
     window = copies[copies["method"] == "sliding_window"]
@@ -202,7 +204,9 @@ def test_what_a_reader_without_a_model_finds_stands_beside(tables):
     wide = found.pivot_table(
         index=["task", *PLACE], columns="n_gram_tokens", values="accuracy"
     )
-    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    places = grid.pair_places(
+        grid.list_retrieval_distances(64, 256), grid.list_retrieval_contexts(64, 256)
+    )
     assert len(wide) == 2 * len(places)
     assert (wide.loc["copy"][3] == 1).all()
     assert wide.loc["copy"][1].mean() < 0.7
@@ -295,7 +299,7 @@ def test_the_window_beside_fine_tuned_rows_was_trained_on_as_long(config, contex
     tuned, window = (
         next(
             c.subject
-            for c in evaluations(given)
+            for c in list_evaluations(given)
             if (dict(c.labels)["method"], dict(c.labels)["arm"]) == row
         )
         for row in (("unscaled", "finetuned"), ("sliding_window", "finetuned"))
@@ -423,7 +427,7 @@ def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, co
 def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config):
     methods = "pi,drope(steps=2)"
     changes = {"methods": methods, "tasks": "text", "arms": "zero_shot,finetuned"}
-    models = [each.subject for each in evaluations(config(**changes))]
+    models = [each.subject for each in list_evaluations(config(**changes))]
     trained_on = [
         model for model in models if isinstance(model, Training) and model.start
     ]
@@ -480,7 +484,7 @@ def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(
 def test_a_named_longrope_gets_the_budget_of_all(config):
     methods = "unscaled,longrope_search(budget=5),longrope_search(beyond_critical=true)"
     given = config(tasks=("copy",), methods=methods, search=7)
-    searched = evaluations(given)[1:-1]
+    searched = list_evaluations(given)[1:-1]
     rows = [dict(each.labels) for each in searched]
     assert [row["method"] for row in rows] == [
         "longrope_search",

@@ -10,7 +10,7 @@ import torch
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.rows import make_trainings
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, make_step
 from ropelab.runs.cell import Context
@@ -44,7 +44,9 @@ def test_the_models_of_a_preset_have_its_size_and_read(
         millions, rel=0.01
     )
     tokens = torch.arange(65)[None]
-    assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
+    assert compute_token_losses(model, tokens).mean() == pytest.approx(
+        math.log(256), rel=1e-3
+    )
 
 
 @pytest.mark.slow

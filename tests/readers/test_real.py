@@ -23,7 +23,7 @@ from ropelab.conformance.rotary_classes import ask_module, build_rotary
 from ropelab.math.scaling import Yarn
 from ropelab.readers import registry
 from ropelab.readers.document import parse_document
-from ropelab.readers.trace import language_part, rope_block
+from ropelab.readers.trace import find_language_part, find_rope_block
 from ropelab.runs.errors import InputError
 from tests.texts import mentions
 
@@ -59,12 +59,12 @@ def merged(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(path: Path) -> Mapping[str, Any]:
-    _, text = language_part(json.loads(path.read_text()))
+    _, text = find_language_part(json.loads(path.read_text()))
     return text
 
 
 def is_scaled(path: Path) -> bool:
-    _, block = rope_block(text_of(path))
+    _, block = find_rope_block(text_of(path))
     kind = block.get("rope_type") or block.get("type") or "default"
     return kind not in ("default", "mrope")
 
@@ -139,7 +139,7 @@ def overridden(config: dict[str, Any], text: str, target: str) -> dict[str, Any]
     else:
         changes = json.loads(text if text.startswith("{") else shlex.split(text)[1])
     result = merged(config, changes)
-    inner, new = language_part(result)[1], language_part(changes)[1]
+    inner, new = find_language_part(result)[1], find_language_part(changes)[1]
     assert isinstance(inner, dict)
     # Overrides change what was read from the file, where rope_scaling is
     # rope_parameters already.
@@ -174,7 +174,7 @@ def test_the_patched_file_takes_effect_in_transformers(
     }
     patched = config
     if emission.changes:
-        out_of_reach = target == "axolotl" and language_part(config)[0]
+        out_of_reach = target == "axolotl" and find_language_part(config)[0]
         is_known = bool(out_of_reach) or (name, target) in known
         assert bool(emission.lost) == is_known, emission.lost
         if out_of_reach:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from ropelab.runs.leading import UNIFORM, find_lead, find_leads
-from ropelab.show.export import as_latex
+from ropelab.show.export import write_latex
 
 NAMES = ("a", "b", "c")
 ABOUT = {"metric": "nll_bucket"}
@@ -68,12 +68,12 @@ def test_bold_is_what_leads_at_one_place():
     }
 
     summary.attrs["leaders"] = {"nll @64": leads["nll @64"].names}
-    bold = [line for line in as_latex(summary).splitlines() if "textbf" in line]
+    bold = [line for line in write_latex(summary).splitlines() if "textbf" in line]
     assert [line[0] for line in bold] == ["a", "b"]
     assert all(line.count("textbf") == 1 for line in bold)
 
     summary.attrs["leaders"] = {}
-    assert "textbf" not in as_latex(summary)
+    assert "textbf" not in write_latex(summary)
 
 
 def test_rows_without_comparisons_have_no_leader():

@@ -50,7 +50,7 @@ def test_a_summary_without_entries_is_no_table(run, summary):
 
 def test_latex_is_escaped_and_aligned(run):
     table = pd.DataFrame({"name": ["a_b & 50 %"], "value_tokens": [0.123456]})
-    text = export.as_latex(table)
+    text = export.write_latex(table)
     assert "a\\_b \\& 50 \\%" in text
     assert "0.1235" in text
     assert "\\begin{tabular}{lr}" in text
@@ -77,7 +77,7 @@ def test_latex_has_a_caption_bold_leaders_and_intervals(run):
             "ci_high": [0.6, None],
         }
     )
-    text = export.as_latex(values)
+    text = export.write_latex(values)
     assert "a & 0.50 [0.40, 0.60] \\\\" in text
     assert "b & 0.75 \\\\" in text
 
@@ -94,7 +94,7 @@ def test_latex_has_every_interval_of_a_row():
             "share_ci_high": [0.375],
         }
     )
-    text = export.as_latex(values)
+    text = export.write_latex(values)
     assert "a & 0.50 [0.40, 0.60] & 0.25 [0.12, 0.38] \\\\" in text
     assert "ci" not in text
 

@@ -124,11 +124,11 @@ def install() -> None:
     )
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
-    app = cli.application()
+    app = cli.make_application()
     cli._add_command(app, bench)
     make = typer.main.get_command
     built: Any = make(app)
-    cli.application = lambda word="": built
+    cli.make_application = lambda word="": built
 
     def get_command(typer_instance: Any) -> Any:
         # The command line asks again for what is built already.

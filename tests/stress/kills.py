@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.stress.bench import told
 from tests.stress.operations import Operations, counted
-from tests.stress.promise import Trial, whole
+from tests.stress.promise import Trial, require_whole
 from tests.stress.scenes import Scene, scenes
 
 MOMENTS = 10
@@ -74,6 +74,6 @@ def child(work: Callable[[], object]) -> int:
 def judged(scene: Scene, process: int, what: str) -> Trial:
     """Whether what was left is whole, and the same command puts everything right."""
     met = os.WIFSIGNALED(os.waitpid(process, 0)[1])
-    problems = list(whole(scene.results, scene.before, scene.right))
+    problems = list(require_whole(scene.results, scene.before, scene.right))
     problems += scene.repeated(None)
     return Trial(f"{scene.name}: {what}", "; ".join(problems), met)

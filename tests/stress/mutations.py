@@ -226,7 +226,7 @@ def _letter(text: str, chance: random.Random) -> str:
     return text[:at] + chance.choice(LETTERS) + text[at + chance.randint(0, 1) :]
 
 
-def _without(text: str, chance: random.Random) -> str:
+def _drop_cells(text: str, chance: random.Random) -> str:
     at = chance.randrange(len(text) + 1)
     return text[:at] + text[at + chance.randrange(30) :]
 
@@ -301,13 +301,13 @@ def _other_experiment(text: str, chance: random.Random) -> str:
 CHANGES: Sequence[Change] = (
     *[_value] * 12,
     *[_many] * 2,
-    *(_letter, _without, _line_again, _other_experiment),
+    *(_letter, _drop_cells, _line_again, _other_experiment),
 )
 
 
 def quote_words(chance: random.Random, folder: Path) -> tuple[str, ...]:
     """A command with up to five of its flags, and values that any flag may be given."""
-    app: Any = cli.application()
+    app: Any = cli.make_application()
     name, command = chance.choice(sorted(app.commands.items()))
     words = [name]
     arguments = [each for each in command.params if not each.opts[0].startswith("-")]

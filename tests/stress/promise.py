@@ -124,7 +124,9 @@ def type_command(what: str, statuses: Collection[int], *line: str) -> Trial:
     return Trial(what, "; ".join(problems))
 
 
-def whole(results: Path, before: State, right: State, said: str = "") -> Iterator[str]:
+def require_whole(
+    results: Path, before: State, right: State, said: str = ""
+) -> Iterator[str]:
     """Problems after a failure: each run, cell and page is the one before or the right
     one.
     """
@@ -165,6 +167,6 @@ def ended(told: Told, results: Path, before: State, right: State) -> Iterator[st
     if told.status:
         yield from one_line(told)
     if told.status or "figures are not drawn" in told.err or "left out" in told.err:
-        yield from whole(results, before, right, told.err)
+        yield from require_whole(results, before, right, told.err)
     else:
         yield from everything(told, results, right)

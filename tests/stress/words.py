@@ -69,7 +69,7 @@ def prepare() -> Commands:
 
 
 def list_cases(words: Commands) -> Iterator[tuple[str, tuple[str, ...]]]:
-    commands = getattr(typer.main.get_command(cli.application()), "commands", {})
+    commands = getattr(typer.main.get_command(cli.make_application()), "commands", {})
     turn = 0
     for name, command in commands.items():
         if name in SLOW:

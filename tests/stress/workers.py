@@ -17,7 +17,7 @@ import psutil
 from tests.processes import descendants, is_alive
 from tests.stress.bench import PAUSE, Told, told
 from tests.stress.kills import child
-from tests.stress.promise import State, Trial, ended, everything, state, whole
+from tests.stress.promise import State, Trial, ended, everything, require_whole, state
 from tests.stress.scenes import begin, config_of, config_of_training, of_file
 
 SECONDS = 150.0
@@ -136,14 +136,14 @@ class Disturbed:
         except TimeoutError:
             yield f"still there: {[each for each in workers if is_alive(each)]}"
         if not self.answer.exists():
-            yield from whole(self.results, {}, self.right)
+            yield from require_whole(self.results, {}, self.right)
             return
         answer = Told(**json.loads(self.answer.read_text()))
         if answer.status != 130:
             yield from ended(answer, self.results, {}, self.right)
         elif not answer.err.splitlines()[-1].startswith("ropelab: interrupted"):
             yield f"stderr {answer.err!r}"
-        yield from whole(self.results, {}, self.right)
+        yield from require_whole(self.results, {}, self.right)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:

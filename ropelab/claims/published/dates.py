@@ -23,7 +23,7 @@ def write_month(arxiv: str) -> str:
     return f"20{arxiv[:2]}-{arxiv[2:4]}"
 
 
-def year_of(arxiv: str) -> int:
+def read_year(arxiv: str) -> int:
     """Return the year of an arXiv number."""
     return int(f"20{arxiv[:2]}")
 
@@ -39,8 +39,8 @@ def compare_years(
     """
     findings.expected = ", ".join(f"{kind} {year}" for kind, year, _, _ in said)
     for kind, year, (example, example_number), (first, first_number) in said:
-        example_year = year_of(example_number)
-        first_year = year_of(first_number)
+        example_year = read_year(example_number)
+        first_year = read_year(first_number)
 
         # The year may be the year of the example, or the year of its kind.
         is_one = year in (example_year, first_year)
@@ -88,7 +88,7 @@ def compare_year(
         printed: the year of the proceedings.
         said: the year that the claim gives.
     """
-    preprint_year = year_of(arxiv)
+    preprint_year = read_year(arxiv)
     is_one_of_both = said in (preprint_year, printed)
     what = f"{name}, arXiv:{arxiv} and in print"
     text = f"{write_month(arxiv)} and {printed}"

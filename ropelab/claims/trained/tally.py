@@ -147,7 +147,7 @@ def negate(agrees: Agrees) -> Agrees:
     return None if agrees is None else not agrees
 
 
-def reaches(interval: Interval, least: float) -> Agrees:
+def has_reached(interval: Interval, least: float) -> Agrees:
     """Return True if the whole interval reaches a threshold, and False if no part of it
     does.
 
@@ -184,7 +184,7 @@ def add_interval(
         unit: the end of the measurement in words, with a space before it.
         fails: True if the claim is that the value stays below the threshold.
     """
-    agrees = reaches(interval, least)
+    agrees = has_reached(interval, least)
     if fails:
         agrees = negate(agrees)
     margin = margin_of_interval(interval.low, interval.high, least)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ropelab.conformance.laws import caches
 from ropelab.conformance.laws.caches import Entry, UnaskedError
 from ropelab.conformance.laws.kept import Float64, keep_tables, keep_weights
-from ropelab.models.released.facts import layer_windows
+from ropelab.models.released.facts import list_layer_windows
 
 # The output of each layer, and then the logits, each [rows, tokens, width].
 Stages = list[Tensor]
@@ -243,7 +243,7 @@ class TransformersSubject(Subject):
         kinds = [self.text_config.model_type]
         for parameters in all_parameters:
             kinds.append(parameters.get("rope_type", ""))
-        if layer_windows(self.text_config):
+        if list_layer_windows(self.text_config):
             kinds.append("window")
         return tuple(kinds)
 

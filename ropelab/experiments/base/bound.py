@@ -45,7 +45,7 @@ def cells(config: BaseConfig) -> list[Computation]:
     """Return a cell per context. Each cell starts from the cell of the next shorter
     context.
     """
-    similarity = similarity_of(config)
+    similarity = make_similarity(config)
     has_few_pairs = (
         len(similarity.exponents) < FEWEST_PAIRS and not similarity.unrotated
     )
@@ -100,7 +100,7 @@ def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resourc
     )
 
 
-def similarity_of(config: BaseConfig) -> Similarity:
+def make_similarity(config: BaseConfig) -> Similarity:
     """Return the sum of cosines of the head; InputError if its widths do not fit."""
     return Similarity.of_head(
         config.head_dim, config.rotated, config.kept, config.dropped

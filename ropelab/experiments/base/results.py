@@ -12,7 +12,7 @@ import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.answer import answer, following, summary
-from ropelab.experiments.base.bound import cells, similarity_of
+from ropelab.experiments.base.bound import cells, make_similarity
 from ropelab.experiments.base.theories import judge_theories
 from ropelab.math.bounds import (
     Fixed,
@@ -52,7 +52,7 @@ FEWEST_POINTS = 3
 
 def check(config: BaseConfig) -> None:
     """Raise InputError if a name is unknown, or if values do not fit each other."""
-    similarity = similarity_of(config)
+    similarity = make_similarity(config)
     is_two_pairs = len(similarity.exponents) == 2 and not similarity.unrotated
     if is_two_pairs and max(config.context) > TWO_PAIRS_UP_TO:
         raise InputError(
@@ -79,7 +79,7 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Return all tables: `bound` and `windows` from the searches, and the tables that
     are made from these two.
     """
-    similarity = similarity_of(config)
+    similarity = make_similarity(config)
     searches = [values[cell] for cell in cells(config)]
     bound = pd.concat([search["bound"] for search in searches], ignore_index=True)
     # A table without rows has other column types. It is used only if there is no other.
@@ -142,7 +142,7 @@ def _judge_given_base(
             "method": scaling.label,
             "factor_from": factor_in_words,
             "admissible": first_failing is None,
-            "first_failing_position_tokens": _float_or_nan(first_failing),
+            "first_failing_position_tokens": _convert_to_float(first_failing),
             "lowest_sum": lowest_sum,
             "lowest_sum_at_tokens": lowest_position,
         }
@@ -150,7 +150,7 @@ def _judge_given_base(
     return pd.DataFrame(rows, columns=columns)
 
 
-def _float_or_nan(position: int | None) -> float:
+def _convert_to_float(position: int | None) -> float:
     return math.nan if position is None else float(position)
 
 

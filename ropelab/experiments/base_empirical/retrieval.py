@@ -21,7 +21,7 @@ from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import AsTrained
-from ropelab.models.tasks.plans import task_inside_training, training_of
+from ropelab.models.tasks.plans import describe_training, make_task_inside_training
 from ropelab.models.tasks.tables import (
     BUCKET,
     NLL,
@@ -76,10 +76,10 @@ SHORT: dict[str, str] = _WORDS["short"]
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     """Return every task under every base, for every training seed."""
-    tasks = [task_inside_training(config, task) for task in config.tasks]
+    tasks = [make_task_inside_training(config, task) for task in config.tasks]
     cells = []
     for task, seed, base in product(tasks, config.seeds, config.bases):
-        model = training_of(
+        model = describe_training(
             config,
             seed,
             partial(make_rope, config.head_dim, base),

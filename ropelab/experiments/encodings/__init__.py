@@ -15,7 +15,7 @@ from ropelab.models.encoding.registry import (
     FURTHER,
     STANDARD,
     Shape,
-    record_of,
+    find_record,
 )
 from ropelab.models.tasks.config import (
     FirstWindow,
@@ -139,7 +139,7 @@ class EncodingsConfig(ShapedConfig):
             encodings += DESIGNS if name == "designs" else (name,)
         for encoding in encodings:
             # An unknown encoding is an error, which also suggests the name `designs`.
-            record_of(encoding, "designs")
+            find_record(encoding, "designs")
         without_blanks = ["".join(encoding.split()) for encoding in encodings]
         return tuple(dict.fromkeys(without_blanks))
 
@@ -163,7 +163,7 @@ class EncodingsConfig(ShapedConfig):
                     )
 
         for name in self.encodings:
-            least = record_of(name).least_head_dim
+            least = find_record(name).least_head_dim
             if self.head_dim < least:
                 raise ValueError(
                     f"head_dim must be at least {least} for {name}, which rotates "

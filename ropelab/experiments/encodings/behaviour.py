@@ -19,7 +19,7 @@ from ropelab.models.lm.model import (
     causal_mask,
     norm,
 )
-from ropelab.models.tasks.modes import Mode, defined_length
+from ropelab.models.tasks.modes import Mode, find_defined_length
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import EvaluationTask, Texts
 from ropelab.runs.cell import Advance
@@ -64,11 +64,15 @@ class Behaviour(EvaluationTask):
     ) -> dict[str, pd.DataFrame]:
         assert isinstance(self.task, Texts | Retrieval), "sequences of one length"
         advance(self.steps)
-        return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
+        return {
+            "behaviour": measure_behaviour(
+                model, self.task.examples(TEXTS, self.length)
+            )
+        }
 
 
 @torch.inference_mode()
-def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
+def measure_behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
     """Return one row: what the three functions below return for tokens [texts, trained
     length].
     """
@@ -89,7 +93,7 @@ def decode_with_cache(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     cache_same_choice: the share of tokens for which the likeliest token is the same.
     """
     # Some encodings are not defined at all positions.
-    limit = defined_length(model.encoding, tokens.shape[1])
+    limit = find_defined_length(model.encoding, tokens.shape[1])
     tokens = tokens[:, :limit]
     # Logits are [texts, DECODED, vocabulary].
     full_logits = model(tokens)[:, -DECODED:]
@@ -123,7 +127,7 @@ def shuffle_earlier(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     """
     # The probabilities of the token after the last, [texts, vocabulary].
     probabilities = model(tokens)[:, -1].softmax(-1)
-    attention = _first_attention(model, tokens)
+    attention = _compute_first_attention(model, tokens)
     distances = []
     attention_changes = []
     for seed in range(SHUFFLES):
@@ -137,7 +141,7 @@ def shuffle_earlier(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
         differences = (shuffled_probabilities - probabilities).abs().sum(-1)
         # The total variation distance is half of the sum of differences.
         distances.append(differences.double().mean().item() / 2)
-        attention_change = _first_attention(model, shuffled) - attention
+        attention_change = _compute_first_attention(model, shuffled) - attention
         attention_changes.append(_compare_sizes(attention_change, attention))
     return {
         "order_output": sum(distances) / SHUFFLES,
@@ -145,7 +149,7 @@ def shuffle_earlier(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     }
 
 
-def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
+def _compute_first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
     """Return what the first layer's attention adds to the last token, [texts, width]."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     embedded = model.encoding.embed(norm(model.embedding(tokens)), positions)
@@ -165,12 +169,12 @@ def move_positions(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     """
     half = tokens.shape[1] // 2
     first_half = tokens[:, :half]
-    scores = _first_scores(model, first_half, start=0)
-    moved_scores = _first_scores(model, first_half, start=half)
+    scores = _compute_first_scores(model, first_half, start=0)
+    moved_scores = _compute_first_scores(model, first_half, start=half)
     return {"moved_scores": _compare_sizes(moved_scores - scores, scores)}
 
 
-def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
+def _compute_first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     """Return the first layer's scores of texts that begin at position `start`.
 
     A query has a score for each key that it may see: [texts, heads, pairs of a query

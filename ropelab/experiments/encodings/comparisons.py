@@ -63,7 +63,7 @@ def list_multiples(config: EncodingsConfig) -> list[int]:
     return [2**power for power in range(longest.bit_length())]
 
 
-def comparisons(
+def compare_all_encodings(
     values: ValuesByPlace, config: EncodingsConfig
 ) -> dict[str, pd.DataFrame]:
     """Compare encodings where both are defined; the verdict names the better one.

@@ -26,10 +26,10 @@ from ropelab.models.encoding.base import Encoding, disable_fused_kernel
 from ropelab.models.encoding.composed import compose
 from ropelab.models.encoding.registry import Shape
 from ropelab.models.lm.model import Cache, LanguageModel
-from ropelab.models.lm.source import Batch, periodic_batch
-from ropelab.models.lm.training import batch_loss, make_optimizers, make_step
-from ropelab.models.tasks.modes import defined_length
-from ropelab.models.tasks.plans import model_size, recipe_of
+from ropelab.models.lm.source import Batch, make_periodic_batch
+from ropelab.models.lm.training import compute_batch_loss, make_optimizers, make_step
+from ropelab.models.tasks.modes import find_defined_length
+from ropelab.models.tasks.plans import make_model_size, make_recipe
 from ropelab.runs.cell import Cell, Context, Resources
 from ropelab.runs.own import find_sources
 
@@ -49,7 +49,7 @@ STEADY = 0.15
 Work = Callable[[], object]
 
 
-def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
+def build_seeded_encoding(shape: Shape, name: str, seed: int = 0) -> Encoding:
     """Return the encoding as the models of the experiment have it."""
     # No model uses a fused kernel, although some encodings allow it: times then differ by
     # the work of the encodings, and short windows are trained faster.
@@ -58,10 +58,12 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
 
 def make_untrained(config: EncodingsConfig, name: str) -> LanguageModel:
     """Return a model with an encoding, as it is before training."""
-    return LanguageModel(model_size(config), encoding_of(config.shape(), name))
+    return LanguageModel(
+        make_model_size(config), build_seeded_encoding(config.shape(), name)
+    )
 
 
-def costs(config: EncodingsConfig) -> pd.DataFrame:
+def measure_costs(config: EncodingsConfig) -> pd.DataFrame:
     """Return the table `cost`: a row per encoding, and a row per method of RoPE.
 
     The columns: facts about the encoding, its parameters, and its work divided by that of
@@ -81,8 +83,8 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
             defined = f"to position {last_position}"
 
         training_ratio = train_flops(config, name) / plain_training
-        length = defined_length(encoding, config.test_len)
-        model = LanguageModel(model_size(config), disable_fused_kernel(encoding))
+        length = find_defined_length(encoding, config.test_len)
+        model = LanguageModel(make_model_size(config), disable_fused_kernel(encoding))
         decoding_ratio = decode_flops(model, length) / decode_flops(plain_model, length)
 
         record = {
@@ -117,7 +119,7 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
     model = make_untrained(config, name)
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
-    return count_flops(lambda: batch_loss(model, batch).backward())
+    return count_flops(lambda: compute_batch_loss(model, batch).backward())
 
 
 @torch.no_grad()
@@ -146,7 +148,7 @@ def count_flops(work: Work) -> int:
     return int(counter.get_total_flops())
 
 
-def memory(config: EncodingsConfig) -> pd.DataFrame:
+def measure_memory(config: EncodingsConfig) -> pd.DataFrame:
     """Return the table `memory`: a row per encoding and length of a pass.
 
     ``kept_bytes``: what the encoding holds after the pass. ``largest_tensor_bytes``: the
@@ -156,7 +158,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
             encoding = compose(name, config.shape(length))
-            model = LanguageModel(model_size(config), encoding)
+            model = LanguageModel(make_model_size(config), encoding)
             tokens = torch.zeros(1, length, dtype=torch.long)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden_states(tokens)
@@ -278,7 +280,7 @@ def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
     # Decoding gets new models, since the optimizers of the trained models hold memory.
     model = make_untrained(config, name).to(config.device)
     plain_model = make_untrained(config, PLAIN).to(config.device)
-    length = defined_length(model.encoding, config.test_len)
+    length = find_defined_length(model.encoding, config.test_len)
     decode_seconds, decode_ratio = time_in_turns(
         prepare_decoding(model, length), prepare_decoding(plain_model, length)
     )
@@ -297,13 +299,13 @@ def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
 def prepare_training_step(config: EncodingsConfig, name: str) -> Work:
     """Return a function that makes one optimizer step at the full trained length."""
     model = make_untrained(config, name).to(config.device)
-    recipe = recipe_of(config, config.first_window)
+    recipe = make_recipe(config, config.first_window)
     optimizers = make_optimizers(model, recipe, config.dtype)
     # The windows of the last step have their full length.
     last_step = recipe.steps - 1
 
     def make_batch(step: int, window: int, rows: int) -> Batch:
-        return periodic_batch(np.random.default_rng(step), window, rows)
+        return make_periodic_batch(np.random.default_rng(step), window, rows)
 
     return lambda: make_step(
         model, optimizers, make_batch, recipe, last_step, config.dtype

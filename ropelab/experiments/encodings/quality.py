@@ -35,18 +35,23 @@ from ropelab.experiments.encodings.comparisons import (
     TEXT,
     MetricPlace,
     ValuesByPlace,
-    comparisons,
+    compare_all_encodings,
     list_multiples,
     mark_unlearned,
 )
-from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory
+from ropelab.experiments.encodings.cost import (
+    Timing,
+    build_seeded_encoding,
+    measure_costs,
+    measure_memory,
+)
 from ropelab.experiments.encodings.rows import Row, list_rows
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import Evaluation, collect
-from ropelab.models.tasks.plans import task_beyond_training, training_of
+from ropelab.models.tasks.plans import describe_training, make_task_beyond_training
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.own import find, make_sources_key
 from ropelab.runs.tables import Tables
@@ -75,7 +80,7 @@ def list_evaluations(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def _evaluate(config: EncodingsConfig, rows: Sequence[Row]) -> list[Evaluation]:
-    tasks = [task_beyond_training(config, task) for task in config.tasks]
+    tasks = [make_task_beyond_training(config, task) for task in config.tasks]
     evaluations = []
     for task, row, seed in product(tasks, rows, config.seeds):
         evaluation = Evaluation(
@@ -120,26 +125,30 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     if cast_labels:
         key["casts"] = cast_labels
 
-    make = partial(encoding_of, config.shape(), encoding, seed)
-    return training_of(
+    make = partial(build_seeded_encoding, config.shape(), encoding, seed)
+    return describe_training(
         config, seed, make, key, encoding, config.first_window, fused=False
     )
 
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collect([*list_evaluations(config), *list_observations(config)], values)
-    tables = {"cost": costs(config), "memory": memory(config), **evaluated["behaviour"]}
+    tables = {
+        "cost": measure_costs(config),
+        "memory": measure_memory(config),
+        **evaluated["behaviour"],
+    }
     trained_len = config.train_len
     test_len = config.test_len
 
     text = evaluated.get("text")
     if text:
-        buckets = grid.buckets(trained_len, test_len)
+        buckets = grid.list_buckets(trained_len, test_len)
         places = pd.DataFrame(buckets, columns=common.BUCKET)
         by_bucket = common.average_losses(text["buckets"], [*MODEL, *common.BUCKET])
         tables["text_nll"] = _fill_places(by_bucket, places, config, common.NLL)
 
-        contexts = grid.contexts(trained_len, test_len)
+        contexts = grid.list_context_lengths(trained_len, test_len)
         places = pd.DataFrame({"context_tokens": contexts})
         by_context = common.average_losses(
             text["last_window"], [*MODEL, "context_tokens"]
@@ -148,16 +157,18 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
 
     copied = evaluated.get("copy")
     if copied:
-        distances = grid.distances(trained_len, test_len)
-        contexts = grid.retrieval_contexts(trained_len, test_len)
-        places = pd.DataFrame(grid.places(distances, contexts), columns=common.PLACE)
+        distances = grid.list_retrieval_distances(trained_len, test_len)
+        contexts = grid.list_retrieval_contexts(trained_len, test_len)
+        places = pd.DataFrame(
+            grid.pair_places(distances, contexts), columns=common.PLACE
+        )
         by_place = common.average_shares(copied["trials"], [*MODEL, *common.PLACE])
         tables["copy_accuracy"] = _fill_places(by_place, places, config, "accuracy")
 
     values_by_place = _list_values(evaluated, config)
     quality = _summarize_values(values_by_place, config)
     tables["quality"] = quality
-    tables |= comparisons(values_by_place, config)
+    tables |= compare_all_encodings(values_by_place, config)
     for name in ("comparisons", "extrapolation", AGAINST_METHODS):
         if name in tables:
             tables[name] = mark_unlearned(tables[name], quality)

@@ -10,7 +10,7 @@ from ropelab.experiments.encodings import TRAINED_ROPE, EncodingsConfig
 from ropelab.math.rotary import Pairing
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.composed import compose
-from ropelab.models.encoding.registry import EncodingRecord, record_of
+from ropelab.models.encoding.registry import EncodingRecord, find_record
 from ropelab.models.methods.method import FixedMethod, Scaled
 from ropelab.models.tasks.modes import AsTrained, Mode, WithMethod
 from ropelab.runs.labels import label_method
@@ -44,7 +44,7 @@ class Row:
     @property
     def record(self) -> EncodingRecord:
         """The facts about the encoding that was trained."""
-        return record_of(self.trained)
+        return find_record(self.trained)
 
     @property
     def source(self) -> str:

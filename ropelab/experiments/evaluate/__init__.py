@@ -101,10 +101,10 @@ class EvaluateConfig(Config):
             # is the only one.
             return {"context": config.SHORTEST, **values}
         require("transformers")
-        from ropelab.models.released.facts import facts_of
-        from ropelab.models.released.loading import checkpoint_dtype
+        from ropelab.models.released.facts import read_facts
+        from ropelab.models.released.loading import read_checkpoint_dtype
 
-        trained_len = facts_of(model).train_len
+        trained_len = read_facts(model).train_len
         # Roundings are compared inside the trained length, methods beyond it.
         has_roundings = bool(values.get("casts") or values.get("cache"))
         default_context = 2 * trained_len
@@ -124,7 +124,7 @@ class EvaluateConfig(Config):
         if filled.get("dtype", "auto") == "auto":
             # The model's configuration may name no format, or one that is not offered
             # here.
-            stored_format = checkpoint_dtype(Path(model))
+            stored_format = read_checkpoint_dtype(Path(model))
             if stored_format in get_args(Format):
                 filled["dtype"] = stored_format
             else:
@@ -196,9 +196,9 @@ class EvaluateConfig(Config):
 
     @cached_property
     def facts(self) -> "ModelFacts":
-        from ropelab.models.released.facts import facts_of
+        from ropelab.models.released.facts import read_facts
 
-        return facts_of(self.model)
+        return read_facts(self.model)
 
     @property
     def train_len(self) -> int:
@@ -238,11 +238,11 @@ class EvaluateConfig(Config):
 
     def reference(self) -> "ModelRef":
         """Return what a cell needs to load the model."""
-        from ropelab.models.released.folder import fingerprint_of
+        from ropelab.models.released.folder import hash_model_files
         from ropelab.models.released.model import ModelRef
 
         device_map = None if self.device_map == "none" else self.device_map
-        fingerprint = fingerprint_of(Path(self.model))
+        fingerprint = hash_model_files(Path(self.model))
         return ModelRef(self.model, fingerprint, self.dtype, self.device, device_map)
 
     @cached_property

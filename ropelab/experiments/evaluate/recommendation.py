@@ -14,7 +14,7 @@ from ropelab.math.scaling.plan import write_as_typed
 from ropelab.models.methods.method import Scaled
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import UNDECIDABLE
-from ropelab.models.tasks.plans import task_beyond_training
+from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, label_method
 from ropelab.runs.leading import UNIFORM
@@ -52,7 +52,7 @@ def make_recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
     """Return the table `recommendation`, a row per task."""
     rows = []
     for name in config.tasks:
-        task = task_beyond_training(config, name, config.depths).name
+        task = make_task_beyond_training(config, name, config.depths).name
         rows.append(_advise(task, config, tables))
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -73,7 +73,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     if task == "text":
         metric = "nll_bucket"
         table = tables["text_nll"]
-        values = _losses_at(table[table["arm"] != ROUNDED], length)
+        values = _select_losses(table[table["arm"] != ROUNDED], length)
         best = str(values.idxmin())
         if len(values) > 1 and values[best] >= UNIFORM:
             return undecidable
@@ -83,7 +83,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         table = table[table["arm"] != ROUNDED]
         if (table["status"] != common.OK).any():
             return undecidable
-        values = _shares_at(table, task, length)
+        values = _select_shares(table, task, length)
         best = str(values.idxmax())
 
     # Comparisons at the farthest distance of the longest context.
@@ -124,13 +124,13 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     }
 
 
-def _losses_at(table: pd.DataFrame, length: int) -> pd.Series:
+def _select_losses(table: pd.DataFrame, length: int) -> pd.Series:
     """Return the loss of each label in the bucket of positions that ends at a length."""
     table = table[table["bucket_end_tokens"] == length]
     return common.average_by_label(table, common.NLL)
 
 
-def _shares_at(table: pd.DataFrame, task: str, length: int) -> pd.Series:
+def _select_shares(table: pd.DataFrame, task: str, length: int) -> pd.Series:
     """Return the share that each label finds in contexts of a length: at the farthest
     distance, or, in a task of pass keys, at all depths.
     """

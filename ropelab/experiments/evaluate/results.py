@@ -38,17 +38,17 @@ from ropelab.models.tasks.cells import (
     is_decidable,
 )
 from ropelab.models.tasks.divergence import (
-    divergence_tables,
     make_divergence,
+    make_divergence_tables,
     pair_roundings,
     pair_roundings_of_methods,
 )
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import task_beyond_training
+from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.rounded import casts_table, round_rows
+from ropelab.models.tasks.rounded import make_casts_table, round_rows
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.cell import Values
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW
@@ -83,18 +83,18 @@ def check(config: EvaluateConfig) -> None:
     """
     config.reference().check_memory(config.limit_memory, config.context)
     for task in config.tasks:
-        task_beyond_training(config, task, config.depths).check()
+        make_task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: EvaluateConfig) -> list[Evaluation]:
     """Return every task in every mode, and the comparisons of casts."""
     all_cells = []
     for task in config.tasks:
-        all_cells += evaluations(config, task)
-    return [*all_cells, *divergences(config)]
+        all_cells += list_evaluations(config, task)
+    return [*all_cells, *list_divergence_cells(config)]
 
 
-def divergences(config: EvaluateConfig) -> list[Evaluation]:
+def list_divergence_cells(config: EvaluateConfig) -> list[Evaluation]:
     """Return the comparisons of casts (`--against`): a cell per document and pair of
     casts.
     """
@@ -102,7 +102,7 @@ def divergences(config: EvaluateConfig) -> list[Evaluation]:
     pairs = [*pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry)]
     for pair in pair_roundings_of_methods(config, geometry):
         # A checkpoint without a scaling is compared as it is, which is the same.
-        if not (scales_nothing(config) and pair.method == UNSCALED.label):
+        if not (is_unscaled_checkpoint(config) and pair.method == UNSCALED.label):
             pairs.append(pair)
 
     modes: list[Mode] = []
@@ -135,13 +135,13 @@ def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> Checked:
     )
 
 
-def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
+def list_evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     """Return a task in every mode: unmodified first, the sliding window last.
 
     Each cell starts from the check of the model, and from the probe if the task has one.
     """
     rows = list_rows(config)
-    task = task_beyond_training(config, name, config.depths)
+    task = make_task_beyond_training(config, name, config.depths)
     checked = check_model(config, [row.mode for row in rows])
     evaluate = partial(Evaluation, subject=config.reference(), checked=checked)
 
@@ -150,7 +150,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     if easy_task is not None:
         unmodified, *_ = rows
         probe = evaluate(
-            task=easy_task, mode=unmodified.mode, labels=_labels_of(unmodified)
+            task=easy_task, mode=unmodified.mode, labels=_list_labels(unmodified)
         )
 
     cells = []
@@ -164,7 +164,7 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
                 # The window sees the same at all lengths: the longest is enough.
                 row_task = document_task.at_the_end(config.context)
             cell = evaluate(
-                task=row_task, mode=row.mode, labels=_labels_of(row), probe=probe
+                task=row_task, mode=row.mode, labels=_list_labels(row), probe=probe
             )
             # If nothing beyond the trained length is tested, the probe of pass keys is
             # all of the task.
@@ -184,7 +184,7 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
         rounded.append(EvaluatedRow(label, 1.0, mode, ROUNDED))
 
     for method in config.parsed_methods():
-        if scales_nothing(config) and method.label == UNSCALED.label:
+        if is_unscaled_checkpoint(config) and method.label == UNSCALED.label:
             # The checkpoint is unscaled already, so this row is measured only once.
             rows.append(EvaluatedRow(method.label, method.factor, unmodified))
             continue
@@ -202,12 +202,12 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
     return rows
 
 
-def scales_nothing(config: EvaluateConfig) -> bool:
+def is_unscaled_checkpoint(config: EvaluateConfig) -> bool:
     """Return True for a checkpoint that is unscaled as it is."""
     return config.facts.rope_type == "default"
 
 
-def _labels_of(row: EvaluatedRow) -> tuple[tuple[str, object], ...]:
+def _list_labels(row: EvaluatedRow) -> tuple[tuple[str, object], ...]:
     """Return the columns that identify a row, with their values: method, factor, seed
     and arm.
     """
@@ -221,7 +221,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     chosen_cells: list[Evaluation] = []
     status: dict[str, str] = {}
     for name in config.tasks:
-        task_cells = evaluations(config, name)
+        task_cells = list_evaluations(config, name)
         probe = task_cells[-1].probe
         if probe is None and name != "text":
             # A single cell, unmodified at the trained length, is its own probe.
@@ -236,19 +236,19 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
             status[probe.task.name] = UNDECIDABLE
             chosen_cells.append(probe)
 
-    lengths = grid.contexts(config.grid_len, config.context)
+    lengths = grid.list_context_lengths(config.grid_len, config.context)
     short_lengths = [length for length in lengths if length <= config.train_len]
     evaluated = collect(chosen_cells, values)
     tables = common.make_tables(evaluated, config, AS_SHIPPED, short_lengths, status)
     methods = config.parsed_methods()
     geometry = config.facts.geometry()
-    tables |= casts_table(config, methods, geometry, tables["comparisons"])
-    tables |= divergence_tables(divergences(config), values)
+    tables |= make_casts_table(config, methods, geometry, tables["comparisons"])
+    tables |= make_divergence_tables(list_divergence_cells(config), values)
     tables["recommendation"] = make_recommendation(config, tables)
-    return {"model": model_table(config), **tables}
+    return {"model": make_model_table(config), **tables}
 
 
-def model_table(config: EvaluateConfig) -> pd.DataFrame:
+def make_model_table(config: EvaluateConfig) -> pd.DataFrame:
     """Return one row: the facts about the model's positions and the weights' format."""
     facts: dict[str, Any] = asdict(config.facts)
     # Layers may have windows of different lengths: the shortest is listed.

@@ -279,7 +279,7 @@ def _describe_context(last_window: pd.DataFrame) -> str:
         means = common.average_with_intervals(rows, common.NLL, common.NLL)
         losses[context] = common.write_mean(means, means.index[0])
     # A context includes the last tokens, whose loss is measured.
-    last_tokens = grid.last_window(int(unscaled["train_len_tokens"].iloc[0]))
+    last_tokens = grid.choose_last_window(int(unscaled["train_len_tokens"].iloc[0]))
     return (
         f"; with {longest - last_tokens} instead of"
         f" {shortest - last_tokens} tokens before them, the last {last_tokens} tokens of"

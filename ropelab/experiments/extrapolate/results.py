@@ -21,20 +21,20 @@ from ropelab.experiments.extrapolate.answer import answer, further, summary
 from ropelab.experiments.extrapolate.pretrained import describe_pretrained
 from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, make_trainings
 from ropelab.models.lm.trained import Training
-from ropelab.models.lm.training import operations_per_token
+from ropelab.models.lm.training import count_operations_per_token
 from ropelab.models.methods.method import UNSCALED
 from ropelab.models.tasks import tables as common
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.divergence import (
-    divergence_tables,
     make_divergence,
+    make_divergence_tables,
     pair_roundings_of_methods,
 )
 from ropelab.models.tasks.modes import SlidingWindow
 from ropelab.models.tasks.partial import summarize_finished
-from ropelab.models.tasks.plans import task_beyond_training
+from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
-from ropelab.models.tasks.rounded import casts_table
+from ropelab.models.tasks.rounded import make_casts_table
 from ropelab.runs import labels
 from ropelab.runs.cell import Values
 from ropelab.runs.tables import Tables
@@ -61,15 +61,15 @@ def check(config: ExtrapolateConfig) -> None:
             model.check_stored()
 
     for task in config.tasks:
-        task_beyond_training(config, task, config.depths).check()
+        make_task_beyond_training(config, task, config.depths).check()
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """Return every task of every row, and the comparisons of casts."""
-    return [*task_cells(config), *divergences(config)]
+    return [*list_task_cells(config), *list_divergence_cells(config)]
 
 
-def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
+def list_divergence_cells(config: ExtrapolateConfig) -> list[Evaluation]:
     """Return the comparisons of casts (`--against`): a cell per model and pair of
     casts.
     """
@@ -88,13 +88,15 @@ def divergences(config: ExtrapolateConfig) -> list[Evaluation]:
     return divergence_cells
 
 
-def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
+def list_task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """Return every task of every row, for every training seed, and what n-grams retrieve
     without a model.
     """
     geometry = config.geometry()
     methods = config.parsed_methods()
-    tasks = [task_beyond_training(config, task, config.depths) for task in config.tasks]
+    tasks = [
+        make_task_beyond_training(config, task, config.depths) for task in config.tasks
+    ]
     all_rows: list[MethodRow] = []
     for base_model in make_trainings(config, geometry):
         all_rows.extend(list_rows(config, base_model, geometry, methods))
@@ -126,7 +128,7 @@ def task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    evaluated = collect(task_cells(config), values)
+    evaluated = collect(list_task_cells(config), values)
     tables = common.make_tables(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
@@ -140,8 +142,10 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
         tables["ngram_baseline"] = common.average_shares(pd.concat(matched), columns)
 
     methods = config.parsed_methods()
-    tables |= casts_table(config, methods, config.geometry(), tables["comparisons"])
-    tables |= divergence_tables(divergences(config), values)
+    tables |= make_casts_table(
+        config, methods, config.geometry(), tables["comparisons"]
+    )
+    tables |= make_divergence_tables(list_divergence_cells(config), values)
     tables["cost"] = _count_cost(config)
     return tables
 
@@ -174,7 +178,9 @@ def _count_cost(config: ExtrapolateConfig) -> pd.DataFrame:
 
         # A token attends to all tokens up to itself, on average to half of a pass.
         attended = (tokens_per_pass + 1) / 2
-        operations = operations_per_token(row.model.size, tokens_per_pass) * FORWARD
+        operations = (
+            count_operations_per_token(row.model.size, tokens_per_pass) * FORWARD
+        )
         # Two operations are one multiplication.
         multiplications = operations / 2
         record = {

@@ -19,7 +19,7 @@ from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.method import PAIRING, UNSCALED, FixedMethod, Method, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
-from ropelab.models.tasks.plans import mixture_of
+from ropelab.models.tasks.plans import make_mixture
 from ropelab.models.tasks.rounded import round_rows
 from ropelab.runs import labels
 from ropelab.runs.own import make_sources_key
@@ -65,7 +65,7 @@ def make_trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Traini
     for seed in config.seeds:
         training = Training(
             corpus=config.text,
-            mixture=mixture_of(config),
+            mixture=make_mixture(config),
             size=size,
             recipe=recipe,
             seed=seed,
@@ -86,7 +86,7 @@ def list_rows(
     methods: Sequence[Method],
 ) -> Iterator[MethodRow]:
     """Yield all rows of one base model, the baselines last."""
-    yield from _method_rows(config, base, geometry, methods)
+    yield from _list_method_rows(config, base, geometry, methods)
     for method, published in list_searches(config, methods):
         mode = WithMethod(method, geometry)
         yield MethodRow(published.label, published.factor, labels.SEARCHED, mode, base)
@@ -117,7 +117,7 @@ def list_rows(
     yield MethodRow(labels.WINDOW, 1.0, "zero_shot", window, base)
 
 
-def _method_rows(
+def _list_method_rows(
     config: ExtrapolateConfig,
     base: Training,
     geometry: Geometry,

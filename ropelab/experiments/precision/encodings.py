@@ -78,7 +78,7 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
             kind="precision-encoding",
             version=4,
             title=f"which positions collide, {scheme}",
-            function=encoding_tables,
+            function=measure_encodings,
             inputs={"scheme": scheme, "components": components, "formats": formats},
             seconds=config.length * per_position,
             memory=hashes + samples,
@@ -88,7 +88,7 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     return cells
 
 
-def encoding_tables(
+def measure_encodings(
     config: PrecisionConfig, *, scheme: str, advance: Advance
 ) -> Tables:
     """Return the tables of one scheme, without empty tables.
@@ -183,7 +183,9 @@ def _list_resolution(
             "distinct_codes": codes,
             "adjacent_collisions": census.adjacent_collisions,
             "first_collision_position": census.first_collision,
-            "resolved_from_tokens": _resolved_from(encoded, fmt, offset, length),
+            "resolved_from_tokens": _find_resolved_distance(
+                encoded, fmt, offset, length
+            ),
             "period_tokens": period,
             "median_step_ulp": float(np.median(steps)),
             "min_step_ulp": float(steps.min()),
@@ -231,7 +233,7 @@ def _find_repetition(
     if len(encoded.pairs) != 1 or component not in OF_ONE_FREQUENCY:
         return None
 
-    period = encoding.find_whole_period(_only_frequency(encoded))
+    period = encoding.find_whole_period(_find_only_frequency(encoded))
     if period is None or min(period, length) > HASHES_IN_MEMORY:
         return None
     representatives = encoding.list_distinct_positions(
@@ -243,7 +245,7 @@ def _find_repetition(
     return first_repeat, representatives.astype(np.float64)
 
 
-def _resolved_from(
+def _find_resolved_distance(
     encoded: encoding.PositionEncoding, fmt: FloatFormat, offset: int, length: int
 ) -> int | None:
     """Return the distance from which on a single cos or sin distinguishes two positions.
@@ -253,11 +255,11 @@ def _resolved_from(
     if encoded.component not in ("cos", "sin") or len(encoded.pairs) != 1:
         return None
     return neighbours.find_resolved_distance(
-        _only_frequency(encoded), encoded.component, fmt, offset, length
+        _find_only_frequency(encoded), encoded.component, fmt, offset, length
     )
 
 
-def _only_frequency(encoded: encoding.PositionEncoding) -> float:
+def _find_only_frequency(encoded: encoding.PositionEncoding) -> float:
     """Return the frequency of an encoding that has one pair, in radians per token."""
     (pair,) = encoded.pairs
     return float(encoded.chain.spectrum.inv_freq[pair])

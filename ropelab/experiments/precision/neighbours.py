@@ -93,9 +93,9 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
     """Say in which formats encodings keep all positions apart, with one frequency and
     with many, and how much the next token changes a score.
     """
-    many = _formats_that_keep(tables, "rope", "vector")
-    single = _formats_that_keep(tables, "single", "pair")
-    sinusoidal = _formats_that_keep(tables, "sinusoidal", "vector")
+    many = _find_keeping_formats(tables, "rope", "vector")
+    single = _find_keeping_formats(tables, "single", "pair")
+    sinusoidal = _find_keeping_formats(tables, "sinusoidal", "vector")
 
     if many is not None and single is not None:
         # The rows of a scheme differ by format; these columns do not depend on it.
@@ -127,7 +127,9 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
         )
 
 
-def _formats_that_keep(tables: Tables, scheme: str, component: str) -> KeepsAll | None:
+def _find_keeping_formats(
+    tables: Tables, scheme: str, component: str
+) -> KeepsAll | None:
     """Return True for each format in which the encodings of all positions differ.
 
     None: this component of the scheme was not asked for.

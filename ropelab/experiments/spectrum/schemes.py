@@ -37,7 +37,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.modes import WithMethod
-from ropelab.models.tasks.plans import task_beyond_training, training_of
+from ropelab.models.tasks.plans import describe_training, make_task_beyond_training
 from ropelab.models.tasks.tables import INTERVAL, PLACE, average_over_seeds, list_units
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compare, describe_significance
@@ -76,7 +76,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
         conditions.append((first, band, Without(band=band, inner=first)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
-    tasks = [task_beyond_training(config, task) for task in config.tasks]
+    tasks = [make_task_beyond_training(config, task) for task in config.tasks]
     cells = []
     for seed, task, condition in product(config.seeds, tasks, conditions):
         scheme, removed, evaluated = condition
@@ -104,7 +104,7 @@ def make_training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Trainin
     }
 
     make_encoding_of_scheme = partial(make_encoding, scheme, geometry)
-    return training_of(
+    return describe_training(
         config,
         seed,
         make_encoding_of_scheme,
@@ -128,7 +128,7 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
         rows.append((*row, *average_over_seeds(group)))
     columns = [*ROW, "seeds", "n", "value", *INTERVAL]
     learned = pd.DataFrame(rows, columns=columns)
-    learned = _without_text_distances(learned)
+    learned = _drop_text_distances(learned)
 
     # The first scheme is compared with each other one, in models evaluated as they were
     # trained. Schemes are labels here.
@@ -162,7 +162,7 @@ def _list_units(config: SpectrumConfig, values: Values) -> pd.DataFrame:
     if "text" in evaluated:
         # A text loss has a context, but no distance: the loss is always measured on the
         # same last tokens. pandas would leave rows without a distance out of groups.
-        # The distance is therefore 0 here, and `_without_text_distances` deletes it in
+        # The distance is therefore 0 here, and `_drop_text_distances` deletes it in
         # the end.
         text = list_units(evaluated["text"]["last_window"])
         text = text.assign(metric=TEXT, distance_tokens=0)
@@ -245,10 +245,10 @@ def _compare_values(
             pairs.append(pair)
 
     columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
-    return _without_text_distances(compare(pairs, columns))
+    return _drop_text_distances(compare(pairs, columns))
 
 
-def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
+def _drop_text_distances(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose distances are missing in rows of text."""
     distance = table["distance_tokens"].where(table["metric"] != TEXT).astype("Int64")
     return table.assign(distance_tokens=distance)

@@ -49,7 +49,7 @@ from ropelab.models.encoding.registry import (
     Shape,
     build_encoding,
     drawing_from,
-    record_of,
+    find_record,
 )
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import NATIVE, RoundedRope
@@ -161,7 +161,7 @@ def _parse_named(text: str, shape: Shape) -> Encoding:
     """Build an encoding from its name and parameters, such as rope(base=500000)."""
     name, arguments = split_call(text)
     # This call raises the InputError for a wrong name, before one for wrong parameters.
-    record_of(name)
+    find_record(name)
 
     options: dict[str, float] = {}
     for argument in arguments:

@@ -68,7 +68,7 @@ STANDARD = {name: record for name, record in ENCODINGS.items() if not record.fur
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
-def record_of(name: str, *groups: str) -> EncodingRecord:
+def find_record(name: str, *groups: str) -> EncodingRecord:
     """Return the record of an encoding, or make one for an encoding without a record.
 
     Encodings without a record are composed encodings, such as `window(rope, 64)`, and
@@ -87,7 +87,7 @@ def record_of(name: str, *groups: str) -> EncodingRecord:
     if own_class is None:
         raise make_name_error("encoding", name, (*ENCODINGS, *groups))
     return EncodingRecord(
-        label=own_class.__name__, source=name, family=_family_of_own(own_class)
+        label=own_class.__name__, source=name, family=_find_family_of_user(own_class)
     )
 
 
@@ -108,7 +108,7 @@ def _find_own_class(name: str) -> "type[Encoding] | None":
     return own_class
 
 
-def _family_of_own(own_class: "type[Encoding]") -> str:
+def _find_family_of_user(own_class: "type[Encoding]") -> str:
     """Return the place at which a user's class acts, by the hooks that it defines."""
     methods = own_class.__dict__
     if "embed" in methods:
@@ -176,7 +176,7 @@ def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Enco
     """
     from ropelab.models.encoding.base import PerLayer
 
-    record = record_of(name)
+    record = find_record(name)
     construct = find_constructor(name)
     signature = inspect.signature(construct)
     parameters = []

@@ -131,7 +131,7 @@ class DistanceTable:
         """Return the rows of the distances length - 1, ..., 1, 0, and of 0 once more."""
         # With gradients the rows are computed in every call. Without gradients they are
         # kept until the length or a parameter changes, so that decoding a token does not
-        # compute the rows of all distances again. torch raises `_find_version` whenever a
+        # compute the rows of all distances again. torch raises `_version` whenever a
         # parameter is changed in place.
         state: tuple[object, ...] = (length, device)
         for parameter in self._parameters:

@@ -92,7 +92,7 @@ class Origin(NamedTuple):
 @dataclass(frozen=True)
 class TextDocument:
     text: bytes
-    # The kind of text, such as code, prose or tests (`kind_of`).
+    # The kind of text, such as code, prose or tests (`find_kind`).
     kind: str = SINGLE
     # The path of the document in the corpus.
     name: str = ""
@@ -334,7 +334,7 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
         piece = 0
     # Many runs ask for the same corpus. It is read again only when its files have
     # changed, which changes the stamp.
-    return _read_unchanged(path, piece, stamp_of(path))
+    return _read_unchanged(path, piece, read_stamp(path))
 
 
 @lru_cache(maxsize=1)
@@ -353,7 +353,7 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
     """
     files = _list_files(path)
     if path is None:
-        return STANDARD, _read_texts(files, LIBRARY, kind_of)
+        return STANDARD, _read_texts(files, LIBRARY, find_kind)
 
     for file in files:
         check_name(file)
@@ -367,7 +367,7 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
     if files:
         root = Path(os.path.commonpath([file.parent for file in files]))
 
-    documents = _read_texts(files, root, folder_or_kind)
+    documents = _read_texts(files, root, find_folder_or_kind)
     if not documents:
         raise InputError(
             f"{path} holds no text: its files are empty or binary; give text files"
@@ -428,7 +428,7 @@ def split_single(name: str, text: bytes, piece: int) -> Corpus:
     return _make_corpus(name, [text[:cut]], documents)
 
 
-def kind_of(path: Path) -> str:
+def find_kind(path: Path) -> str:
     """Return the kind of a file in a library: tests, character sets, code or prose.
 
     The kind of any other file is its suffix.
@@ -444,11 +444,11 @@ def kind_of(path: Path) -> str:
     return path.suffix or "no suffix"
 
 
-def folder_or_kind(path: Path) -> str:
+def find_folder_or_kind(path: Path) -> str:
     """Return the subfolder of a user's file; without one, the kind as in a library."""
     if len(path.parts) > 1:
         return path.parts[0]
-    return kind_of(path)
+    return find_kind(path)
 
 
 def _make_corpus(
@@ -464,7 +464,7 @@ def _make_corpus(
     return Corpus(name, tuple(training), tuple(held_out), content_hash.hexdigest())
 
 
-def source_of(folder: Path) -> str:
+def read_source_name(folder: Path) -> str:
     """Return the source that a folder of text names; empty if it names none."""
     file = folder / SOURCE
     try:
@@ -479,7 +479,7 @@ def source_of(folder: Path) -> str:
     return lines[0].strip() if lines else ""
 
 
-def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
+def read_stamp(path: Path | None) -> tuple[tuple[str, int, int], ...]:
     """Return name, size and time of change of every file."""
     stamps = []
     for file in _list_files(path):

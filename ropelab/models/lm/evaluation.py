@@ -84,7 +84,7 @@ def _score_predictions(
     return torch.cat(results)
 
 
-def token_losses(
+def compute_token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats."""
@@ -99,7 +99,7 @@ def token_losses(
     return _score_predictions(model, loss, torch.float32, tokens, last)
 
 
-def sliding_losses(
+def compute_sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats, given at most `window` tokens."""
@@ -107,7 +107,7 @@ def sliding_losses(
     # these predictions has at least window - stride + 1 tokens of context. Tokens
     # before the window do not influence it, not even through lower layers, since each
     # window is passed by itself.
-    return _slide(partial(token_losses, model), tokens, window, stride)
+    return _slide(partial(compute_token_losses, model), tokens, window, stride)
 
 
 def find_correct(
@@ -117,7 +117,7 @@ def find_correct(
     tokens.
 
     All rows have the same number of scored tokens. If `window` is None, the tokens are
-    predicted in one pass, else in the windows of `sliding_losses`. Windows without a
+    predicted in one pass, else in the windows of `compute_sliding_losses`. Windows without a
     scored token are left out.
     """
 

@@ -1,8 +1,8 @@
 """Baselines without a model: predictions from the n-grams in the text before a token.
 
-An n-gram is a sequence of n tokens. `ngram_predictions` repeats what followed the last
+An n-gram is a sequence of n tokens. `predict_by_ngrams` repeats what followed the last
 n tokens when they occurred before. A task that this solves does not need positions.
-`cached_predictions` gives probabilities from counts of n-grams. If they improve the
+`predict_by_cache` gives probabilities from counts of n-grams. If they improve the
 predictions of a model, there was something in the text that the model did not see, or
 did not use.
 """
@@ -26,7 +26,7 @@ BITS = 62
 Counts = defaultdict[tuple[int, ...], dict[int, int]]
 
 
-def ngram_predictions(
+def predict_by_ngrams(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
     """Predict every token by what followed the n tokens before it at their latest earlier
@@ -60,7 +60,7 @@ def ngram_predictions(
     return predictions
 
 
-def cached_predictions(
+def predict_by_cache(
     tokens: Sequence[int],
     order: int,
     beyond: int,

@@ -46,7 +46,7 @@ class Pretrained:
     file: str
     # The hash of the whole file.
     sha256: str
-    # The parts of the training's key that do not depend on the machine (`comparable`).
+    # The parts of the training's key that do not depend on the machine (`select_comparable`).
     training: dict[str, Any]
     # Facts about the training for people: the command, the day, versions, the text.
     made: dict[str, str]
@@ -76,7 +76,7 @@ class Pretrained:
         return weights, losses.tolist()
 
 
-def comparable(key: dict[str, Any]) -> dict[str, Any]:
+def select_comparable(key: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a training's key that a stored model must share with it.
 
     The text and the number format may differ: they depend on the machine on which the
@@ -113,7 +113,7 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
         )
 
     model = stored[seed]
-    differing = _list_differences(model.training, comparable(key))
+    differing = _list_differences(model.training, select_comparable(key))
     if differing:
         raise InputError(
             f"the pretrained models differ in {join_names(differing)}; leave out"
@@ -168,7 +168,7 @@ def write_pretrained(
             seed=key["seed"],
             file=name,
             sha256=hashlib.sha256(content).hexdigest(),
-            training=comparable(key),
+            training=select_comparable(key),
             made={**made, "text": key["task"]["corpus"], "dtype": key["dtype"]},
         )
         records.append(asdict(record))

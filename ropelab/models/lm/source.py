@@ -16,7 +16,7 @@ look-ups
 
 From nothing but text, a model of this size does not learn to look far back. The first
 steps of a training have short periodic rows of symbols instead: a model discovers
-copying there in 60 to 160 steps, and in the mixture only with luck. `training_batch`
+copying there in 60 to 160 steps, and in the mixture only with luck. `make_training_batch`
 makes the batch of a step, a pure function of (seed, step, window, rows).
 """
 
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
 from ropelab.models.lm.lists import hide_list
-from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.matcher import predict_by_ngrams
 
 # The number of first tokens of a quotation that are not scored. They cannot be predicted,
 # since they say which passage is quoted.
@@ -120,7 +120,7 @@ class Mixture:
         return key
 
 
-def training_batch(
+def make_training_batch(
     mixture: Mixture, corpus: Corpus, seed: int, step: int, window: int, rows: int
 ) -> Batch:
     """Return the batch of a step: `rows` rows of `window` bytes.
@@ -130,10 +130,10 @@ def training_batch(
     random = np.random.default_rng((TRAINING, seed, step, window, rows))
     if step < mixture.periodic_steps:
         shorter = min(window, mixture.periodic_window)
-        return periodic_batch(random, shorter, rows * window // shorter)
+        return make_periodic_batch(random, shorter, rows * window // shorter)
 
     text = corpus.windows(seed, step, window, rows).numpy()
-    batch = mixed_batch(mixture, random, text)
+    batch = make_mixed_batch(mixture, random, text)
     has_list = random.random(rows) < mixture.lists
     for row in np.flatnonzero(has_list):
         tokens, scored = hide_list(random, text[row])
@@ -142,12 +142,12 @@ def training_batch(
     return batch
 
 
-def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
+def draw_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
     """Draw symbols independently, of equal probability."""
     return ALPHABET[random.integers(len(ALPHABET), size=shape)]
 
 
-def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
+def make_periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
     """Return rows that each repeat a segment of random symbols.
 
     The first occurrence of a segment is not scored.
@@ -157,7 +157,7 @@ def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch
     longest = max(RECORD, 3 * window // 4)
     periods = log_uniform(random.random((rows, 1)), RECORD, longest)
     places = np.arange(window)
-    segments = random_symbols(random, rows, window)
+    segments = draw_symbols(random, rows, window)
     tokens = np.take_along_axis(segments, places % periods, axis=1)
     is_repeated = places >= periods
     return Batch(torch.from_numpy(tokens), torch.from_numpy(is_repeated))
@@ -240,7 +240,7 @@ def draw_stretches(
     )
 
 
-def mixed_batch(
+def make_mixed_batch(
     mixture: Mixture, random: np.random.Generator, text: np.ndarray
 ) -> Batch:
     """Return windows of the mixture, made of rows of text as long as the window."""
@@ -270,7 +270,7 @@ def mixed_batch(
 
     # The text of a row goes on after each interruption.
     is_text = stretches.kind == TEXT
-    originals = random_symbols(random, rows, window)
+    originals = draw_symbols(random, rows, window)
     places_in_text = np.cumsum(is_text, axis=1) - 1
     originals[is_text] = np.take_along_axis(text, places_in_text, axis=1)[is_text]
     copied = originals.ravel()[follow_origins(origin)].reshape(rows, window)
@@ -279,7 +279,7 @@ def mixed_batch(
     # The nearest earlier occurrence of a key need not be in its record, since the key
     # may have been quoted later, or drawn twice by chance. If another value follows
     # that occurrence, the answer is not scored.
-    is_nearest = ngram_predictions(tokens, KEY) == tokens
+    is_nearest = predict_by_ngrams(tokens, KEY) == tokens
     scored = is_text | (is_quoted & (stretches.inside >= CUE))
     scored_answers = torch.from_numpy(is_answer) & is_nearest
     return Batch(tokens, torch.from_numpy(scored) | scored_answers)

@@ -17,8 +17,8 @@ from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
 from ropelab.models.lm.pretrained import Pretrained, find_pretrained
-from ropelab.models.lm.source import Batch, Mixture, training_batch
-from ropelab.models.lm.training import PARTS, Recipe, operations_of_training, train
+from ropelab.models.lm.source import Batch, Mixture, make_training_batch
+from ropelab.models.lm.training import PARTS, Recipe, count_training_operations, train
 from ropelab.runs.cell import CellName, Context, Resources
 from ropelab.runs.machine import DtypeName
 
@@ -137,7 +137,7 @@ class Training:
         # goes, a step may have few rows.
         rows = max(1, recipe.tokens_per_step // recipe.window)
         return Resources(
-            operations_of_training(size, recipe),
+            count_training_operations(size, recipe),
             memory_bytes=max(MEMORY, training_bytes),
             dtype=self.dtype,
             gpu=self.device == "cuda",
@@ -163,7 +163,7 @@ class Training:
 
     def batch(self, step: int, window: int, rows: int) -> Batch:
         """Return the batch of a training step."""
-        return training_batch(
+        return make_training_batch(
             self.mixture, self.corpus.corpus(), self.seed, step, window, rows
         )
 
@@ -215,7 +215,7 @@ class Training:
         return {"loss": pd.DataFrame(columns)}
 
 
-def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
+def estimate_pass_bytes(size: ModelSize, rows: int, length: int) -> int:
     """Estimate the peak memory of evaluating `rows` rows of `length` tokens."""
     # A pass has several short rows, or a single long one.
     tokens_at_once = max(length, min(rows * length, TOKENS_PER_PASS))

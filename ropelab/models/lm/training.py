@@ -126,7 +126,7 @@ class Recipe:
 Data = Callable[[int, int, int], Batch]
 
 
-def batch_loss(
+def compute_batch_loss(
     model: LanguageModel, batch: Batch, scored_tokens: int | None = None
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy in nats of the scored tokens.
@@ -165,7 +165,7 @@ def set_gradients(
 
     def compute(part: Batch) -> tuple[float, Sequence[Tensor | None]]:
         with computing_in(dtype, device):
-            loss = batch_loss(model, part, scored_tokens)
+            loss = compute_batch_loss(model, part, scored_tokens)
         return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
     # The parts, and the order in which they are added up, do not depend on the number of
@@ -273,11 +273,11 @@ def train(
     if len(losses) >= recipe.steps:
         return losses
 
-    work = work_of_steps(model.size, recipe)
+    work = compute_step_work(model.size, recipe)
     work_left = sum(work[len(losses) :])
     with (
         progress(work_left) as advance,
-        threads_for(model, cores) as threads,
+        open_threads(model, cores) as threads,
         interrupts.hold_first_signal() as is_interrupted,
         torch.random.fork_rng(devices=[]),
     ):
@@ -304,19 +304,19 @@ def train(
     return losses
 
 
-def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
+def compute_step_work(size: ModelSize, recipe: Recipe) -> list[float]:
     """Return the work of each step, in steps of average length.
 
     If every step counted as 1, progress would be quick at first, while windows are
     short, and the expected end would be too early.
     """
     windows = [recipe.window_at(step) for step in range(recipe.steps)]
-    operations = [operations_per_token(size, window) for window in windows]
+    operations = [count_operations_per_token(size, window) for window in windows]
     total = sum(operations)
     return [each * recipe.steps / total for each in operations]
 
 
-def threads_for(
+def open_threads(
     model: LanguageModel, cores: int
 ) -> AbstractContextManager[Executor | None]:
     """Open the threads that compute the parts of a batch side by side.
@@ -370,16 +370,16 @@ def check_finite(losses: list[float], vocabulary: int) -> None:
         )
 
 
-def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
+def count_training_operations(size: ModelSize, recipe: Recipe) -> int:
     """Count the multiplications and additions in matrix products of all steps."""
     operations = 0
     for window, steps in recipe.stages():
         tokens = max(recipe.tokens_per_step, window)
-        operations += steps * tokens * operations_per_token(size, window)
+        operations += steps * tokens * count_operations_per_token(size, window)
     return operations
 
 
-def operations_per_token(size: ModelSize, window: int) -> int:
+def count_operations_per_token(size: ModelSize, window: int) -> int:
     """Count the operations per token of a forward and a backward pass over a window."""
     # A forward pass has 2 operations for every weight of a matrix, and 4 for every
     # feature of every earlier token in attention. On average half of the window is

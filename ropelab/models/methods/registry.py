@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
-def method_class(name: str) -> "type[Scaling] | type[Method]":
+def find_method_class(name: str) -> "type[Scaling] | type[Method]":
     """Return the class of a method by its name, an alias, or a reference of the user.
 
     InputError: no method has this name.
@@ -60,7 +60,7 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
     from ropelab.models.methods.method import Scaled
 
     name, arguments = methods.split_call(text)
-    kind = method_class(name)
+    kind = find_method_class(name)
     if issubclass(kind, Scaling):
         return Scaled(scaling=methods.parse_scaling(text, factor))
     method: Method = methods.build_method(kind, arguments, factor, parse_method)
@@ -92,7 +92,7 @@ def parse_methods(
     for text in texts:
         name, _ = methods.split_call(text)
         if factor is None:
-            multiples = method_class(name).default_factors or (1.0,)
+            multiples = find_method_class(name).default_factors or (1.0,)
             factors = [multiple * stretch for multiple in multiples]
         else:
             factors = [factor]
@@ -108,13 +108,13 @@ def parse_methods(
     return tuple(by_label.values())
 
 
-def catalogue() -> "pd.DataFrame":
+def make_catalogue() -> "pd.DataFrame":
     """Return the table of all methods, including methods of installed packages."""
     import pandas as pd
 
     rows = []
     for name in (*METHODS, *list_entry_points("methods")):
-        method = method_class(name)
+        method = find_method_class(name)
         aliases = [alias for alias, meant in methods.ALIASES.items() if meant == name]
         parameters = [_describe_parameter(method, field) for field in fields(method)]
         acts_on, usable_in = _describe_use(method)

@@ -167,7 +167,7 @@ class Searched(Method):
         def make_scaling(number: int, point: np.ndarray) -> Scaling:
             if number == 0:
                 return self.inner
-            return replace(self.inner, **_values_at(point, published))
+            return replace(self.inner, **_read_values_at(point, published))
 
         return _evolve(propose, make_scaling, loss_under, self.budget)
 
@@ -185,7 +185,7 @@ class Searched(Method):
         return {name: float(value) for name, value in values.items()}
 
 
-def _values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, float]:
+def _read_values_at(point: np.ndarray, published: dict[str, float]) -> dict[str, float]:
     """Return the values of the parameters at a point, given the published values."""
     exponents = point.tolist()
     values = {}

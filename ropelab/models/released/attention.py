@@ -35,7 +35,7 @@ class PatchedAttention:
         self.by_layer_type = by_layer_type
         self.rotates_last = patch.layout.last
         self.log_n = patch.log_n
-        self.rotation = _with_pairing(patch.rotation, patch.layout.pairing)
+        self.rotation = _change_pairing(patch.rotation, patch.layout.pairing)
         # The position of the first query. It is not 0 if a context is passed in parts.
         self.first_query = 0
         # True once a layer has called this attention.
@@ -70,7 +70,7 @@ class PatchedAttention:
         self.called = True
         queries = q.shape[2]
         stop = self.first_query + queries
-        window = _window_of(module, more)
+        window = _find_window(module, more)
         if self.log_n is not None:
             # The factor follows from the number of tokens that a query sees, which is
             # at most the length of the window.
@@ -79,7 +79,7 @@ class PatchedAttention:
                 q_positions = q_positions.clamp(max=window - 1)
             q = self.log_n.query(q, q_positions)
 
-        keeps_rotation = self.by_layer_type and _layer_type_of(module, window) != FULL
+        keeps_rotation = self.by_layer_type and _find_layer_type(module, window) != FULL
         if self.rotation is None or keeps_rotation:
             return original(module, q, k, v, mask, **more)
 
@@ -116,7 +116,7 @@ class PatchedAttention:
         return output.transpose(1, 2).contiguous(), None
 
 
-def _with_pairing(
+def _change_pairing(
     rotation: Remapped | RoundedRope | None,
     pairing: Pairing,
 ) -> Remapped | RoundedRope | None:
@@ -132,7 +132,7 @@ def _with_pairing(
     return RoundedRope(rope, rotation.rounding, rotation.base)
 
 
-def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:
+def _find_window(module: Any, options: Mapping[str, Any]) -> int | None:
     """Return the window of a layer in tokens; None if it has none."""
     window = options.get("sliding_window") or getattr(module, "sliding_window", None)
     if isinstance(window, int) and window > 0:
@@ -140,7 +140,7 @@ def _window_of(module: Any, options: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _layer_type_of(module: Any, window: int | None) -> str:
+def _find_layer_type(module: Any, window: int | None) -> str:
     """Return the type of a layer by the name that transformers has for it."""
     for name in ("layer_type", "attention_type"):
         kind = getattr(module, name, None)

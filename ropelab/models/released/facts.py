@@ -58,7 +58,7 @@ class ModelFacts:
         return Geometry(self.rotary_dim, self.base, self.train_len)
 
 
-def facts_of(folder: str) -> ModelFacts:
+def read_facts(folder: str) -> ModelFacts:
     """Read the facts of a folder.
 
     InputError: it has no configuration of a rotary language model.
@@ -69,7 +69,7 @@ def facts_of(folder: str) -> ModelFacts:
         # A model that also reads images has a configuration for the text within its own.
         text = read_configuration_once(located).get_text_config(decoder=True)
         with naming(str(path)):
-            rope = rope_parameters(text)
+            rope = find_rope_parameters(text)
             _check_rope(rope)
             _check_counts(text)
             facts = _make_facts(text, rope)
@@ -83,7 +83,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
     train_len = text.max_position_embeddings
     if rope_type in SCALED:
         train_len = rope.get("original_max_position_embeddings") or train_len
-    windows = layer_windows(text)
+    windows = list_layer_windows(text)
 
     return ModelFacts(
         model_type=text.model_type,
@@ -99,7 +99,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
     )
 
 
-def rope_parameters(text: Any) -> dict[str, Any]:
+def find_rope_parameters(text: Any) -> dict[str, Any]:
     """Return the rotary parameters of the layers that attend to the whole context."""
     rope = getattr(text, "rope_parameters", None) or {}
     # The parameters either hold for all layers, or are a dictionary for each layer
@@ -141,7 +141,7 @@ def _check_rope(rope: dict[str, Any]) -> None:
             raise InputError(f"{name} must be a number above 0, not {value!r}"[:200])
 
 
-def full_layers(text: Any) -> Any:
+def find_full_layers(text: Any) -> Any:
     """Return the configuration of the layers that attend to the whole context."""
     # The types of layers of Gemma 4 have different widths.
     if getattr(text, "is_heterogeneous", False):
@@ -160,14 +160,14 @@ def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
     if stated and not rope:
         # GPT-J and CodeGen state the number itself.
         return int(stated)
-    full = full_layers(text)
+    full = find_full_layers(text)
     # In latent attention a part of the head with a width of its own rotates.
     rotary_head_dim = getattr(full, "qk_rope_head_dim", None) or head_dim(full)
     share = rope.get("partial_rotary_factor") or 1.0
     return int(rotary_head_dim * share)
 
 
-def layer_windows(text: Any) -> list[int]:
+def list_layer_windows(text: Any) -> list[int]:
     """Return the window of each layer that has one, in tokens."""
     # The window of each type of layer; None or a number below 1 for no window.
     sizes = {

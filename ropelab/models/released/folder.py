@@ -126,7 +126,7 @@ def list_files(folder: Path) -> list[Path]:
 
 def identify_files(folder: Path) -> tuple[object, ...]:
     """Return a value that changes when a file of the folder does."""
-    return tuple((path.name, _identity(path)) for path in list_files(folder))
+    return tuple((path.name, _identify(path)) for path in list_files(folder))
 
 
 def count_weight_bytes(folder: Path) -> int:
@@ -154,7 +154,7 @@ def count_weight_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def fingerprint_of(folder: Path) -> str:
+def hash_model_files(folder: Path) -> str:
     """Hash the names and all bytes of the files of a model, without subfolders."""
     files = list_files(locate(folder))
     with ThreadPoolExecutor() as pool:
@@ -208,7 +208,7 @@ def _check_beside(path: Path, names: Iterable[object]) -> None:
 def _digest(path: Path) -> bytes:
     """Return the sha256 of a file; InputError if it changes meanwhile."""
     with _naming_unreadable(path):
-        before = _identity(path)
+        before = _identify(path)
         *_, content_changed_ns, status_changed_ns = before
         changed_ns = max(content_changed_ns, status_changed_ns)
         is_settled = time.time_ns() - changed_ns > SETTLED_NS
@@ -216,12 +216,12 @@ def _digest(path: Path) -> bytes:
             digest = _hash_once(path, before)
         else:
             digest = _hash(path)
-        if _identity(path) != before:
+        if _identify(path) != before:
             raise InputError(f"{path} changed while it was read; start again")
     return digest
 
 
-def _identity(path: Path) -> tuple[int, ...]:
+def _identify(path: Path) -> tuple[int, ...]:
     """Return numbers of which one changes when the file changes."""
     status = path.stat()
     # The device, the file's number there, its size, and the times at which its content

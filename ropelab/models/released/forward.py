@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
-from ropelab.models.released.facts import full_layers, head_dim
+from ropelab.models.released.facts import find_full_layers, head_dim
 
 # So many tokens are allowed in one pass of any model. Longer contexts are passed in parts.
 USUAL_PASS = 8192
@@ -50,7 +50,7 @@ class ModelShape:
     @classmethod
     def read_config(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
         """Read the sizes from a model's text configuration."""
-        full = full_layers(text)
+        full = find_full_layers(text)
         heads = full.num_attention_heads
         kv_heads = getattr(full, "num_key_value_heads", None) or heads
 
@@ -81,7 +81,7 @@ class ModelShape:
         most_on_gpu = self.room // (rows * self.activations)
         return max(most, most_on_gpu)
 
-    def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
+    def estimate_pass_bytes(self, length: int, in_parts: bool = True) -> int:
         """Return the bytes that a pass over a context takes in addition to the weights."""
         tokens_at_once = length
         if in_parts:
@@ -131,7 +131,7 @@ class Head:
         # Weights that are kept on disk are on no device until they are used. Hidden
         # states on the CPU are moved to them then.
         self.weight = torch.empty(0) if weight.is_meta else weight
-        self.layers = _layers_of(model)
+        self.layers = _find_layers(model)
         self.model = model
 
     def __call__(self, hidden: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ class Head:
         return logits.reshape(*hidden.shape[:-1], -1)
 
 
-def _layers_of(model: Any) -> Any:
+def _find_layers(model: Any) -> Any:
     """Return the part of a causal language model before its head."""
     for name in (model.base_model_prefix, "model", "transformer"):
         if name in model._modules:
@@ -171,20 +171,20 @@ def upcast(layers: nn.Module) -> Iterator[None]:
     # The weights of a unit, such as a layer, are converted when it begins and restored
     # when it ends, so that memory holds no second model.
     with ExitStack() as hooks:
-        for unit in _units(layers):
+        for unit in _list_units(layers):
             for handle in _add_hooks(unit):
                 hooks.enter_context(handle)
         yield
 
 
-def _units(module: nn.Module) -> Iterator[nn.Module]:
+def _list_units(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers, and the modules beside them, such as norms and embeddings."""
     for child in module.children():
         has_layers = any(isinstance(part, nn.ModuleList) for part in child.modules())
         if isinstance(child, nn.ModuleList):
             yield from child
         elif has_layers:
-            yield from _units(child)
+            yield from _list_units(child)
         else:
             yield child
 

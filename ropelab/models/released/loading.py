@@ -162,7 +162,7 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
         return config
 
 
-def checkpoint_dtype(folder: Path) -> str:
+def read_checkpoint_dtype(folder: Path) -> str:
     """Return the number format that the configuration names, such as bfloat16."""
     return str(getattr(read_configuration_once(folder), "dtype", None)).removeprefix(
         "torch."

@@ -26,8 +26,8 @@ from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released import loading
 from ropelab.models.released.attention import PatchedAttention, replacing_attention
-from ropelab.models.released.facts import facts_of, layer_windows
-from ropelab.models.released.folder import count_weight_bytes, fingerprint_of, locate
+from ropelab.models.released.facts import list_layer_windows, read_facts
+from ropelab.models.released.folder import count_weight_bytes, hash_model_files, locate
 from ropelab.models.released.forward import Head, ModelShape, upcast
 from ropelab.models.released.loading import ModelDtype, load
 from ropelab.models.released.positions import (
@@ -184,7 +184,7 @@ class ReleasedModel:
     ) -> None:
         path = locate(path)
         self.path = path
-        self.facts = facts_of(str(path))
+        self.facts = read_facts(str(path))
 
         # Evaluation needs only the vocabulary of a model's size.
         self.size = self.facts
@@ -220,7 +220,7 @@ class ReleasedModel:
         # in half of its free memory. They are not for models with windows, which make
         # masks of the whole context.
         on_one_gpu = device == "cuda" and not device_map
-        if is_fused and on_one_gpu and not layer_windows(self.text):
+        if is_fused and on_one_gpu and not list_layer_windows(self.text):
             free_bytes, _ = torch.cuda.mem_get_info()
             shape = replace(shape, room=free_bytes // 2)
         return shape
@@ -353,9 +353,9 @@ class ReleasedModel:
             return_freed_memory()
         return result
 
-    def bytes_of_reading(self, length: int) -> int:
+    def estimate_pass_bytes(self, length: int) -> int:
         """Return the bytes that a pass over a context adds to those of the weights."""
-        return self.shape.bytes_of_reading(length, self.in_parts)
+        return self.shape.estimate_pass_bytes(length, self.in_parts)
 
     def free_bytes(self) -> int:
         """Return the free memory of the device on which the model is."""
@@ -392,7 +392,7 @@ class ModelRef:
         model = _load_once(self)
         # Results of changed files would be stored under the fingerprint of the files that
         # the run was asked for.
-        if fingerprint_of(Path(self.path)) != self.fingerprint:
+        if hash_model_files(Path(self.path)) != self.fingerprint:
             raise MachineError(
                 f"{self.path} has changed since this run began; start again"
             )
@@ -416,13 +416,13 @@ class ModelRef:
         longest = max(length for _, length in windows)
         return Resources(
             operations,
-            memory_bytes=self.bytes_of_reading(longest),
+            memory_bytes=self.estimate_pass_bytes(longest),
             dtype="bfloat16" if self.dtype == "bfloat16" else "float32",
             gpu=self.device == "cuda",
             alone=True,
         )
 
-    def bytes_of_reading(self, length: int, added: int | None = None) -> int:
+    def estimate_pass_bytes(self, length: int, added: int | None = None) -> int:
         """Return the bytes of libraries, weights, and a pass over a context.
 
         `added` is the number of bytes of the pass, if it is known; None: it is
@@ -431,7 +431,7 @@ class ModelRef:
         shape = self._shape
         weights = count_weights(Path(self.path)) * shape.element
         if added is None:
-            added = shape.bytes_of_reading(length)
+            added = shape.estimate_pass_bytes(length)
         return LIBRARIES + weights + added
 
     def check_memory(
@@ -441,7 +441,7 @@ class ModelRef:
         added: int | None = None,
     ) -> None:
         """Raise InputError if a context needs more bytes than a limit (None: no limit)."""
-        needed = self.bytes_of_reading(length, added)
+        needed = self.estimate_pass_bytes(length, added)
         if limit is not None and needed > limit:
             raise InputError(
                 f"reading {length} tokens needs about {write_size(needed)}, more than "
@@ -460,7 +460,7 @@ class ModelRef:
 def count_weights(path: Path) -> int:
     """Return the number of weights, from the size and the format of their files."""
     folder = locate(path)
-    element = ELEMENT_BYTES.get(loading.checkpoint_dtype(folder), 4)
+    element = ELEMENT_BYTES.get(loading.read_checkpoint_dtype(folder), 4)
     return count_weight_bytes(folder) // element
 
 

@@ -28,7 +28,7 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import LogN, Remapped
 from ropelab.models.encoding.rope import Rope, cos_sin
 from ropelab.models.encoding.rounded import RoundedRope
-from ropelab.models.released.facts import FULL, rope_parameters
+from ropelab.models.released.facts import FULL, find_rope_parameters
 from ropelab.runs.errors import InputError
 
 # Rope types (keys of transformers) whose frequencies depend on the length of the context.
@@ -252,7 +252,7 @@ class Positions:
         self.softmax_factor = 1.0
         self.scales: list[tuple[Any, float]] = []
         for module in modules:
-            factor = _softmax_factor(module, rope_parameters(text))
+            factor = _read_softmax_factor(module, find_rope_parameters(text))
             if factor:
                 is_first = not self.scales
                 if is_first:
@@ -400,7 +400,7 @@ def _has_sine_table(module: Any) -> bool:
     return isinstance(getattr(module, "embed_positions", None), Tensor)
 
 
-def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
+def _read_softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
     """Return the factor on scores in an attention module of DeepSeek's code.
 
     It is 1 unless the checkpoint has YaRN. None: the module is no attention module, or

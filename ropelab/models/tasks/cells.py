@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ropelab.models.lm.trained import MEMORY, Training, bytes_of_reading
-from ropelab.models.lm.training import operations_per_token
+from ropelab.models.lm.trained import MEMORY, Training, estimate_pass_bytes
+from ropelab.models.lm.training import count_operations_per_token
 from ropelab.models.released.model import ModelRef
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.retrieval import NgramBaseline
@@ -74,7 +74,7 @@ class Checked:
                 next(mode.passes(model, [self.train_len]), None)
             # Now that the model is loaded, it is known if long contexts are passed in
             # parts, and how much memory of a GPU is free.
-            added = model.bytes_of_reading(self.longest)
+            added = model.estimate_pass_bytes(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
             if context.limits:
                 refuse_beyond(Estimate(bytes=added), 1, model.free_bytes())
@@ -151,8 +151,8 @@ class Evaluation:
         without_last_layer = replace(size, layers=size.layers - 1)
 
         def count_per_token(length: int) -> float:
-            before = operations_per_token(without_last_layer, length)
-            in_last_layer = operations_per_token(size, length) - before
+            before = count_operations_per_token(without_last_layer, length)
+            in_last_layer = count_operations_per_token(size, length) - before
             return before + share_of_last_layer * in_last_layer
 
         def count_operations(windows: Windows) -> float:
@@ -164,7 +164,7 @@ class Evaluation:
         operations = count_operations(windows)
         operations_of_loss = count_operations(self.task.search_windows)
         operations += self.mode.evaluations * operations_of_loss
-        memory = [bytes_of_reading(size, rows, length) for rows, length in windows]
+        memory = [estimate_pass_bytes(size, rows, length) for rows, length in windows]
         return Resources(
             operations,
             memory_bytes=max(MEMORY, *memory),

@@ -300,11 +300,11 @@ class TaskConfig(Config):
         """Return fingerprints of the corpus, of the names of its documents, and of its
         source if that is known.
         """
-        from ropelab.models.lm.corpus import source_of
+        from ropelab.models.lm.corpus import read_source_name
 
         inputs = {"corpus": self.text.fingerprint}
         if self.corpus:
-            source = source_of(Path(self.corpus))
+            source = read_source_name(Path(self.corpus))
             if source:
                 inputs["corpus_source"] = source
             inputs["documents"] = self.text.names

@@ -237,12 +237,12 @@ def make_divergence(config: ComparingConfig, pair: RoundingPair) -> Divergence:
     return Divergence(
         corpus=config.text,
         documents=config.documents,
-        buckets=tuple(grid.buckets(config.grid_len, config.longest)),
+        buckets=tuple(grid.list_buckets(config.grid_len, config.longest)),
         other=pair.other,
     )
 
 
-def divergence_tables(
+def make_divergence_tables(
     cells: Iterable[Evaluation], values: Values
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that the head of this file describes; none without a cell."""

@@ -23,7 +23,7 @@ class Place(NamedTuple):
     context: int
 
 
-def _multiples(train_len: int, limit: float) -> list[int]:
+def _list_multiples(train_len: int, limit: float) -> list[int]:
     """Return L times 1, 1.5, 2, 3, 4, 6, 8, 12, 16 ... up to `limit` tokens."""
     lengths = []
     length = train_len
@@ -35,19 +35,19 @@ def _multiples(train_len: int, limit: float) -> list[int]:
     return lengths
 
 
-def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
+def list_buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
     """Return the buckets that end at L/2, L, 1.5 L, 2 L ... and T.
 
     The prediction at position p is made after p + 1 tokens, so that `end` is the longest
     context in a bucket.
     """
-    edges = [0, train_len // 2, *_multiples(train_len, test_len)]
+    edges = [0, train_len // 2, *_list_multiples(train_len, test_len)]
     if edges[-1] != test_len:
         edges.append(test_len)
     return list(pairwise(edges))
 
 
-def contexts(train_len: int, test_len: int) -> list[int]:
+def list_context_lengths(train_len: int, test_len: int) -> list[int]:
     """Return lengths of context before the end of a text: L/4, L/2, L, 2 L ... and T."""
     lengths = [train_len // 4, train_len // 2]
     length = train_len
@@ -57,37 +57,37 @@ def contexts(train_len: int, test_len: int) -> list[int]:
     return [*lengths, test_len]
 
 
-def last_window(train_len: int) -> int:
+def choose_last_window(train_len: int) -> int:
     """Return the number of final tokens whose loss is compared in different contexts."""
     return min(LAST_WINDOW, train_len // 4)
 
 
-def distances(train_len: int, test_len: int) -> list[int]:
+def list_retrieval_distances(train_len: int, test_len: int) -> list[int]:
     """Return the distances of retrieval: from L/8 to 3/4 of T."""
     short = [train_len // 8, train_len // 4, train_len // 2, train_len * 3 // 4]
-    return short + _multiples(train_len, 3 / 4 * test_len)
+    return short + _list_multiples(train_len, 3 / 4 * test_len)
 
 
-def retrieval_contexts(train_len: int, test_len: int) -> list[int]:
+def list_retrieval_contexts(train_len: int, test_len: int) -> list[int]:
     """Return lengths of context in which something is retrieved: L, 2 L ... and T."""
     # The first two contexts, L/4 and L/2, are too short for some of the distances.
-    return contexts(train_len, test_len)[2:]
+    return list_context_lengths(train_len, test_len)[2:]
 
 
-def inner_buckets(train_len: int) -> list[tuple[int, int]]:
+def list_inner_buckets(train_len: int) -> list[tuple[int, int]]:
     """Return the buckets inside L, which end at L/16, L/8, L/4, L/2 and L."""
     edges = [0]
     edges += [train_len // part for part in (16, 8, 4, 2, 1)]
     return list(pairwise(edges))
 
 
-def inner_distances(train_len: int) -> list[int]:
+def list_inner_distances(train_len: int) -> list[int]:
     """Return distances inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
     parts = [train_len // part for part in (32, 16, 8, 4, 2)]
     return [*parts, train_len * 3 // 4]
 
 
-def places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
+def pair_places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
     """Pair each context with all distances up to three quarters of its length.
 
     The last quarter leaves room for the question.

@@ -23,7 +23,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.lm.matcher import cached_predictions
+from ropelab.models.lm.matcher import predict_by_cache
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import PAIRING, FixedMethod, Method, Scaled
@@ -69,7 +69,7 @@ class Mode(ABC):
         self, model: Readable, tokens: Tensor, last: int | None = None
     ) -> Tensor:
         """Return the loss of the `last` predictions (None: of all) of each row."""
-        return evaluation.token_losses(model, tokens, last)
+        return evaluation.compute_token_losses(model, tokens, last)
 
     def find_correct(self, model: Readable, batch: Batch) -> Tensor:
         """Return True where a scored token is the most probable one, [rows, scored]."""
@@ -109,7 +109,7 @@ class AsTrained(Mode):
         return {}
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        longest = defined_length(model.encoding, max(lengths, default=0))
+        longest = find_defined_length(model.encoding, max(lengths, default=0))
         defined = [length for length in lengths if length <= longest]
         if defined:
             yield defined
@@ -252,7 +252,9 @@ class SlidingWindow(Mode):
     def losses(
         self, model: Readable, tokens: Tensor, last: int | None = None
     ) -> Tensor:
-        losses = evaluation.sliding_losses(model, tokens, self.window, self.stride)
+        losses = evaluation.compute_sliding_losses(
+            model, tokens, self.window, self.stride
+        )
         return losses[:, start_of_last(losses.shape[1], last) :]
 
     def find_correct(self, model: Readable, batch: Batch) -> Tensor:
@@ -272,7 +274,7 @@ class SlidingWindow(Mode):
 class WithCache(SlidingWindow):
     """The sliding window, whose probabilities are mixed with those of an n-gram cache.
 
-    The cache counts n-grams of the text before a token (`cached_predictions`): it
+    The cache counts n-grams of the text before a token (`predict_by_cache`): it
     leaves out the last `beyond` tokens, and counts the `within` tokens before them
     (None: all tokens before them).
     """
@@ -297,7 +299,7 @@ class WithCache(SlidingWindow):
         predictions = []
         for row in tokens.tolist():
             predictions.append(
-                cached_predictions(
+                predict_by_cache(
                     row, ORDER, self.beyond, model.size.vocabulary, self.within
                 )
             )
@@ -333,7 +335,7 @@ def _describe_choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def defined_length(encoding: Encoding, longest: int) -> int:
+def find_defined_length(encoding: Encoding, longest: int) -> int:
     """Return the longest context for which an encoding is defined, at most `longest`."""
     last = encoding.max_position
     if last is None:

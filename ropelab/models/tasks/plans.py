@@ -27,7 +27,7 @@ from ropelab.runs.own import find, fingerprint_source, write_reference
 LIST_ROWS = 0.5
 
 
-def task_beyond_training(
+def make_task_beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
     """Return a task at lengths up to the longest tested length.
@@ -40,14 +40,14 @@ def task_beyond_training(
     train = config.grid_len
     test = config.longest
     corpus = config.text
-    contexts = tuple(grid.retrieval_contexts(train, test))
+    contexts = tuple(grid.list_retrieval_contexts(train, test))
     if task == "text":
         return Texts(
             corpus=corpus,
             documents=config.documents,
-            buckets=tuple(grid.buckets(train, test)),
-            contexts=tuple(grid.contexts(train, test)),
-            last=grid.last_window(train),
+            buckets=tuple(grid.list_buckets(train, test)),
+            contexts=tuple(grid.list_context_lengths(train, test)),
+            last=grid.choose_last_window(train),
             # Parameters are searched beyond the trained length, and only on models that
             # are trained here.
             beyond=train if isinstance(corpus, CorpusRef) else None,
@@ -63,7 +63,7 @@ def task_beyond_training(
 
     retrieval = Retrieval(
         name=task,
-        places=grid.places(grid.distances(train, test), contexts),
+        places=grid.pair_places(grid.list_retrieval_distances(train, test), contexts),
         sequences=config.sequences,
         corpus=corpus,
     )
@@ -77,7 +77,7 @@ def task_beyond_training(
     return replace(retrieval, name=name.replace(".", "_"), own=own)
 
 
-def task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
+def make_task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
     """Return a task at lengths that were all trained."""
     length = config.train_len
 
@@ -85,24 +85,24 @@ def task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:
         return Texts(
             corpus=config.text,
             documents=config.documents,
-            buckets=tuple(grid.inner_buckets(length)),
+            buckets=tuple(grid.list_inner_buckets(length)),
             beyond=0,
         )
     return Retrieval(
         name=task,
-        places=grid.places(grid.inner_distances(length), [length]),
+        places=grid.pair_places(grid.list_inner_distances(length), [length]),
         sequences=config.sequences,
         corpus=config.text,
     )
 
 
-def mixture_of(config: TaskConfig) -> Mixture:
+def make_mixture(config: TaskConfig) -> Mixture:
     """Return the mixture of the training data, with lists if a task asks for lists."""
     asks_for_lists = any(task in LISTS for task in config.tasks)
     return Mixture(lists=LIST_ROWS if asks_for_lists else 0)
 
 
-def training_of(
+def describe_training(
     config: ShapedConfig,
     seed: int,
     encoding: Callable[[], Encoding],
@@ -122,9 +122,9 @@ def training_of(
     return Training(
         called=called,
         corpus=config.text,
-        mixture=mixture_of(config),
-        size=model_size(config),
-        recipe=recipe_of(config, first_window),
+        mixture=make_mixture(config),
+        size=make_model_size(config),
+        recipe=make_recipe(config, first_window),
         seed=seed,
         encoding=encoding,
         encoding_key=encoding_key,
@@ -134,7 +134,7 @@ def training_of(
     )
 
 
-def model_size(config: ShapedConfig) -> ModelSize:
+def make_model_size(config: ShapedConfig) -> ModelSize:
     return ModelSize(
         vocabulary=VOCABULARY,
         layers=config.layers,
@@ -144,7 +144,7 @@ def model_size(config: ShapedConfig) -> ModelSize:
     )
 
 
-def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
+def make_recipe(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
     """Return the training recipe of a config.
 
     The rows of the first steps have `first_window` tokens.

@@ -33,11 +33,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.models.lm.corpus import ALPHABET, EVALUATION, CorpusRef
-from ropelab.models.lm.evaluation import Readable, token_losses
-from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, random_symbols
+from ropelab.models.lm.evaluation import Readable, compute_token_losses
+from ropelab.models.lm.matcher import predict_by_ngrams
+from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, draw_symbols
 from ropelab.models.tasks.geometry import place_questions, stretch_length
-from ropelab.models.tasks.grid import Place, places
+from ropelab.models.tasks.grid import Place, pair_places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
@@ -97,7 +97,7 @@ def copy_trials(
         context = _Context(random, length, rows, row, background)
 
         for question in place_questions(random, length, sources, size):
-            stretch = random_symbols(random, size)
+            stretch = draw_symbols(random, size)
             (source,) = question.sources
             context.put(source, stretch)
             context.put(question.start, stretch)
@@ -122,7 +122,7 @@ def recall_trials(
     return _record_trials(seed, RECALL, sources, length, rows, background)
 
 
-def most_recent_trials(
+def make_most_recent_trials(
     seed: int,
     distances: Sequence[int],
     length: int,
@@ -176,14 +176,14 @@ def _record_trials(
         random = np.random.default_rng((EVALUATION, seed, length, row, task))
         context = _Context(random, length, rows, row, background)
         for question in place_questions(random, length, sources, size):
-            records = random_symbols(random, size)
+            records = draw_symbols(random, size)
             nearest, *further = question.sources
             context.put(nearest, records)
             for start in further:
                 other_values = _draw_others(random, records)
                 context.put(start, np.where(is_value, other_values, records))
 
-            new_records = random_symbols(random, size)
+            new_records = draw_symbols(random, size)
             context.put(question.start, np.where(is_repeated, records, new_records))
             for place in np.flatnonzero(is_repeated & is_value):
                 context.ask(question.start + int(place), 1, question.distance)
@@ -224,7 +224,7 @@ class _Context:
         background: Background | None,
     ) -> None:
         if background is None:
-            self.tokens = random_symbols(random, length)
+            self.tokens = draw_symbols(random, length)
         elif background.shape == (rows, length):
             self.tokens = background[row].numpy().copy()
         else:
@@ -256,7 +256,7 @@ TASKS: dict[
     "copy": copy_trials,
     "copy_in_text": copy_trials,
     "associative_recall": recall_trials,
-    "most_recent": most_recent_trials,
+    "most_recent": make_most_recent_trials,
 }
 
 
@@ -336,10 +336,10 @@ class Retrieval(EvaluationTask):
         """Return the mean loss at T/4, T/2 and 3 T/4 in contexts of T tokens."""
         longest = max(self.contexts)
         distances = [longest // 4, longest // 2, longest * 3 // 4]
-        searched = replace(self, places=places(distances, [longest]))
+        searched = replace(self, places=pair_places(distances, [longest]))
         batch = searched.trials(SEARCH_SEED, longest, SEARCH_SEQUENCES).batch
         mode.prepare(model, [longest])
-        losses = token_losses(model, batch.tokens, batch.last_scored)
+        losses = compute_token_losses(model, batch.tokens, batch.last_scored)
         is_scored = batch.scored[:, -batch.last_scored :]
         return float(losses[is_scored].mean())
 
@@ -446,7 +446,7 @@ class NgramBaseline:
         for length in self.task.contexts:
             trials = self.task.trials(0, length, self.task.sequences)
             for n in GRAMS:
-                is_right = ngram_predictions(trials.tokens, n) == trials.tokens
+                is_right = predict_by_ngrams(trials.tokens, n) == trials.tokens
                 hits = is_right[trials.distances > 0].view(len(trials.tokens), -1)
                 table = _count_hits(hits, trials, length)
                 tables.append(table.assign(n_gram_tokens=n))

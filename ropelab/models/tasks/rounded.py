@@ -84,7 +84,7 @@ def round_rows(
             yield name, mode
 
 
-def casts_table(
+def make_casts_table(
     config: Roundable,
     methods: Sequence[Method],
     geometry: Geometry,

@@ -227,7 +227,9 @@ class Texts(DocumentTask):
                 if is_longest and self.length in unmeasured_contexts:
                     # The same pass has the final tokens of the longest context.
                     final_losses = losses[:, -self.last :]
-                    by_context[self.length] += _nats_per_byte(final_losses, sizes)
+                    by_context[self.length] += _convert_to_nats_per_byte(
+                        final_losses, sizes
+                    )
                     unmeasured_contexts.remove(self.length)
             for context in unmeasured_contexts:
                 # The loop has one step, which sets the model's encoding for this context.
@@ -235,12 +237,12 @@ class Texts(DocumentTask):
                 for _ in mode.passes(model, [context]):
                     part = rows[:, -context - 1 :]
                     losses = mode.losses(model, part, self.last).double()
-                    by_context[context] += _nats_per_byte(losses, sizes)
+                    by_context[context] += _convert_to_nats_per_byte(losses, sizes)
             advance(len(rows))
 
         tables = {"buckets": self._bucket_table(by_bucket, first_document)}
         if by_context:
-            tables["last_window"] = _per_document(
+            tables["last_window"] = _make_document_table(
                 by_context, self.contexts, "context_tokens", first_document
             )
         return tables
@@ -272,14 +274,14 @@ class Texts(DocumentTask):
         for end in ends:
             start = starts[end]
             bucket = losses[:, start - first_position : end - first_position]
-            by_bucket[end] += _nats_per_byte(bucket, sizes)
+            by_bucket[end] += _convert_to_nats_per_byte(bucket, sizes)
         return losses
 
     def _bucket_table(
         self, by_bucket: LossesByPlace, first_document: int
     ) -> pd.DataFrame:
         starts = {end: start for start, end in self.buckets}
-        table = _per_document(
+        table = _make_document_table(
             by_bucket, list(starts), "bucket_end_tokens", first_document
         )
         table.insert(1, "bucket_start_tokens", table["bucket_end_tokens"].map(starts))
@@ -299,13 +301,13 @@ class Texts(DocumentTask):
         return float(losses.mean())
 
 
-def _nats_per_byte(losses: Tensor, bytes_per_token: Tensor) -> list[float]:
+def _convert_to_nats_per_byte(losses: Tensor, bytes_per_token: Tensor) -> list[float]:
     """Return the mean of each row of losses per token, as a loss per byte."""
     means: list[float] = (losses.mean(dim=1) / bytes_per_token).tolist()
     return means
 
 
-def _per_document(
+def _make_document_table(
     losses: LossesByPlace, places: Sequence[int], column: str, first_document: int
 ) -> pd.DataFrame:
     """Return a table with a row per place and document.

@@ -33,7 +33,7 @@ from ropelab.models.lm.corpus import (
     TextDocument,
     read_documents,
 )
-from ropelab.models.released.facts import facts_of
+from ropelab.models.released.facts import read_facts
 from ropelab.models.released.folder import identify_files, locate
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
@@ -143,7 +143,7 @@ class TokenText:
 
     def _check(self, token: int) -> None:
         """Raise InputError if the model does not know a token."""
-        known = facts_of(self.model).vocabulary
+        known = read_facts(self.model).vocabulary
         if token >= known:
             raise InputError(
                 f"the tokenizer of {self.model} makes token {token}, and the model"
@@ -191,7 +191,7 @@ Text = CorpusRef | TokenText
 def _read_corpus(text_path: str) -> Corpus:
     """Read a corpus of which nothing is for training; empty: the standard library."""
     path = Path(text_path) if text_path else None
-    return _read_unchanged(path, sources.stamp_of(path))
+    return _read_unchanged(path, sources.read_stamp(path))
 
 
 @lru_cache(maxsize=2)
@@ -217,7 +217,7 @@ def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     )
 
 
-def _corpus_of(text: TokenText) -> Corpus:
+def _load_corpus(text: TokenText) -> Corpus:
     """Return the documents of a text; MachineError if they have changed."""
     corpus = _read_corpus(text.path)
     if corpus.fingerprint != text.fingerprint:
@@ -247,7 +247,7 @@ def _make_rows(
     Return the rows [count, length], the bytes per predicted token of each, and their
     origins.
     """
-    corpus = _corpus_of(text)
+    corpus = _load_corpus(text)
     front = text.front
     is_cut = text.packed or text.is_single_file
     tokens_of_text = length - len(front)
@@ -259,14 +259,14 @@ def _make_rows(
     else:
         most_rows = len([most for most in most_tokens if most >= tokens_of_text])
     if most_rows < count:
-        raise _too_little_text(corpus, most_rows, count, length, is_cut)
+        raise _make_shortage_error(corpus, most_rows, count, length, is_cut)
 
     if is_cut:
         pieces = _cut_pieces(text, tokens_of_text, count)
     else:
         pieces = _take_beginnings(text, tokens_of_text, count)
     if len(pieces) < count:
-        raise _too_little_text(corpus, len(pieces), count, length, is_cut)
+        raise _make_shortage_error(corpus, len(pieces), count, length, is_cut)
 
     rows = []
     bytes_per_token = []
@@ -280,7 +280,7 @@ def _make_rows(
     return torch.tensor(rows), sizes, tuple(origin for origin, _ in pieces)
 
 
-def _too_little_text(
+def _make_shortage_error(
     corpus: Corpus, available: int, count: int, length: int, is_cut: bool
 ) -> InputError:
     """Make the error for a corpus with fewer rows than were asked for."""
@@ -295,7 +295,7 @@ def _too_little_text(
 def _take_beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
     """Return the first tokens of long enough documents, one of each kind in turn."""
     by_kind: dict[str, list[TextDocument]] = defaultdict(list)
-    for document in _corpus_of(text).held_out:
+    for document in _load_corpus(text).held_out:
         by_kind[document.kind].append(document)
 
     def rank_longest_first(kind: str) -> tuple[int, str]:
@@ -329,7 +329,7 @@ def _cut_pieces(text: TokenText, length: int, count: int) -> list[Piece]:
     stream = _join_documents(text, count * length)
     kind = "packed"
     if text.is_single_file:
-        kind = _corpus_of(text).held_out[0].kind
+        kind = _load_corpus(text).held_out[0].kind
     pieces = []
     for number in range(min(count, len(stream) // length)):
         start = number * length
@@ -344,7 +344,7 @@ def _join_documents(text: TokenText, length: int) -> list[int]:
     # The end-of-sequence token is put between documents, if the tokenizer has one.
     separator = text.tokenizer.eos_token_id
     stream: list[int] = []
-    for number, document in enumerate(_corpus_of(text).held_out):
+    for number, document in enumerate(_load_corpus(text).held_out):
         if len(stream) >= length:
             break
         is_first = number == 0

@@ -61,7 +61,7 @@ Draw = Callable[[pd.DataFrame], Figure]
 EXPLANATIONS: dict[str, Draw] = {}
 
 
-def explanation(table: str) -> Callable[[Draw], Draw]:
+def register_explanation(table: str) -> Callable[[Draw], Draw]:
     """Let a function draw the table of this name."""
 
     def register(draw: Draw) -> Draw:
@@ -129,7 +129,7 @@ def _draw_verdicts(part: SubFigure, kind: str, claims: pd.DataFrame, rows: int) 
             ax.text(0.03, row + 0.2, id_, fontsize=7.5, va="center")
 
 
-@explanation("permutation")
+@register_explanation("permutation")
 def draw_permutation(scores: pd.DataFrame) -> Figure:
     """Draw the two printed score matrices side by side."""
     figure, axes = shapes.make_panels(1, 2, (8, 3.9))
@@ -152,7 +152,7 @@ def draw_permutation(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-@explanation("rotation")
+@register_explanation("rotation")
 def draw_rotation(vectors: pd.DataFrame) -> Figure:
     """Draw a query and a key as arrows, at two places with the same distance.
 
@@ -200,7 +200,7 @@ def _draw_query_and_key(ax: Axes, pair: pd.DataFrame) -> None:
         )
 
 
-@explanation("resolution")
+@register_explanation("resolution")
 def draw_resolution(table: pd.DataFrame) -> Figure:
     """Draw the share of neighbouring positions that are stored alike.
 
@@ -225,7 +225,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
             hatch=HATCHES[number % 3],
         )
         for x, value in zip(places, values, strict=True):
-            ax.text(x, value + 0.02, _percent(value), ha="center", fontsize=8.5)
+            ax.text(x, value + 0.02, _write_percent(value), ha="center", fontsize=8.5)
 
     pairs = table.groupby("scheme")["pairs"].first()
     words = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
@@ -236,8 +236,8 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
 
-    one = _percent(shares["one", "cos and sin", "bfloat16"])
-    many = _percent(shares["many", "cos and sin", "bfloat16"])
+    one = _write_percent(shares["one", "cos and sin", "bfloat16"])
+    many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
         f"bfloat16 loses {one} of neighbours with one frequency,"
         f" {many} with {pairs['many']}"
@@ -246,13 +246,13 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     if share in (0, 1):
         return f"{share:.0%}"
     return f"{share:.1%}"
 
 
-@explanation("decay")
+@register_explanation("decay")
 def draw_decay(curves: pd.DataFrame) -> Figure:
     """Draw scores by distance.
 
@@ -288,12 +288,12 @@ def draw_decay(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-@explanation("worked_example")
+@register_explanation("worked_example")
 def draw_worked_example(cells: pd.DataFrame) -> Figure:
     """Draw a table that a text prints, and mark the cells that are rounded wrongly."""
-    printed = _spread_cells(cells, "printed")
-    exact = _spread_cells(cells, "rotated")
-    is_right = _spread_cells(cells, "rounded_right").astype(bool)
+    printed = _pivot_cells(cells, "printed")
+    exact = _pivot_cells(cells, "rotated")
+    is_right = _pivot_cells(cells, "rounded_right").astype(bool)
 
     texts = shapes.format_shares(printed, ".4f")
     corrections = texts + "\nis " + shapes.format_shares(exact, ".4f")
@@ -314,7 +314,7 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     return figure
 
 
-def _spread_cells(cells: pd.DataFrame, column: str) -> pd.DataFrame:
+def _pivot_cells(cells: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return a column of the cells as a table: a row per position, a column per
     feature.
     """
@@ -324,7 +324,7 @@ def _spread_cells(cells: pd.DataFrame, column: str) -> pd.DataFrame:
     return table.set_axis(positions).set_axis(features, axis=1)
 
 
-@explanation("sinusoid_code")
+@register_explanation("sinusoid_code")
 def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     """Draw the code as a heat map, and four of its columns as waves."""
     grid = values.pivot(index="feature", columns="position_tokens", values="value")
@@ -351,7 +351,7 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     return figure
 
 
-@explanation("sinusoid_shift")
+@register_explanation("sinusoid_shift")
 def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     """Draw one pair (sin, cos) as arrows: at two positions, and rotated by a matrix.
 
@@ -384,7 +384,7 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     return figure
 
 
-@explanation("sinusoid_sum")
+@register_explanation("sinusoid_sum")
 def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
     """Draw F(t), the sum of all waves, and F one period of the slowest wave later.
 
@@ -422,7 +422,7 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-@explanation("sinusoid_distance")
+@register_explanation("sinusoid_distance")
 def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
     """Draw the product of the codes of two positions against their distance."""
     figure, ax = shapes.make_axes()

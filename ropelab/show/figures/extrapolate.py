@@ -58,7 +58,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
         by_document = tables["text_by_document"]
         # These arms have methods again, mixed with counts of n-grams or rounded.
         is_derived = by_document["arm"].isin((CACHE, ROUNDED))
-        if _is_compared(by_document, _reaches_beyond(tables["text_nll"])):
+        if _is_compared(by_document, _is_beyond_trained(tables["text_nll"])):
             figures["loss_by_kind"] = draw_loss_by_kind(by_document[~is_derived])
     for name, sought in DEPTH_TABLES.items():
         if name in tables:
@@ -78,7 +78,7 @@ def _select_measured(tables: Tables) -> dict[str, pd.DataFrame]:
         # nothing about methods, and are left out by their status.
         if name not in tables or not is_ok(tables[name]):
             continue
-        if _is_compared(tables[name], _reaches_beyond(tables[name])):
+        if _is_compared(tables[name], _is_beyond_trained(tables[name])):
             measured[name] = tables[name]
     return measured
 
@@ -138,12 +138,12 @@ def _draw_arm(
     has_baseline = bool({AS_SHIPPED, "unscaled"} & labels)
     has_methods = bool(labels - set(BASELINES))
     # Nothing is gained on texts that are no longer than the model was trained on.
-    if arm == "zero_shot" and has_baseline and has_methods and _reaches_beyond(last):
+    if arm == "zero_shot" and has_baseline and has_methods and _is_beyond_trained(last):
         figures["tax_and_gain"] = draw_tax_and_gain(last, comparisons)
     return figures
 
 
-def _reaches_beyond(table: pd.DataFrame) -> bool:
+def _is_beyond_trained(table: pd.DataFrame) -> bool:
     """Return True if texts are longer than the trained length of the models."""
     ends = "context_tokens" if "context_tokens" in table else "bucket_end_tokens"
     return bool(table[ends].max() > table["train_len_tokens"].iloc[0])

@@ -104,7 +104,7 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
             hatch=HATCHES[number % len(HATCHES)],
         )
         for x, value in zip(places, values, strict=True):
-            ax.text(x, value + 0.02, _percent(value), ha="center", fontsize=8.5)
+            ax.text(x, value + 0.02, _write_percent(value), ha="center", fontsize=8.5)
 
     names = [name.replace(", ", "\n", 1) for name in encodings]
     ax.set_xticks(range(len(encodings)), names)
@@ -127,7 +127,7 @@ def _write_title_of_resolution(rows: pd.DataFrame) -> str:
     return "Which neighbours look equal when they are stored?"
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     if share in (0, 1):
         return f"{share:.0%}"
     if 0.0005 <= share <= 0.9995:
@@ -301,7 +301,7 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     names = [ROUNDED[stage] for stage in shades.index]
     ax.set_yticks(range(len(shades)), names)
     ax.set_xticks(range(len(shades.columns)), list(shades.columns))
-    _part_cells(ax, shades.shape)
+    _separate_cells(ax, shades.shape)
     ax.set_xlabel(_explain_shades(bool(is_other.to_numpy().any())))
 
     chosen = _choose_format(stages)
@@ -309,7 +309,7 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     return figure
 
 
-def _part_cells(ax: Axes, shape: tuple[int, int]) -> None:
+def _separate_cells(ax: Axes, shape: tuple[int, int]) -> None:
     """Draw white lines between the cells.
 
     The usual grid goes through the middles of the cells. Minor ticks between them have

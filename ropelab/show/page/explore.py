@@ -13,7 +13,7 @@ from typing import Any
 from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS, KnownModel
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
-from ropelab.show.looks import looks_for_script
+from ropelab.show.looks import list_looks_for_script
 from ropelab.show.page.document import write_page
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
@@ -53,7 +53,7 @@ def list_known() -> dict[str, Any]:
         "formats": [_describe_format(fmt) for fmt in FORMATS.values()],
         "models": models,
         "tolerance": TOLERANCE,
-        "looks": looks_for_script(),
+        "looks": list_looks_for_script(),
     }
 
 

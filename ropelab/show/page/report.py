@@ -15,7 +15,7 @@ from ropelab.runs.stats import CONFIDENCE
 from ropelab.runs.student import student_quantile
 from ropelab.show.drawn import draw_figures, encode_figures, find_draw
 from ropelab.show.figures.style import list_small_panels, show_alone, take_title
-from ropelab.show.looks import looks_for_script
+from ropelab.show.looks import list_looks_for_script
 from ropelab.show.page import joins, shown
 from ropelab.show.page.document import write_page
 from ropelab.show.page.shown import Shown
@@ -96,7 +96,7 @@ def write_report(
             "runs": [_describe_run(run) for run in ordered],
             "pictures": _list_drawings(pictures),
         },
-        drawing={"looks": looks_for_script(), "quantiles": _list_quantiles()},
+        drawing={"looks": list_looks_for_script(), "quantiles": _list_quantiles()},
     )
 
 

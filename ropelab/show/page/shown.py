@@ -159,7 +159,7 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
     runs = {}
     for folder, manifest in finished:
         run = Shown(folder, manifest, judge)
-        reason = _why_not_shown(run)
+        reason = _explain_hidden(run)
         if reason:
             say(f"left out: {folder}: {reason}")
         else:
@@ -167,7 +167,7 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
     return runs
 
 
-def _why_not_shown(run: Shown) -> str:
+def _explain_hidden(run: Shown) -> str:
     """Return the reason why a run cannot be shown; empty if it can."""
     try:
         if run.tables and run.label:

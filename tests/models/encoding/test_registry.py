@@ -7,9 +7,9 @@ from ropelab.models.encoding.base import Encoding, PerLayer
 from ropelab.models.encoding.registry import (
     ENCODINGS,
     Shape,
+    find_record,
     import_classes,
     make_encoding,
-    record_of,
 )
 from ropelab.runs.errors import InputError
 
@@ -46,6 +46,6 @@ def test_a_name_stands_over_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_composed_encoding_is_a_family_of_its_own() -> None:
-    assert record_of("window(rope, 3)").family == "by layer"
+    assert find_record("window(rope, 3)").family == "by layer"
     with pytest.raises(InputError):
-        record_of("nope2")
+        find_record("nope2")

@@ -12,7 +12,7 @@ from ropelab.models.lm.corpus import (
     Corpus,
     CorpusRef,
     TextDocument,
-    kind_of,
+    find_kind,
     read_corpus,
     read_documents,
     split_documents,
@@ -82,7 +82,7 @@ def test_origins_belong_to_the_held_out_documents() -> None:
     ],
 )
 def test_kinds_follow_from_the_path(path: str, kind: str) -> None:
-    assert kind_of(Path(path)) == kind
+    assert find_kind(Path(path)) == kind
 
 
 def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(

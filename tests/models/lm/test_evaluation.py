@@ -10,7 +10,11 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.evaluation import find_correct, sliding_losses, token_losses
+from ropelab.models.lm.evaluation import (
+    compute_sliding_losses,
+    compute_token_losses,
+    find_correct,
+)
 from ropelab.models.lm.model import FeedForward, LanguageModel
 from ropelab.models.lm.source import Batch
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
@@ -18,7 +22,7 @@ from tests.models.lm.test_model import SIZE, random_model, rope, tokens
 
 def test_one_pass_equals_one_prediction_at_a_time() -> None:
     model, texts = random_model(rope()), tokens(3, 10)
-    losses = token_losses(model, texts)
+    losses = compute_token_losses(model, texts)
     for at in range(9):
         logits = model(texts[:, : at + 1])[:, -1]
         single = cross_entropy(logits, texts[:, at + 1], reduction="none")
@@ -27,31 +31,36 @@ def test_one_pass_equals_one_prediction_at_a_time() -> None:
 
 def test_blocks_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = random_model(rope()), tokens(5, 12)
-    whole, last = token_losses(model, texts), token_losses(model, texts, last=4)
+    whole, last = (
+        compute_token_losses(model, texts),
+        compute_token_losses(model, texts, last=4),
+    )
     torch.testing.assert_close(whole[:, -4:], last, rtol=1e-5, atol=1e-6)
     monkeypatch.setattr(evaluation, "TOKENS_PER_PASS", 1)
     monkeypatch.setattr(evaluation, "LOGITS_PER_CHUNK", 1)
-    torch.testing.assert_close(token_losses(model, texts), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        compute_token_losses(model, texts), whole, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary() -> None:
     model = LanguageModel(SIZE, Encoding())
-    losses = token_losses(model, tokens(2, 20))
+    losses = compute_token_losses(model, tokens(2, 20))
     assert losses.mean().item() == pytest.approx(math.log(SIZE.vocabulary), abs=1e-6)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(6, 2), (6, 6), (6, 1), (5, 3)])
 def test_sliding_window_equals_truncating_by_hand(window: int, stride: int) -> None:
     model, texts = random_model(rope()), tokens(2, 18)
-    losses = sliding_losses(model, texts, window, stride)
-    inside = token_losses(model, texts[:, : window + 1])
+    losses = compute_sliding_losses(model, texts, window, stride)
+    inside = compute_token_losses(model, texts[:, : window + 1])
     torch.testing.assert_close(losses[:, :window], inside, rtol=1e-5, atol=1e-6)
     for at in range(window, 17):
         seen = [
             texts[:, at + 1 - n : at + 2]
             for n in range(window - stride + 1, window + 1)
         ]
-        options = [token_losses(model, piece, last=1)[:, 0] for piece in seen]
+        options = [compute_token_losses(model, piece, last=1)[:, 0] for piece in seen]
         assert any(
             torch.allclose(losses[:, at], o, rtol=1e-4, atol=1e-5) for o in options
         )
@@ -59,7 +68,9 @@ def test_sliding_window_equals_truncating_by_hand(window: int, stride: int) -> N
 
 def test_a_short_text_needs_no_sliding() -> None:
     model, texts = random_model(rope()), tokens(2, 6)
-    assert torch.equal(sliding_losses(model, texts, 5, 2), token_losses(model, texts))
+    assert torch.equal(
+        compute_sliding_losses(model, texts, 5, 2), compute_token_losses(model, texts)
+    )
 
 
 def test_correct_marks_the_most_probable_token() -> None:
@@ -138,10 +149,10 @@ def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(
 
     monkeypatch.setattr(model.head, "forward", recorded)
     batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool))
-    whole = token_losses(model, texts), find_correct(model, batch)
+    whole = compute_token_losses(model, texts), find_correct(model, batch)
     largest = max(made)
     made.clear()
     monkeypatch.setattr(evaluation, "LOGITS_PER_CHUNK", 4 * 2 * SIZE.vocabulary)
-    torch.testing.assert_close(token_losses(model, texts), whole[0])
+    torch.testing.assert_close(compute_token_losses(model, texts), whole[0])
     assert torch.equal(find_correct(model, batch), whole[1])
     assert max(made) == 4 * 2 * SIZE.vocabulary < largest

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ropelab.models.lm.matcher import NOTHING, cached_predictions, ngram_predictions
+from ropelab.models.lm.matcher import NOTHING, predict_by_cache, predict_by_ngrams
 
 
 def looked_up(row: list[int], n: int, place: int) -> int:
@@ -21,34 +21,34 @@ def looked_up(row: list[int], n: int, place: int) -> int:
 def test_predictions_equal_looking_back(n: int, vocabulary: int) -> None:
     generator = torch.Generator().manual_seed(n)
     tokens = torch.randint(vocabulary, (4, 120), generator=generator)
-    found = ngram_predictions(tokens, n)
+    found = predict_by_ngrams(tokens, n)
     for row, predicted in zip(tokens.tolist(), found.tolist(), strict=True):
         assert predicted == [looked_up(row, n, t) for t in range(len(row))]
 
 
 def test_rows_do_not_know_of_each_other() -> None:
     tokens = torch.randint(3, (5, 60), generator=torch.Generator().manual_seed(0))
-    together = ngram_predictions(tokens, 2)
-    alone = torch.cat([ngram_predictions(row[None], 2) for row in tokens])
+    together = predict_by_ngrams(tokens, 2)
+    alone = torch.cat([predict_by_ngrams(row[None], 2) for row in tokens])
     assert torch.equal(together, alone)
 
 
 def test_a_token_is_not_its_own_evidence() -> None:
     tokens = torch.randint(4, (2, 50), generator=torch.Generator().manual_seed(0))
-    before = ngram_predictions(tokens, 1)
+    before = predict_by_ngrams(tokens, 1)
     changed = tokens.clone()
     changed[:, 30] = (changed[:, 30] + 1) % 4
-    assert torch.equal(ngram_predictions(changed, 1)[:, :31], before[:, :31])
+    assert torch.equal(predict_by_ngrams(changed, 1)[:, :31], before[:, :31])
 
 
 def test_short_rows_are_not_predicted() -> None:
-    assert ngram_predictions(torch.tensor([[1, 1, 1]]), 3).tolist() == [[NOTHING] * 3]
+    assert predict_by_ngrams(torch.tensor([[1, 1, 1]]), 3).tolist() == [[NOTHING] * 3]
 
 
 @pytest.mark.parametrize("n", [0, 8])
 def test_what_does_not_fit_is_refused(n: int) -> None:
     with pytest.raises(ValueError, match=f"{n}-grams of 256 tokens"):
-        ngram_predictions(torch.zeros(1, 20, dtype=torch.long), n)
+        predict_by_ngrams(torch.zeros(1, 20, dtype=torch.long), n)
 
 
 def cached_by_definition(
@@ -85,7 +85,7 @@ def test_a_cache_counts_what_lies_further_back_and_backs_off(
     order: int, beyond: int, within: int | None
 ) -> None:
     row = torch.randint(4, (50,), generator=torch.Generator().manual_seed(0)).tolist()
-    found = cached_predictions(row, order, beyond, 4, within)
+    found = predict_by_cache(row, order, beyond, 4, within)
     wanted = [
         cached_by_definition(row, place, order, beyond, within)
         for place in range(1, len(row))
@@ -94,7 +94,7 @@ def test_a_cache_counts_what_lies_further_back_and_backs_off(
     assert [p for p, _ in found] == pytest.approx([p for p, _ in wanted])
     # Over all tokens that could be next, probabilities add up to 1.
     ends = [
-        cached_predictions([*row, token], order, beyond, 4, within)[-1][0]
+        predict_by_cache([*row, token], order, beyond, 4, within)[-1][0]
         for token in range(4)
     ]
     assert sum(ends) == pytest.approx(1)

@@ -8,7 +8,7 @@ import torch
 
 from ropelab.models.lm.corpus import ALPHABET, Corpus, TextDocument, split_documents
 from ropelab.models.lm.lists import hide_list
-from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.matcher import predict_by_ngrams
 from ropelab.models.lm.source import (
     CUE,
     KEY,
@@ -23,9 +23,9 @@ from ropelab.models.lm.source import (
     draw_distances,
     draw_stretches,
     log_uniform,
-    mixed_batch,
-    periodic_batch,
-    training_batch,
+    make_mixed_batch,
+    make_periodic_batch,
+    make_training_batch,
 )
 
 # Text without symbols, in which no run of three bytes occurs twice.
@@ -44,7 +44,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def batch(mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0) -> Batch:
-    return mixed_batch(mixture, generator(seed), text_rows(rows, window))
+    return make_mixed_batch(mixture, generator(seed), text_rows(rows, window))
 
 
 def stretches(
@@ -110,7 +110,7 @@ def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
     values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
     assert values.sum() > 200
-    found = ngram_predictions(made.tokens, KEY).numpy()
+    found = predict_by_ngrams(made.tokens, KEY).numpy()
     assert np.array_equal(found[values], made.tokens.numpy()[values])
 
 
@@ -173,7 +173,7 @@ def test_far_distances_are_uniform() -> None:
 
 def test_training_begins_with_periodic_rows(learned: Corpus) -> None:
     mixture = Mixture()
-    made = training_batch(mixture, learned, 0, mixture.periodic_steps - 1, 256, 2)
+    made = make_training_batch(mixture, learned, 0, mixture.periodic_steps - 1, 256, 2)
     assert made.tokens.shape == (
         2 * 256 // mixture.periodic_window,
         mixture.periodic_window,
@@ -182,13 +182,13 @@ def test_training_begins_with_periodic_rows(learned: Corpus) -> None:
         period = int((~scored).sum())
         assert RECORD <= period <= 3 * mixture.periodic_window // 4
         assert torch.equal(row[period:], row[:-period])
-    after = training_batch(mixture, learned, 0, mixture.periodic_steps, 256, 2)
+    after = make_training_batch(mixture, learned, 0, mixture.periodic_steps, 256, 2)
     assert after.tokens.shape == (2, 256)
     assert (after.tokens >= 128).any()
 
 
 def test_periods_reach_from_a_record_to_most_of_the_row() -> None:
-    periods = (~periodic_batch(generator(), 1024, 400).scored).sum(dim=1)
+    periods = (~make_periodic_batch(generator(), 1024, 400).scored).sum(dim=1)
     assert periods.min() < 8
     assert periods.max() > 600
 
@@ -196,7 +196,7 @@ def test_periods_reach_from_a_record_to_most_of_the_row() -> None:
 @pytest.mark.parametrize("step", [0, 500])
 def test_batches_are_functions_of_their_arguments(learned: Corpus, step: int) -> None:
     one, again, another, later = (
-        training_batch(Mixture(), learned, seed, at, 64, 4)
+        make_training_batch(Mixture(), learned, seed, at, 64, 4)
         for seed, at in ((1, step), (1, step), (2, step), (1, step + 1))
     )
     assert torch.equal(one.tokens, again.tokens)
@@ -208,9 +208,9 @@ def test_batches_are_functions_of_their_arguments(learned: Corpus, step: int) ->
 def test_only_text_of_the_training_half_is_learned_from(learned: Corpus) -> None:
     alphabet = set(ALPHABET.tolist())
     plain = Mixture(quotations=0, symbols=0, look_ups=0, periodic_steps=0)
-    for row in training_batch(plain, learned, 0, 0, 256, 8).tokens.tolist():
+    for row in make_training_batch(plain, learned, 0, 0, 256, 8).tokens.tolist():
         assert bytes(row) in b"|".join(learned.training)
-    mixed = training_batch(Mixture(), learned, 0, 500, 256, 8).tokens.tolist()
+    mixed = make_training_batch(Mixture(), learned, 0, 500, 256, 8).tokens.tolist()
     assert all(token in alphabet or token >= 128 for row in mixed for token in row)
 
 
@@ -253,7 +253,9 @@ def test_a_row_with_a_list_scores_text_and_answers_only() -> None:
 
 def test_only_the_share_of_rows_that_is_asked_for_has_lists(learned: Corpus) -> None:
     plain, mixed = (
-        training_batch(Mixture(periodic_steps=0, lists=share), learned, 0, 0, 128, 400)
+        make_training_batch(
+            Mixture(periodic_steps=0, lists=share), learned, 0, 0, 128, 400
+        )
         for share in (0, 0.5)
     )
     changed = (plain.tokens != mixed.tokens).any(dim=1)

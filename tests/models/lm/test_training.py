@@ -27,12 +27,12 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
-from ropelab.models.lm.source import Batch, periodic_batch
+from ropelab.models.lm.source import Batch, make_periodic_batch
 from ropelab.models.lm.training import (
     CHECKPOINT,
     Recipe,
     check_finite,
-    operations_per_token,
+    count_operations_per_token,
     set_gradients,
     train,
 )
@@ -54,7 +54,9 @@ def fresh_model() -> LanguageModel:
 
 def batches(step: int, window: int, rows: int) -> Batch:
     """Periodic rows of symbols: what can be learned in a few steps."""
-    return periodic_batch(np.random.default_rng((step, window, rows)), window, rows)
+    return make_periodic_batch(
+        np.random.default_rng((step, window, rows)), window, rows
+    )
 
 
 def trained(
@@ -108,14 +110,14 @@ def test_the_weights_are_the_same_bytes_on_any_number_of_cores(
 ) -> None:
     (tmp_path / "cores").mkdir()
     threads = set[str]()
-    before = training.batch_loss
+    before = training.compute_batch_loss
 
     def noted(*arguments: Any) -> torch.Tensor:
         threads.add(threading.current_thread().name)
         return before(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "batch_loss", noted)
+        patch.setattr(training, "compute_batch_loss", noted)
         assert_same(uninterrupted, trained(tmp_path / "cores", cores=cores))
     assert len(threads) > 1
 
@@ -148,7 +150,7 @@ def test_gradients_of_the_parts_are_those_of_the_whole_batch() -> None:
             for index, weight in enumerate(model.parameters()):
                 weight.normal_(std=0.2, generator=torch.Generator().manual_seed(index))
     loss = set_gradients(ours, batch, "float32", None)
-    whole = training.batch_loss(theirs, batch)
+    whole = training.compute_batch_loss(theirs, batch)
     whole.backward()
     assert loss == pytest.approx(whole.item(), rel=1e-6)
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -437,4 +439,6 @@ def test_operations_of_a_token_are_counted_as_by_torch() -> None:
     features = size.layers * size.heads * size.head_dim
     half_of_scores = 3 * 2 * features * window * window
     per_token = (counter.get_total_flops() - half_of_scores) / window
-    assert operations_per_token(size, window) == pytest.approx(per_token, rel=0.02)
+    assert count_operations_per_token(size, window) == pytest.approx(
+        per_token, rel=0.02
+    )

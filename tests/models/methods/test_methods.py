@@ -18,8 +18,8 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.methods.method import FixedMethod, Method, Scaled
 from ropelab.models.methods.registry import (
     METHODS,
-    catalogue,
-    method_class,
+    find_method_class,
+    make_catalogue,
     parse_method,
     parse_methods,
 )
@@ -57,7 +57,7 @@ def parsed(text: str) -> FixedMethod:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_class_declares_what_the_registry_and_the_table_say(name: str) -> None:
-    method = method_class(name)
+    method = find_method_class(name)
     assert method.name == name
     assert method.source
     has_factor = "factor" in [knob.name for knob in fields(method)]
@@ -235,7 +235,7 @@ def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept() 
 
 
 def test_the_table_of_methods_has_whole_sentences() -> None:
-    for sentence in catalogue()["does"]:
+    for sentence in make_catalogue()["does"]:
         assert sentence.endswith("."), sentence
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ropelab.models.released.facts import facts_of
+from ropelab.models.released.facts import read_facts
 from ropelab.runs.errors import InputError
 from tests.models.released.architectures import DEEPSEEK
 from tests.models.released.test_unmodified import LLAMA3, YARN
@@ -15,7 +15,7 @@ LAYERS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_windo
 
 def facts(folder, model_type, **changes):
     config(model_type, **changes).save_pretrained(folder)
-    return facts_of(str(folder))
+    return read_facts(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_trained_length_may_stand_beside_the_scaling(tmp_path):
     factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     values["rope_scaling"] = {"type": "longrope", **factors}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    found = facts_of(str(tmp_path))
+    found = read_facts(str(tmp_path))
     assert (found.train_len, found.claimed_len, found.rope_type) == (
         64,
         256,
@@ -107,5 +107,5 @@ def test_windows_are_those_of_the_layers_that_have_one(tmp_path):
 def test_what_is_no_configuration_is_refused_in_one_line(tmp_path, text, message):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=message) as refusal:
-        facts_of(str(tmp_path))
+        read_facts(str(tmp_path))
     assert len(str(refusal.value).splitlines()) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.models.released import folder as model_folder
-from ropelab.models.released.folder import fingerprint_of
+from ropelab.models.released.folder import hash_model_files
 from ropelab.models.released.model import ModelRef
 from ropelab.runs.errors import InputError, MachineError
 from tests.models.released.tiny import saved
@@ -26,22 +26,22 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("place", [0, SIZE // 2, SIZE - 1])
 def test_a_changed_byte_changes_it_wherever_it_is(folder, place):
-    before = fingerprint_of(folder)
+    before = hash_model_files(folder)
     with (folder / "model.safetensors").open("r+b") as file:
         file.seek(place)
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 1]))
-    assert fingerprint_of(folder) != before
+    assert hash_model_files(folder) != before
 
 
 def test_names_count_and_subfolders_do_not(folder):
-    before = fingerprint_of(folder)
+    before = hash_model_files(folder)
     (folder / "more").mkdir()
     (folder / "more" / "file").write_text("more")
-    assert fingerprint_of(folder) == before
+    assert hash_model_files(folder) == before
     (folder / "config.json").rename(folder / "generation_config.json")
-    assert fingerprint_of(folder) != before
+    assert hash_model_files(folder) != before
 
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch):
@@ -54,33 +54,33 @@ def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch)
 
     monkeypatch.setattr(model_folder, "_hash", noted)
     now = time.time_ns()
-    fingerprint_of(folder)
-    fingerprint_of(folder)
+    hash_model_files(folder)
+    hash_model_files(folder)
     # too new to be sure of
     assert sorted(read) == ["config.json"] * 2 + ["model.safetensors"] * 2
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**11)
     for _ in range(3):
-        fingerprint_of(folder)
+        hash_model_files(folder)
     assert sorted(read[4:]) == ["config.json", "model.safetensors"]
     (folder / "config.json").write_text("[]")
-    fingerprint_of(folder)
+    hash_model_files(folder)
     assert read[6:] == ["config.json"]
 
 
 def test_what_is_no_file_is_refused(folder):
     os.mkfifo(folder / "tokenizer.json")
     with pytest.raises(InputError, match=r"tokenizer\.json is not a plain file"):
-        fingerprint_of(folder)
+        hash_model_files(folder)
 
 
 def test_large_files_are_read_in_small_blocks(tmp_path):
     for number in range(8):
         with (tmp_path / f"model-{number}.safetensors").open("wb") as file:
             file.truncate(16 * SIZE)
-    fingerprint_of(tmp_path)
+    hash_model_files(tmp_path)
     tracemalloc.start()
     try:
-        fingerprint_of(tmp_path)
+        hash_model_files(tmp_path)
         assert tracemalloc.get_traced_memory()[1] < SIZE
     finally:
         tracemalloc.stop()
@@ -92,7 +92,7 @@ def test_another_model_in_the_folder_is_not_measured_as_the_first(tmp_path, load
     take time.
     """
     folder = saved(tmp_path / "model", "llama")
-    reference = ModelRef(str(folder), fingerprint_of(folder))
+    reference = ModelRef(str(folder), hash_model_files(folder))
     if loaded:
         reference.model()
     file = folder / "model.safetensors"

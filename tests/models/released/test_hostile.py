@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import fingerprint_of
+from ropelab.models.released.facts import read_facts
+from ropelab.models.released.folder import hash_model_files
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError
@@ -33,8 +33,8 @@ def corpus(tmp_path_factory):
 
 def measured(folder, corpus):
     """Everything that a run does with a folder."""
-    facts_of(str(folder))
-    fingerprint_of(folder)
+    read_facts(str(folder))
+    hash_model_files(folder)
     tokens = TokenText.of(corpus, str(folder)).documents(16, 2)[0]
     model = ReleasedModel(folder)
     unmodified = model.head(model.hidden_states(tokens))

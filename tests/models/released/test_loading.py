@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.released import forward
 from ropelab.models.released import model as module
-from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import fingerprint_of
+from ropelab.models.released.facts import read_facts
+from ropelab.models.released.folder import hash_model_files
 from ropelab.models.released.loading import load
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED, patch_of
@@ -110,11 +110,11 @@ def test_an_id_of_the_hub_is_looked_up_in_the_local_cache(half, tmp_path, monkey
     (entry / "snapshots").mkdir()
     (entry / "snapshots" / "0123").symlink_to(half)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    assert facts_of("someone/llama") == facts_of(str(half))
+    assert read_facts("someone/llama") == read_facts(str(half))
     place = entry / "snapshots" / "0123"
-    assert fingerprint_of(place) == fingerprint_of(half)
+    assert hash_model_files(place) == hash_model_files(half)
     with pytest.raises(InputError, match="no model of that name in the local cache"):
-        facts_of("someone/else")
+        read_facts("someone/else")
 
 
 def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
@@ -186,11 +186,11 @@ def test_real_weights_have_the_losses_of_transformers():
         "input_ids"
     ][:, :513]
     model = ReleasedModel(folder)
-    ours = token_losses(model, ids)
+    ours = compute_token_losses(model, ids)
     expected = cross_entropy(theirs(own, ids[:, :-1])[0], ids[0, 1:], reduction="none")
     torch.testing.assert_close(ours[0], expected, rtol=1e-4, atol=1e-4)
     assert 1.0 < float(ours.mean()) < 1.8
-    facts = facts_of(str(folder))
+    facts = read_facts(str(folder))
     read = ids.repeat(1, 2)[:, :700]
     model.encoding = Rope(parse_scaling("yarn", 2.0).plan(facts.geometry(), 1024))
     scaled = AutoModelForCausalLM.from_pretrained(

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.released.model import ReleasedModel
 from ropelab.runs.errors import InputError
 from tests.models.released.tiny import (
@@ -44,7 +44,7 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(
     logits = theirs(untouched("llama", rope_parameters=scaling), read[:, :-1])
     expected = cross_entropy(logits.transpose(1, 2), read[:, 1:], reduction="none")
     assert expected.std() > 0.1
-    assert (token_losses(model, read) - expected).abs().max() < 1e-3
+    assert (compute_token_losses(model, read) - expected).abs().max() < 1e-3
 
 
 def test_an_encoding_that_no_checkpoint_has_is_refused(folder):

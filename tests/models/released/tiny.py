@@ -13,7 +13,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.released.facts import facts_of
+from ropelab.models.released.facts import read_facts
 from ropelab.models.released.model import ReleasedModel
 
 PLACES = [folder / "shared" / "models" for folder in Path(__file__).resolve().parents]
@@ -64,7 +64,7 @@ def saved(folder: Path, model_type: str, **changes: Any) -> Path:
 
 def rope(folder: Path, method: str, length: int, factor: float = 4.0) -> Rope:
     """The encoding of a scaling method for the model in a folder."""
-    geometry = facts_of(str(folder)).geometry()
+    geometry = read_facts(str(folder)).geometry()
     return Rope(parse_scaling(method, factor).plan(geometry, length))
 
 

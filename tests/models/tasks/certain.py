@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.matcher import predict_by_ngrams
 from ropelab.models.lm.model import start_of_last
 
 
@@ -57,4 +57,4 @@ def looking_back(distance: int, vocabulary: int = 256) -> Certain:
 
 def matching(n: int, vocabulary: int = 256) -> Certain:
     """A model that says what followed the last n tokens when they stood here before."""
-    return Certain(lambda tokens: ngram_predictions(tokens, n, vocabulary), vocabulary)
+    return Certain(lambda tokens: predict_by_ngrams(tokens, n, vocabulary), vocabulary)

@@ -125,7 +125,9 @@ def test_buckets_count_by_their_tokens():
 
 
 def test_both_casts_have_one_position_and_one_scaling(configured):
-    cells = results.divergences(configured(casts=CAST, offsets="9", methods="yarn"))
+    cells = results.list_divergence_cells(
+        configured(casts=CAST, offsets="9", methods="yarn")
+    )
     scaled = [cell for cell in cells if dict(cell.labels)["method"] == "yarn"]
     assert scaled
     for cell in cells:
@@ -148,7 +150,7 @@ def test_the_share_is_said_in_percent(tables):
 
 def test_a_model_without_a_scaling_is_compared_once(configured):
     """Unscaled, it is as it was published; YaRN is another computation."""
-    cells = results.divergences(configured(methods="unscaled,yarn"))
+    cells = results.list_divergence_cells(configured(methods="unscaled,yarn"))
     methods = {dict(cell.labels)["method"] for cell in cells}
     assert methods == {"unmodified", "yarn"}
 
@@ -184,7 +186,7 @@ def test_configs_without_it_are_what_they_were(configured):
 
 def test_every_part_of_the_comparison_is_in_the_key(configured):
     def name_cells(**changes: object) -> set[str]:
-        cells = results.divergences(configured(**changes))
+        cells = results.list_divergence_cells(configured(**changes))
         return {hash_cell(cell) for cell in cells}
 
     names = [

@@ -73,8 +73,8 @@ def test_each_distance_is_asked_once_and_no_stretch_meets_another(
 @pytest.mark.parametrize("times", [1, 1.5, 4, 8])
 def test_every_grid_of_the_experiments_fits(train, times):
     test = int(times * train)
-    distances = grid.distances(train, test)
-    places = grid.places(distances, grid.retrieval_contexts(train, test))
+    distances = grid.list_retrieval_distances(train, test)
+    places = grid.pair_places(distances, grid.list_retrieval_contexts(train, test))
     for context in {place.context for place in places}:
         here = [distance for distance, length in places if length == context]
         for seed in range(3):
@@ -84,11 +84,11 @@ def test_every_grid_of_the_experiments_fits(train, times):
 @pytest.mark.parametrize("train", [256, 512, 4096])
 def test_every_grid_inside_the_trained_length_fits(train):
     for seed in range(3):
-        assert len(placed(train, grid.inner_distances(train), seed)) == 6
+        assert len(placed(train, grid.list_inner_distances(train), seed)) == 6
 
 
 def test_where_distances_are_long_questions_fill_the_end_behind_all_sources():
-    distances = grid.distances(2048, 8192)
+    distances = grid.list_retrieval_distances(2048, 8192)
     for seed in range(5):
         questions = placed(8192, distances, seed)
         starts = [question.start for question in questions]
@@ -106,7 +106,7 @@ def test_in_a_short_context_a_source_may_stand_between_two_questions():
 
 
 def test_the_order_is_random_and_a_function_of_the_seed():
-    distances = grid.distances(2048, 8192)
+    distances = grid.list_retrieval_distances(2048, 8192)
     orders = set()
     for seed in range(8):
         questions = placed(8192, distances, seed)

@@ -7,7 +7,7 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.models.encoding.absolute import Learned
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import compute_token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.methods.method import FixedMethod
 from ropelab.models.methods.registry import parse_methods
@@ -25,8 +25,8 @@ def texts(corpora) -> Texts:
     return Texts(
         corpus=corpus_of(corpora[0]),
         documents=2,
-        buckets=tuple(grid.buckets(64, 256)),
-        contexts=tuple(grid.contexts(64, 256)),
+        buckets=tuple(grid.list_buckets(64, 256)),
+        contexts=tuple(grid.list_context_lengths(64, 256)),
         last=16,
     )
 
@@ -59,14 +59,18 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
     for start, end in texts.buckets:
         model.encoding = encoding_at(mode, end)
         expected = (
-            token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
+            compute_token_losses(model, tokens[:, : end + 1])[:, start:]
+            .double()
+            .mean(dim=1)
         )
         rows = measured["buckets"].query("bucket_end_tokens == @end")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
     for context in texts.contexts:
         model.encoding = encoding_at(mode, context)
         expected = (
-            token_losses(model, tokens[:, -context - 1 :], 16).double().mean(dim=1)
+            compute_token_losses(model, tokens[:, -context - 1 :], 16)
+            .double()
+            .mean(dim=1)
         )
         rows = measured["last_window"].query("context_tokens == @context")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
@@ -92,7 +96,9 @@ def test_where_an_encoding_is_not_defined_nothing_is_measured(texts):
     measured = texts.measure(model, AsTrained(), nothing)
     assert measured["buckets"]["bucket_end_tokens"].max() == 64
     assert measured["last_window"]["context_tokens"].unique().tolist() == [16, 32, 64]
-    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    places = grid.pair_places(
+        grid.list_retrieval_distances(64, 256), grid.list_retrieval_contexts(64, 256)
+    )
     copying = Retrieval(name="copy", places=places, sequences=2, corpus=texts.corpus)
     found = copying.measure(model, AsTrained(), nothing)["trials"]
     assert found["context_tokens"].max() == 64

@@ -9,7 +9,12 @@ from torch import nn
 
 from ropelab.models.lm.corpus import STANDARD, Corpus, CorpusRef, TextDocument
 from ropelab.models.lm.source import KEY
-from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
+from ropelab.models.tasks.grid import (
+    Place,
+    list_retrieval_contexts,
+    list_retrieval_distances,
+    pair_places,
+)
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, NgramBaseline, Retrieval
 from ropelab.models.tasks.task import SEARCH_SEED
@@ -18,7 +23,9 @@ from ropelab.runs.errors import InputError
 from tests.models.tasks.certain import Certain, looking_back, matching
 from tests.models.tasks.running import corpus_of, nothing
 
-EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
+EVERYWHERE = pair_places(
+    list_retrieval_distances(64, 256), list_retrieval_contexts(64, 256)
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.models.lm.corpus import ALPHABET
-from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.matcher import predict_by_ngrams
 from ropelab.models.lm.source import CUE, KEY, RECORD
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.geometry import stretch_length
@@ -17,7 +17,7 @@ from ropelab.models.tasks.retrieval import (
     TASKS,
     Trials,
     copy_trials,
-    most_recent_trials,
+    make_most_recent_trials,
     recall_trials,
 )
 from ropelab.runs.errors import InputError
@@ -106,7 +106,7 @@ def test_records_between_are_new():
 
 def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value():
     length, distances = LONG
-    for row, place, distance in asked(most_recent_trials(0, distances, length, 4)):
+    for row, place, distance in asked(make_most_recent_trials(0, distances, length, 4)):
         further = min(2 * distance, distance + (length - distance) // 2)
         key = row[place - KEY : place]
         for back in (distance, further):
@@ -119,15 +119,15 @@ def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value():
 def test_three_tokens_tell_where_to_look(hidden):
     length, distances = LONG
     background = TEXT[:, :length] if hidden else None
-    for make in (copy_trials, recall_trials, most_recent_trials):
+    for make in (copy_trials, recall_trials, make_most_recent_trials):
         trials = make(0, distances, length, 6, background)
-        is_right = ngram_predictions(trials.tokens, KEY) == trials.tokens
+        is_right = predict_by_ngrams(trials.tokens, KEY) == trials.tokens
         assert is_right[trials.distances > 0].float().mean() > 0.98
 
 
 def test_one_token_does_not_tell_where_to_look():
     trials = copy_trials(0, LONG[1], LONG[0], 8)
-    is_right = ngram_predictions(trials.tokens, 1) == trials.tokens
+    is_right = predict_by_ngrams(trials.tokens, 1) == trials.tokens
     assert is_right[trials.distances == 768].float().mean() < 0.05
 
 
@@ -141,7 +141,7 @@ def test_symbols_are_hidden_among_the_tokens_given():
     assert torch.equal(trials.tokens[~is_symbol], TEXT[:, :length][~is_symbol])
 
 
-@pytest.mark.parametrize("make", [copy_trials, recall_trials, most_recent_trials])
+@pytest.mark.parametrize("make", [copy_trials, recall_trials, make_most_recent_trials])
 def test_trials_are_functions_of_their_arguments(make: Callable[..., Trials]):
     length, distances = LONG
     trials = make(0, distances, length, 3)
@@ -153,7 +153,7 @@ def test_trials_are_functions_of_their_arguments(make: Callable[..., Trials]):
 
 
 def test_the_distances_of_experiments_are_asked_in_every_context():
-    distances = grid.distances(2048, 8192)
+    distances = grid.list_retrieval_distances(2048, 8192)
     trials = copy_trials(0, distances, 8192, 1)
     # The last 256 tokens ask for all of them: the cue of the first is not scored.
     assert trials.batch.last_scored == 256 - CUE
@@ -168,7 +168,7 @@ def test_the_distances_of_experiments_are_asked_in_every_context():
         (copy_trials, 64, [16, 17, 18, 32, 48]),
         (recall_trials, 600, [2]),
         (recall_trials, 600, [599]),
-        (most_recent_trials, 64, [16, 20, 24, 28, 48]),
+        (make_most_recent_trials, 64, [16, 20, 24, 28, 48]),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(make: Any, length, distances):

@@ -104,7 +104,7 @@ def torchtitan(place: str) -> tuple[str, list[dict[str, Any]]]:
             ]
             attention = next(one for one in layers if one is not None)
             rope = attention.rope
-            cache = short(rope).build().cache
+            cache = shorten_value(rope).build().cache
             half = (
                 cache[1, rope.dim : rope.dim + rope.dim // 2]
                 if cache.is_floating_point()
@@ -137,7 +137,7 @@ def signature(function: Any) -> Any:
     return inspect.signature(function)
 
 
-def short(rope: Any) -> Any:
+def shorten_value(rope: Any) -> Any:
     import dataclasses
 
     return dataclasses.replace(rope, max_seq_len=2)
