@@ -42,7 +42,7 @@ def check_arrays(
     Args:
         path: an .npz or .safetensors file.
         config: the configuration to follow; if empty, the configuration of the kit
-        beside the file.
+            beside the file.
         length: tokens in the context, the claimed length if None.
         tolerance: radians by which an angle may be off beyond what float32 loses.
         layer_type: the layer type of ``config`` to follow; the main one if empty.

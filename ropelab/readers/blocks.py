@@ -253,9 +253,9 @@ def fill_block(
         trace: the configuration.
         where: the path of the block.
         block: the values of the block; None if the file has no block, so that the
-        values of the class count.
+            values of the class count.
         layer: the layer type that the block is for; empty for a block that is for all
-        layers.
+            layers.
     """
     family = trace.family
     values = family.rope_block if block is None else block

@@ -73,7 +73,7 @@ def find_family(
         model_type: the type of the language part.
         release: the release of transformers whose class is meant.
         whole: the type of the whole model; empty if it equals the type of the language
-        part.
+            part.
         served: the facts of a server's model file, which win over all other facts.
     """
     # A file may name the whole model, whose class then builds a language part of a type

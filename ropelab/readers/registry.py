@@ -137,7 +137,7 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
 
     Args:
         names: names of runtimes, or the beginnings of names up to a dash:
-        `transformers`.
+            `transformers`.
         kind: the kind of the document, such as config or gguf.
     """
     every = RUNTIMES | TRAINERS | EXPORTERS

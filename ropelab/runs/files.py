@@ -40,7 +40,7 @@ def read_table_beside(module: str, name: str = "") -> dict[str, Any]:
     Args:
         module: the `__file__` of the module.
         name: the name of the file without its suffix; empty if the file has the
-        module's name.
+            module's name.
     """
     path = Path(module)
     table = path.with_name(f"{name or path.stem}.toml")

@@ -145,10 +145,10 @@ def _slide(
 
     Args:
         score: returns the scores of the final predictions of some tokens, as many as it
-        is asked for.
+            is asked for.
         tokens: the rows.
         window: the length of a window; None, or a length beyond that of the rows: one
-        window.
+            window.
         stride: the number of tokens from a window to the next.
         last: see the head of this file.
     """

@@ -103,7 +103,7 @@ def hide_list(
     Args:
         random: the generator of random numbers.
         text: a row of tokens. Its end is left out to make room for the list and the
-        questions.
+            questions.
 
     Returns: A row of tokens as long as the text, and for each token True if it is
         scored: tokens of the text and of the answers are scored.

@@ -489,7 +489,7 @@ def write_sentences(
     Args:
         findings: a text for each sentence but the last.
         comparisons: the comparisons; the last sentence counts the significant
-        comparisons.
+            comparisons.
         more: texts that are added to the last sentence.
     """
     counts = describe_significance(comparisons).removesuffix(".")

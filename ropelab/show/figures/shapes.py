@@ -174,7 +174,7 @@ def draw_heat_map(
         texts: the texts, as many rows and columns as `shades`.
         colors: matplotlib's name of the range of colours.
         dark_until: texts are black on lighter shades than this, and white on darker
-        shades.
+            shades.
         size: the size of the texts in points.
     """
     ax.set_facecolor("white")
