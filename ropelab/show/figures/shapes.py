@@ -448,7 +448,7 @@ def name_line_ends(ax: Axes) -> None:
         }
         ax.annotate(
             label,
-            xy=line.get_xydata()[-1],  # type: ignore[index]
+            xy=line.get_xydata()[-1],  # type: ignore[index, arg-type]
             xytext=(1.02, 0),
             textcoords="axes fraction",
             arrowprops=leader,
