@@ -134,7 +134,7 @@ def test_a_training_is_shared_between_cores_and_each_evaluation_is_not():
 
 
 def test_a_released_model_has_all_cores_however_many_workers_there_are(monkeypatch):
-    released = Resources(operations=1e13, dtype="float32", alone=True)
+    released = Resources(operations=1e13, dtype="float32", exclusive=True)
     monkeypatch.setattr(cell, "count_cores", lambda: 4)
     work = released.estimate() + released.estimate() + Resources(seconds=8.0).estimate()
     one = Resources(operations=1e13, dtype="float32").estimate().seconds_on(1) / 4

@@ -23,7 +23,7 @@ from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import FOLDER, write_pretrained
 from ropelab.models.lm.training import train
 from ropelab.runs.cell import Advance, silent
-from ropelab.runs.machine import cores
+from ropelab.runs.machine import count_cores
 
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -48,7 +48,7 @@ def main(kept: Path) -> None:
             folder,
             partial(show, training.title),
             training.dtype,
-            cores(),
+            count_cores(),
         )
         weights = {name: value.cpu() for name, value in model.state_dict().items()}
         models.append((training.key, weights, losses))

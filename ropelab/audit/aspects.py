@@ -276,12 +276,12 @@ def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
     axes = reading.main.axes
     counts = [len(axes.pairs_of(axis)) for axis in range(axes.count)]
     order = "in runs" if axes.arrangement == "runs" else "interleaved"
-    asked = ""
+    requested_sections = ""
     sections = block.get("mrope_section", counts)
     # The sections of a file are in the order of `axes.order`: ERNIE's have height and width
     # before time.
     in_order = [sections[axes.order.index(axis)] for axis in range(axes.count)]
     if counts != in_order:
-        asked = f", asked for {sections}"
+        requested_sections = f", asked for {sections}"
     pairs = describe_pairs(axes.axis_of_pair, axes.names)
-    return f"{counts} {order}{asked}: {pairs}"
+    return f"{counts} {order}{requested_sections}: {pairs}"

@@ -111,8 +111,8 @@ class AuditCase:
         rotation.
         """
         for layer, spec in reading.layers.items():
-            of_reference = self.reference.layers.get(layer) or self.spec
-            yield layer, spec, of_reference
+            reference_spec = self.reference.layers.get(layer) or self.spec
+            yield layer, spec, reference_spec
 
     def read_rotation(self, reading: Reading, name: str) -> ExtraRotation:
         """Return a rotation that is not the one of attention, as a runtime computes it."""

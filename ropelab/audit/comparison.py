@@ -14,21 +14,21 @@ from ropelab.runs.sentences import join_names, shorten_numbers, write_number
 EFFECTS = ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens")
 
 
-def compare(one: FileAudit, other: FileAudit) -> Rows:
+def compare(first_audit: FileAudit, second_audit: FileAudit) -> Rows:
     """Return a row for each difference of two files.
 
     Keys differ, or the rotations that runtimes compute from the keys. A difference that
     several runtimes share is one row.
     """
     rows: list[dict[str, Any]] = []
-    first_keys = {row["key"]: row["value"] for row in one.rows["keys"]}
-    second_keys = {row["key"]: row["value"] for row in other.rows["keys"]}
+    first_keys = {row["key"]: row["value"] for row in first_audit.rows["keys"]}
+    second_keys = {row["key"]: row["value"] for row in second_audit.rows["keys"]}
     for key, first, second in list_changes(first_keys, second_keys):
         row = {"what": key, "first": first, "second": second, "runtimes": ""}
         rows.append(row)
 
-    first_effects = list_effects(one)
-    second_effects = list_effects(other)
+    first_effects = list_effects(first_audit)
+    second_effects = list_effects(second_audit)
     changes = []
     for runtime in dict.fromkeys((*first_effects, *second_effects)):
         before = first_effects.get(runtime, {})
@@ -79,10 +79,10 @@ def list_effects(file_audit: FileAudit) -> dict[str, dict[str, Any]]:
     return effects
 
 
-def describe_difference(one: FileAudit, other: FileAudit) -> str:
+def describe_difference(first_audit: FileAudit, second_audit: FileAudit) -> str:
     """Say in a sentence how the main rotation of a second file differs."""
-    before = one.spec
-    after = other.spec
+    before = first_audit.spec
+    after = second_audit.spec
     values = {
         "base": (write_number(before.base), write_number(after.base)),
         "rotated features": (before.rotary_dim, after.rotary_dim),

@@ -18,7 +18,7 @@ from ropelab.runs.sentences import shorten_numbers
 
 def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
-    of_reference = case.spec
+    reference_spec = case.spec
     # A difference that follows from a cause with a finding of its own is not listed again.
     case = leave_out(case, list_explained(case))
     # If the original length is missing, runtimes scale from different defaults.
@@ -33,14 +33,14 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
         case = leave_out(case, elsewhere)
 
     yield from find_other_numbers(case)
-    if isinstance(of_reference.scaling, DynamicNtk):
-        yield make_finding("W07", trained=of_reference.trained_len)
+    if isinstance(reference_spec.scaling, DynamicNtk):
+        yield make_finding("W07", trained=reference_spec.trained_len)
 
-    if isinstance(of_reference.scaling, LongRope):
+    if isinstance(reference_spec.scaling, LongRope):
         # 64 tokens are below every original length, where the short table is to be used.
         other_tables = []
         for name, spec in case.specs:
-            _, first_wrong_position = measure_distance(spec, of_reference, 64)
+            _, first_wrong_position = measure_distance(spec, reference_spec, 64)
             if first_wrong_position is not None:
                 other_tables.append(name)
         if other_tables:

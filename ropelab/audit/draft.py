@@ -38,7 +38,10 @@ def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]
     has_unknown_size = len(sizes) < len(SIZES) or len(draft_sizes) < len(SIZES)
     if has_unknown_size or sizes == draft_sizes:
         return
-    if any(own < other for own, other in zip(sizes, draft_sizes, strict=True)):
+    if any(
+        target_value < draft_value
+        for target_value, draft_value in zip(sizes, draft_sizes, strict=True)
+    ):
         return
 
     spec = target.spec
@@ -60,8 +63,8 @@ def compare_draft(target: AuditCase, draft: AuditCase) -> Iterator[AuditFinding]
         ),
     }
     parts = []
-    for name, (own, other) in values.items():
-        if own != other:
-            parts.append(f"{name} {other}, not {own}")
+    for name, (target_value, draft_value) in values.items():
+        if target_value != draft_value:
+            parts.append(f"{name} {draft_value}, not {target_value}")
     if parts:
         yield make_finding("N05", apart="; ".join(parts))

@@ -187,14 +187,14 @@ def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
     if wanted.scaling == spec.scaling:
         return ""
 
-    own = shorten_numbers(spec.method)
+    method_of_file = shorten_numbers(spec.method)
     new = shorten_numbers(wanted.method)
     notes = []
     if wanted.source.unscalable:
         kind = wanted.source.unscalable
         notes.append(f"the class of '{kind}' in transformers reads no rope_scaling")
     if not isinstance(spec.scaling, scalings.Unscaled):
-        notes.append(f"the file's own {own} is replaced by {new}")
+        notes.append(f"the file's own {method_of_file} is replaced by {new}")
     window = wanted.source.window
     if window is not None:
         notes.append(
@@ -256,7 +256,7 @@ def write_keys_and_flags(
 ) -> tuple[Fragment, dict[str, Any]]:
     """Return all keys and flags that make a target compute the wanted rotation."""
     written = wanted
-    if type(wanted.scaling) is scalings.NtkAware and not wanted.own:
+    if type(wanted.scaling) is scalings.NtkAware and not wanted.own_block:
         # Only Hunyuan's block can name NTK-aware scaling, and Hunyuan's files have it
         # already. For all other models another base gives the same rotation.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
@@ -452,12 +452,12 @@ def list_differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     words = []
     # Runtimes compute in float32, so smaller differences mean nothing.
     lengths = (64, wanted.trained_len, wanted.length, 2 * wanted.length)
-    same = True
+    is_same = True
     for length in lengths:
         frequencies = got.inv_freq(length)
         if not np.allclose(frequencies, wanted.inv_freq(length), rtol=1e-6, atol=0):
-            same = False
-    if not same:
+            is_same = False
+    if not is_same:
         method = got.method
         starts_elsewhere = got.trained_len != wanted.trained_len
         if starts_elsewhere and got.scaling.name == wanted.scaling.name:

@@ -134,8 +134,8 @@ def list_runtimes(case: AuditCase) -> Rows:
             if rotation.spec is not None:
                 # The reference may not have this rotation, which is then compared with
                 # itself.
-                of_reference = case.read_rotation(case.reference, name).spec
-                other = of_reference or rotation.spec
+                reference_spec = case.read_rotation(case.reference, name).spec
+                other = reference_spec or rotation.spec
                 row |= describe_spec(rotation.spec, other, case.length)
             rows.append(row)
     return rows

@@ -66,10 +66,10 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
     """Return the scaling block, with the name of the type that all runtimes know."""
     scaling = wanted.scaling
     original = {ORIGINAL: wanted.trained_len}
-    if wanted.own:
-        if wanted.own["rope_type"] in SCALED:
-            return {**wanted.own, **original}
-        return dict(wanted.own)
+    if wanted.own_block:
+        if wanted.own_block["rope_type"] in SCALED:
+            return {**wanted.own_block, **original}
+        return dict(wanted.own_block)
 
     match scaling:
         case scalings.Unscaled():
@@ -147,7 +147,7 @@ def make_share(wanted: Wanted) -> Fragment:
     """Return partial_rotary_factor unless the whole head rotates."""
     rotates_whole = wanted.rotary_dim == wanted.head_dim
     # A server would otherwise keep a share that the file has in its block.
-    if rotates_whole and (wanted.own or SHARE not in wanted.source.present):
+    if rotates_whole and (wanted.own_block or SHARE not in wanted.source.present):
         return {}
     return {SHARE: wanted.rotary_dim / wanted.head_dim}
 
@@ -244,7 +244,7 @@ def write_sglang(wanted: Wanted) -> Fragment:
 @register_flags_writer("llamafactory")
 def write_llamafactory(wanted: Wanted) -> Fragment:
     kind = None
-    if wanted.raised or not wanted.own:
+    if wanted.raised or not wanted.own_block:
         kind = make_block(wanted).get("rope_type")
     scaling = kind if kind in LLAMAFACTORY else "null"
     return {"rope_scaling": scaling, "cutoff_len": wanted.context}
@@ -255,7 +255,7 @@ def write_llamacpp(wanted: Wanted) -> Fragment:
     scaling = wanted.scaling
     flags: Fragment = {"ctx_size": wanted.context}
     # The converter writes the file's own scaling.
-    if wanted.own and not wanted.raised:
+    if wanted.own_block and not wanted.raised:
         return flags
 
     if isinstance(scaling, scalings.PositionInterpolation):
@@ -289,7 +289,7 @@ def write_koboldcpp(wanted: Wanted) -> Fragment:
     if isinstance(wanted.scaling, scalings.PositionInterpolation):
         flags["rope_freq_scale"] = 1 / wanted.scaling.factor
         flags["rope_scaling"] = "linear"
-    elif not isinstance(wanted.scaling, scalings.Unscaled) and not wanted.own:
+    elif not isinstance(wanted.scaling, scalings.Unscaled) and not wanted.own_block:
         # koboldcpp has no flags for other methods. The base of NTK-aware by the same
         # factor is nearer to what is wanted than no scaling.
         factor = max(1.0, wanted.context / wanted.trained_len)

@@ -105,7 +105,7 @@ class Wanted(RopeSpec):
     # The length that was asked for, if the file's own scaling does not reach it; else 0.
     beyond: int = 0
     # The file's own block, which stays. None: another scaling takes its place.
-    own: Fragment | None = None
+    own_block: Fragment | None = None
     # True if the factor in the file's own block is raised.
     raised: bool = False
     # Keys of the block, on axes of positions, that stay with any scaling.
@@ -224,10 +224,10 @@ def keep_scaling(
     The second value is a note on the factor; it is empty if the factor stays.
     """
     key, block = source.block
-    own, note = raise_factor(spec, block, context)
+    raised_block, note = raise_factor(spec, block, context)
     # There is a note if the context is beyond the scaling as it is. Not every scaling has
     # a factor that can be raised, and then only the length of the file is reached.
-    raised = bool(note) and own["rope_type"] in RAISED
+    raised = bool(note) and raised_block["rope_type"] in RAISED
     beyond = 0
     reached = context
     if note and not raised:
@@ -240,7 +240,7 @@ def keep_scaling(
     if not is_fixed:
         longest = max(spec.length, reached)
 
-    kept: Fragment = {**own, "rope_theta": spec.base}
+    kept: Fragment = {**raised_block, "rope_theta": spec.base}
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
     # In files of transformers 5 each layer type may have a block.
     if source.layers:
@@ -254,7 +254,7 @@ def keep_scaling(
         context=reached,
         source=source,
         beyond=beyond,
-        own=own,
+        own_block=raised_block,
         raised=raised,
     )
     return wanted, note
@@ -281,8 +281,8 @@ def choose_scaling(
     factor = context / spec.trained_len
     usual = "yarn" if factor > 1 and source.window is None else "unscaled"
     scaling = parse_scaling(method or usual, max(1.0, factor))
-    by_factor = scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
-    if isinstance(scaling, by_factor):
+    factor_methods = scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
+    if isinstance(scaling, factor_methods):
         reach = round(scaling.factor * spec.trained_len)
         if reach < context:
             raise InputError(f"{scaling.label} reaches {reach} tokens, not {context}")
@@ -320,10 +320,10 @@ def raise_factor(
     """
     kind = block.get("rope_type") or block.get("type")
     is_longrope = isinstance(spec.scaling, scalings.LongRope)
-    own: Fragment = {"rope_type": "longrope" if is_longrope else kind}
+    raised_block: Fragment = {"rope_type": "longrope" if is_longrope else kind}
     for key, value in block.items():
         if key not in ("type", "rope_type", "rope_theta"):
-            own[key] = value
+            raised_block[key] = value
 
     factor = getattr(spec.scaling, "factor", 1.0)
     reach = round(factor * spec.trained_len)
@@ -331,24 +331,24 @@ def raise_factor(
     if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
         limit = max(limit, reach)
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
-        return own, ""
+        return raised_block, ""
 
     # YaRN reaches its factor times the trained length, whatever the file states.
     if isinstance(spec.scaling, scalings.Yarn):
         limit = reach
     note = f"the file's own {kind} reaches {limit} tokens"
     if kind not in RAISED:
-        return own, f"{note}, and has no factor to raise; --method replaces it"
+        return raised_block, f"{note}, and has no factor to raise; --method replaces it"
 
-    own["factor"] = factor * context / limit
-    note = f"{note}: its factor is raised from {factor:g} to {own['factor']:g}"
-    given = own.get("attention_factor")
+    raised_block["factor"] = factor * context / limit
+    note = f"{note}: its factor is raised from {factor:g} to {raised_block['factor']:g}"
+    given = raised_block.get("attention_factor")
     if given is None:
-        return own, note
+        return raised_block, note
     if not math.isclose(given, magnitude(factor), rel_tol=1e-6):
-        return own, f"{note}, its attention_factor stays {given:g}"
+        return raised_block, f"{note}, its attention_factor stays {given:g}"
 
     # The factor on attention follows the raised factor, as it would without the key.
-    own["attention_factor"] = magnitude(own["factor"])
-    follows = f"{given:g}, the default for {factor:g}, to {own['attention_factor']:g}"
-    return own, f"{note}, its attention_factor from {follows}"
+    raised_block["attention_factor"] = magnitude(raised_block["factor"])
+    follows = f"{given:g}, the default for {factor:g}, to {raised_block['attention_factor']:g}"
+    return raised_block, f"{note}, its attention_factor from {follows}"

@@ -81,15 +81,17 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
     lines = []
     for group in groups:
         text = describe_row(group.row)
-        alike = [each for each in groups if describe_row(each.row) == text]
+        equal_groups = [each for each in groups if describe_row(each.row) == text]
         first_wrong_position = group.row["first_off_tokens"]
-        if first_wrong_position and alike[0].row["first_off_tokens"] is None:
+        if first_wrong_position and equal_groups[0].row["first_off_tokens"] is None:
             # Its base and its other numbers equal the reference's, and some of its
             # frequencies differ.
-            pairs = describe_different_pairs(group.spec, alike[0].spec, case.length)
+            pairs = describe_different_pairs(
+                group.spec, equal_groups[0].spec, case.length
+            )
             layer, _, _ = text.partition("base ")
             text = f"{layer}the same numbers, but {pairs}"
-        elif len(alike) > 1 and not first_wrong_position:
+        elif len(equal_groups) > 1 and not first_wrong_position:
             # Different rotations may have the same words: the method tells them apart.
             text = f"{text}, by {shorten_numbers(group.spec.method)}"
         if first_wrong_position:
@@ -104,10 +106,12 @@ def describe_different_pairs(spec: RopeSpec, right: RopeSpec, length: int) -> st
 
     Both rotations have the same number of pairs.
     """
-    ours = spec.inv_freq(length)
-    theirs = right.inv_freq(length)
+    inv_freq = spec.inv_freq(length)
+    right_inv_freq = right.inv_freq(length)
     # Two runtimes round the same formula in different ways.
-    different = np.flatnonzero(~np.isclose(ours, theirs, rtol=1e-5, atol=0)).tolist()
+    different = np.flatnonzero(
+        ~np.isclose(inv_freq, right_inv_freq, rtol=1e-5, atol=0)
+    ).tolist()
     if not different:
         return "other frequencies"
     first, last = different[0], different[-1]

@@ -329,9 +329,9 @@ def check_absolute_too(
 
     q = arrays.gaussian(seed, 1, HEAD)
     inv_freq = arrays.frequencies(HEAD, BASE)
-    at_five = arrays.rotate(q, 5 * inv_freq)
-    at_ten = arrays.rotate(q, 10 * inv_freq)
-    rotation_difference = arrays.max_abs(at_ten - at_five)
+    q_at_five = arrays.rotate(q, 5 * inv_freq)
+    q_at_ten = arrays.rotate(q, 10 * inv_freq)
+    rotation_difference = arrays.max_abs(q_at_ten - q_at_five)
 
     at_start = attend_from(0, positions, seed)
     changes = []

@@ -479,8 +479,8 @@ def make_decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFra
     """
     # The distances are evenly spaced on the logarithmic axis of the figure.
     distances = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
-    with_zero = np.concatenate(([0], distances)).astype(float)
-    scores = draw_random_curves(with_zero, head_dim, seed=seed)
+    distances_from_zero = np.concatenate(([0], distances)).astype(float)
+    scores = draw_random_curves(distances_from_zero, head_dim, seed=seed)
     rms = np.sqrt(np.square(scores).mean(axis=0))
     bound = compute_bound_curve(head_dim)
 

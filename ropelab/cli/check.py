@@ -74,13 +74,13 @@ def check(
             show_paragraph(f"called as {done.called}", indent=4, hanging=8)
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
-        again = ["ropelab", "check", target]
+        next_command = ["ropelab", "check", target]
         if config:
-            again += ["--config", config]
+            next_command += ["--config", config]
         if layer_type:
-            again += ["--layer-type", layer_type]
+            next_command += ["--layer-type", layer_type]
         if done.wrong:
-            show_places({"next": shlex.join(again)})
+            show_places({"next": shlex.join(next_command)})
         elif config or Path(target).is_dir():
             # audit can read the configuration. Arrays without a kit have no
             # configuration.

@@ -137,13 +137,13 @@ def join_rows(answers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarr
     return joined
 
 
-def agree(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+def agree(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> bool:
     """Return True if two answers have the same parts with nearly the same numbers."""
-    if one.keys() != other.keys():
+    if first.keys() != second.keys():
         return False
-    for name, part in one.items():
-        if part.shape != other[name].shape:
+    for name, part in first.items():
+        if part.shape != second[name].shape:
             return False
-        if not np.allclose(part, other[name], atol=1e-3, equal_nan=True):
+        if not np.allclose(part, second[name], atol=1e-3, equal_nan=True):
             return False
     return True

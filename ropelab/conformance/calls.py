@@ -211,8 +211,8 @@ def ask_at(
         observed = observe_rotation(rotate, spec, positions)
         if part in way.roles and observed.fault is None:
             # While all other vectors are zeros, this parameter's come back as this part.
-            alone = replace(way, nonzero=part)
-            rows = alone.ask(np.eye(width), np.ones(width, np.int64))
+            single_way = replace(way, nonzero=part)
+            rows = single_way.ask(np.eye(width), np.ones(width, np.int64))
             if not rows[part].any():
                 observed = replace(observed, fault=EXCHANGED)
         observed_parts[part] = observed

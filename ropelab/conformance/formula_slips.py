@@ -34,9 +34,9 @@ BETAS = ((32.0, 1.0), (1.0, 1.0), (64.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 Explanation = tuple[str, Frequencies]
 
 
-def are_near(one: Frequencies, other: Frequencies) -> bool:
+def are_near(measured: Frequencies, formula: Frequencies) -> bool:
     """Return True for frequencies that are equal but for rounding."""
-    return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
+    return bool(np.allclose(measured, formula, rtol=CLOSE, atol=1e-12))
 
 
 def list_explanations(

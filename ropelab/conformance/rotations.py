@@ -143,16 +143,16 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
 
     # The last position again, without tokens at other positions.
     last = np.repeat(positions[-1:], width)
-    alone = np.asarray(rotate(units, last), np.float64)
-    difference = np.abs(after[-1] - alone).max()
-    if difference > EIGHT_BIT_ERROR * np.abs(alone).max():
+    single_rotation = np.asarray(rotate(units, last), np.float64)
+    difference = np.abs(after[-1] - single_rotation).max()
+    if difference > EIGHT_BIT_ERROR * np.abs(single_rotation).max():
         return replace(observed, fault=NOT_ALONE)
 
     # A rotation of a sum is the sum of rotations. A norm in the code breaks this, and
     # unit vectors do not show the norm.
     dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
     rotated_sums = np.asarray(rotate(dense, last), np.float64)
-    sums = dense @ alone
+    sums = dense @ single_rotation
     difference = np.abs(rotated_sums - sums).max()
     # The comparison is False for NaN, which is no rotation either.
     if difference <= LARGEST_NONLINEARITY * np.abs(sums).max():

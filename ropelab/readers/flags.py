@@ -67,11 +67,11 @@ class Flags:
                 result[name] = merge_block(config, changes[name])
 
         for part in NESTS:
-            own = config.get(part)
+            part_of_file = config.get(part)
             change = changes.get(part)
-            if isinstance(own, Mapping) and isinstance(change, Mapping):
+            if isinstance(part_of_file, Mapping) and isinstance(change, Mapping):
                 inner = Flags(overrides={runtime: change}, nested=True)
-                result[part] = inner.applied(runtime, own)
+                result[part] = inner.applied(runtime, part_of_file)
         return result
 
 

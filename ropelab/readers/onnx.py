@@ -133,8 +133,8 @@ def make_onnx_longrope(settings: Settings) -> MadeScaling:
     ratio = settings.longest / trained
     attention = scaling_types.longrope_attention(ratio, trained)
     for name in ("short_mscale", "long_mscale"):
-        own = settings.number(name, 0.0)
-        if own > 0 and own != attention:
+        own_attention = settings.number(name, 0.0)
+        if own_attention > 0 and own_attention != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin of one table")
     return scaling_types.make_longrope(settings.lists(), ratio, trained)
 

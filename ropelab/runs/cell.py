@@ -128,7 +128,7 @@ class Resources:
     # True if the process that started the run computes the cell itself, on all of its
     # threads, while no other cell is computed. This is for cells that measure time, and
     # for cells that share a model which is loaded once.
-    alone: bool = False
+    exclusive: bool = False
     # The names of further cells whose folders this cell reads or writes. For example, a
     # training writes its checkpoints into a folder that evaluations read.
     folders: tuple[CellName, ...] = ()
@@ -151,9 +151,11 @@ class Resources:
         seconds = self.seconds
         if self.operations:
             seconds += self.operations / find_rate(self.dtype or "float32")
-        if self.alone:
+        if self.exclusive:
             # The cell uses all cores, whatever the number of workers.
-            return Estimate(alone=seconds / count_cores(), bytes=self.memory_bytes)
+            return Estimate(
+                exclusive_seconds=seconds / count_cores(), bytes=self.memory_bytes
+            )
 
         return Estimate(
             seconds=seconds,

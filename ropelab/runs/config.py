@@ -284,13 +284,13 @@ class Config(BaseModel):
     def _follows_from(self, values: Mapping[str, Any]) -> bool:
         """Return True if a config made from only these values equals this config."""
         try:
-            again = type(self)(**values)
+            same_config = type(self)(**values)
         except ValidationError:
             return False
         # A trained length that was given decides the factor, even if it equals the
         # default.
-        left_out = self.model_fields_set - again.model_fields_set
-        return again == self and "train_len" not in left_out
+        left_out = self.model_fields_set - same_config.model_fields_set
+        return same_config == self and "train_len" not in left_out
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""

@@ -44,7 +44,7 @@ class Estimate:
     # The number of cores that the parts could use; one part may use several.
     cores: int = 0
     # The seconds of work that uses all cores, whatever the number of workers.
-    alone: float = 0.0
+    exclusive_seconds: float = 0.0
 
     def __add__(self, other: "Estimate") -> "Estimate":
         return Estimate(
@@ -53,13 +53,13 @@ class Estimate:
             longest=max(self.longest, other.longest),
             parts=self.parts + other.parts,
             cores=self.cores + other.cores,
-            alone=self.alone + other.alone,
+            exclusive_seconds=self.exclusive_seconds + other.exclusive_seconds,
         )
 
     def seconds_on(self, workers: int) -> float:
         """Return the seconds on this machine if so many workers share the parts."""
         used = max(1, min(workers, max(self.parts, self.cores)))
-        seconds = max(self.seconds / used, self.longest) + self.alone
+        seconds = max(self.seconds / used, self.longest) + self.exclusive_seconds
         if seconds <= WORTH_A_CALIBRATION:
             return seconds
         return seconds * measure_slowness()

@@ -120,23 +120,23 @@ def importing(module: str) -> Iterator[None]:
             f"a module is inside at most {DEEPEST_MODULE - 1} packages, not"
             f" {len(parts) - 1:,}"
         )
-    here = Path.cwd()
+    working_folder = Path.cwd()
     # If a module is imported, the packages that contain it are imported, too.
     _finder.names.update(".".join(parts[: n + 1]) for n in range(len(parts)))
-    _finder.folders.add(here)
+    _finder.folders.add(working_folder)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
     # The working folder comes first for this import, and last afterwards. A file there
     # that has the name of a library must not be imported in its place later.
-    sys.path.insert(0, str(here))
+    sys.path.insert(0, str(working_folder))
     try:
         yield
     finally:
         with suppress(ValueError):
-            sys.path.remove(str(here))
-        if str(here) not in sys.path:
-            sys.path.append(str(here))
+            sys.path.remove(str(working_folder))
+        if str(working_folder) not in sys.path:
+            sys.path.append(str(working_folder))
 
 
 def _find_folder_of_imports(spec: ModuleSpec) -> Path:

@@ -148,10 +148,10 @@ def resolve_device(device: str) -> str:
     return "cpu"
 
 
-def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
+def resolve_dtype(wanted: DtypeName, device: str) -> DtypeName:
     """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
-    if asked != "auto":
-        return asked
+    if wanted != "auto":
+        return wanted
     return "bfloat16" if is_bfloat16_quick(device) else "float32"
 
 

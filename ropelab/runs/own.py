@@ -241,13 +241,13 @@ def keep_surroundings() -> Iterator[None]:
     """Return to the working folder, in which results are stored, after code of the user
     has run, and leave the folders of libraries in the path.
     """
-    here = Path.cwd()
+    working_folder = Path.cwd()
     path = [*sys.path]
     try:
         yield
     finally:
-        if Path.cwd() != here:
-            chdir(here)
+        if Path.cwd() != working_folder:
+            chdir(working_folder)
         sys.path += [folder for folder in path if folder not in sys.path]
 
 

@@ -53,14 +53,14 @@ def _find_commit() -> dict[str, Any]:
     # An installed package may be inside of a checkout of something else, so git is asked
     # if it tracks this file. Variables such as GIT_DIR may name another repository, so
     # git does not get them.
-    here = Path(__file__)
-    package = here.parents[1]
+    this_file = Path(__file__)
+    package = this_file.parents[1]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     }
     ask = partial(
         subprocess.run,
-        cwd=here.parent,
+        cwd=this_file.parent,
         env=environment,
         capture_output=True,
         encoding="utf-8",
@@ -70,7 +70,7 @@ def _find_commit() -> dict[str, Any]:
 
     # OSError: git is not installed. SubprocessError: it gave no answer in time.
     with suppress(OSError, subprocess.SubprocessError):
-        tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
+        tracked = ask(["git", "ls-files", "--error-unmatch", "--", this_file.name])
         commit = ask(["git", "rev-parse", "HEAD"])
         changes = ask(["git", "status", "--porcelain", "--", str(package)])
         is_tracked = tracked.returncode == 0 and commit.returncode == 0

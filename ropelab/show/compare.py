@@ -74,11 +74,11 @@ def _list_alone(first: Tables, second: Tables) -> list[str]:
     one run.
     """
     # `^` is the symmetric difference of two sets.
-    alone = set(first) ^ set(second)
+    unshared_names = set(first) ^ set(second)
     for name in set(first) & set(second):
         columns = set(first[name]) ^ set(second[name])
-        alone |= {f"{name}.{column}" for column in columns}
-    return sorted(alone)
+        unshared_names |= {f"{name}.{column}" for column in columns}
+    return sorted(unshared_names)
 
 
 def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[str]]:
@@ -150,7 +150,7 @@ def _compare_tables(
     both = first.merge(second, on=list(keys), suffixes=(" first", " second"))
     if both.empty:
         return None
-    alone = len(first) + len(second) - 2 * len(both)
+    unmatched_rows = len(first) + len(second) - 2 * len(both)
     changes = []
     for column in first:
         if column not in second or column in keys:
@@ -166,7 +166,7 @@ def _compare_tables(
         change: dict[str, Any] = {
             "value": column,
             "rows": len(both),
-            "alone": alone,
+            "alone": unmatched_rows,
             "differ": int(differs.sum()),
         }
         row = _find_largest(before, after, differs)

@@ -94,7 +94,7 @@ def _describe_cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
         # Cells of arithmetic are many and small, so only their number is told, by the
         # line of their run. A cell of arithmetic has no dtype and shares the machine.
-        is_arithmetic = not (cell.resources.dtype or cell.resources.alone)
+        is_arithmetic = not (cell.resources.dtype or cell.resources.exclusive)
         if is_arithmetic:
             continue
         title = cell.title

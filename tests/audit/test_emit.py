@@ -689,9 +689,9 @@ def test_phi3_of_transformers_4_gets_the_three_keys_that_it_takes(
         "phi3", {"max_position_embeddings": 32768, **config}
     )
     source = ModelFile(config, text=config)
-    wanted = Wanted(**vars(spec), context=32768, source=source, own=block)
+    wanted = Wanted(**vars(spec), context=32768, source=source, own_block=block)
     own = {**block, "rope_type": "longrope"}
-    assert write_hf4(replace(wanted, own=own))["rope_scaling"] == block
+    assert write_hf4(replace(wanted, own_block=own))["rope_scaling"] == block
 
 
 @pytest.mark.parametrize("target", ["hf5", "hf4"])

@@ -215,7 +215,7 @@ class Alone(Sum):
 
     @property
     def resources(self) -> Resources:
-        return Resources(alone=True)
+        return Resources(exclusive=True)
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         return {"sums": pd.DataFrame({"sum": [1.0], "process": [os.getpid()]})}

@@ -98,7 +98,7 @@ def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, e
     }
     plan = Lab().prepare("encodings", values)
     every = list_with_prerequisites(plan.experiment.cells(plan.config)).values()
-    cells = [cell for cell in every if not cell.resources.alone]
+    cells = [cell for cell in every if not cell.resources.exclusive]
     here, there = tmp_path / "here", tmp_path / "there"
     for one, root in ((Here(), here), (engine, there)):
         errors = [error for _, error in one.compute(cells, Context(cells=Cells(root)))]

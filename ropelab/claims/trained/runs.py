@@ -219,13 +219,13 @@ class Methods(Trained):
         """Return the copy accuracy at a distance in the longest context, with its
         interval.
         """
-        mine = self.select_copies(label)
-        mine = mine[mine["distance_tokens"] == distance]
-        if len(mine) != 1:
-            return average_samples(mine["accuracy"])
+        copies = self.select_copies(label)
+        copies = copies[copies["distance_tokens"] == distance]
+        if len(copies) != 1:
+            return average_samples(copies["accuracy"])
         # A single model has no spread over seeds; the stored interval is over its
         # sequences.
-        row = mine.iloc[0]
+        row = copies.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
     def measure_copying_at(self, label: str, place: str) -> Interval:
@@ -247,9 +247,9 @@ class Methods(Trained):
         return self.measure_copying(label, distance)
 
     def copies_within(self, name: str | None = None) -> float:
-        mine = self.select_copies(name or self.plain, longest=False)
-        mine = mine[mine["distance_tokens"] <= self.train_len / 2]
-        return float(mine.groupby("seed")["accuracy"].mean().min())
+        near_copies = self.select_copies(name or self.plain, longest=False)
+        near_copies = near_copies[near_copies["distance_tokens"] <= self.train_len / 2]
+        return float(near_copies.groupby("seed")["accuracy"].mean().min())
 
 
 class Encodings(Trained):

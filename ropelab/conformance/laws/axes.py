@@ -216,10 +216,12 @@ def compare_packed_images(case: Case) -> Comparison:
 
     both = positions.repeat(1, 1, 2)
     got = case.subject.read_prompt(tokens, twice, both, segments)
-    alone = []
+    separate_stages = []
     for part in tokens.split(TOKENS, dim=1):
-        alone.append(case.subject.read_prompt(part, prompt, positions))
-    return Comparison(got, join_passes(alone), [*range(TOKENS), *range(TOKENS)])
+        separate_stages.append(case.subject.read_prompt(part, prompt, positions))
+    return Comparison(
+        got, join_passes(separate_stages), [*range(TOKENS), *range(TOKENS)]
+    )
 
 
 MROPE = Law(

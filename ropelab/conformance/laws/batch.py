@@ -87,11 +87,11 @@ def compare_rows(case: Case, got: Stages, left: bool) -> Comparison:
     is_text = segments.bool()
     got = [stage[is_text.to(stage.device)] for stage in got]
 
-    alone = []
+    separate_stages = []
     for length in LENGTHS:
-        alone.append(case.subject.read(case.tokens[:, :length]))
+        separate_stages.append(case.subject.read(case.tokens[:, :length]))
     places = positions[is_text].tolist()
-    return Comparison(got, join_passes(alone), places)
+    return Comparison(got, join_passes(separate_stages), places)
 
 
 def compare_packed(
@@ -123,8 +123,8 @@ def compare_packed(
 
     got = case.subject.read(tokens, positions, segments if masked else None)
     texts = tokens.split(lengths, dim=1)
-    alone = [case.subject.read(text) for text in texts]
-    return Comparison(got, join_passes(alone))
+    separate_stages = [case.subject.read(text) for text in texts]
+    return Comparison(got, join_passes(separate_stages))
 
 
 SHIFT = Law(

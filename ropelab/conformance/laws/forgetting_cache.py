@@ -39,10 +39,10 @@ class Steps:
         # Each token is read by itself, as a separate row, at position 0.
         cache = case.subject.new_cache()
         case.subject.read(case.tokens.mT, torch.zeros(TOKENS, 1).long(), cache=cache)
-        alone = case.subject.entries(cache)[0]
-        if alone is None:
+        entry_of_single_tokens = case.subject.entries(cache)[0]
+        if entry_of_single_tokens is None:
             raise UnaskedError("its first layer keeps no keys")
-        keys, values = alone
+        keys, values = entry_of_single_tokens
         # Rows become tokens: [1, heads, tokens, head_dim].
         self.keys = keys.transpose(0, 2)
         self.values = values.transpose(0, 2)
@@ -113,15 +113,15 @@ class Steps:
         return sinks
 
 
-def find_tokens(alone: Tensor, values: Tensor) -> list[int]:
+def find_tokens(single_values: Tensor, values: Tensor) -> list[int]:
     """Return the tokens that are held, in ascending order.
 
     Args:
-        alone: the values of all tokens, where each token was read by itself.
+        single_values: the values of all tokens, where each token was read by itself.
         values: the values in the cache.
     """
     tokens = []
-    for token in match_tokens(alone, values):
+    for token in match_tokens(single_values, values):
         if token is None:
             raise UnaskedError("values in its first layer are those of no token")
         tokens.append(token)
@@ -159,9 +159,9 @@ def explain(case: Case, steps: Steps) -> str:
     tokens = steps.held[-1]
     positions: list[int | None] = []
     for slot, token in enumerate(tokens):
-        alone = steps.keys[:, :, token]
+        key_of_token = steps.keys[:, :, token]
         held = keys[:, :, slot]
-        positions.append(find_distance(alone, held, distances, turn.images))
+        positions.append(find_distance(key_of_token, held, distances, turn.images))
 
     moved_up = list(range(len(tokens)))
     if positions in (tokens, moved_up):

@@ -156,8 +156,8 @@ def check_readable(case: Case) -> None:
     try:
         *_, logits = case.subject.read(case.tokens)
         *_, second_logits = case.subject.read(case.tokens)
-        once = logits.cpu().double()
-        again = second_logits.cpu().double()
+        first_result = logits.cpu().double()
+        second_result = second_logits.cpu().double()
     # The user's code may raise anything.
     except Exception as error:
         said = " ".join(str(error).split())[:DESCRIBED]
@@ -165,18 +165,21 @@ def check_readable(case: Case) -> None:
         kind = type(error).__name__
         raise InputError(f"{name} cannot read {asked}: {kind}: {said}") from None
 
-    if once.shape[:2] != case.tokens.shape or again.shape != once.shape:
+    if (
+        first_result.shape[:2] != case.tokens.shape
+        or second_result.shape != first_result.shape
+    ):
         raise InputError(
-            f"{name} gives an answer of shape {list(once.shape)} for tokens of shape"
+            f"{name} gives an answer of shape {list(first_result.shape)} for tokens of shape"
             f" {list(case.tokens.shape)}: one row of logits per token is needed"
         )
-    spread = float(once.std(dim=1).max())
-    apart = float((once - again).abs().max())
-    if spread <= STILL * float(once.abs().max()):
+    spread = float(first_result.std(dim=1).max())
+    largest_difference = float((first_result - second_result).abs().max())
+    if spread <= STILL * float(first_result.abs().max()):
         raise InputError(
             f"{name}: every token has the same logits, so that no law can be asked"
         )
-    if apart > UNLIKE * spread:
+    if largest_difference > UNLIKE * spread:
         raise InputError(
             f"{name}: the same tokens have other logits the second time (dropout?)"
         )
@@ -277,7 +280,7 @@ def describe_comparison(case: Case, answer: Comparison, violation: Violation) ->
 
 def judge_violation(
     words: dict[str, str],
-    own: float,
+    own_size: float,
     single: Violation,
     exact: float | None,
 ) -> tuple[Verdict, dict[str, str]]:
@@ -285,7 +288,7 @@ def judge_violation(
 
     Args:
         words: the explanation of a law that is broken.
-        own: the size in the model's own format.
+        own_size: the size in the model's own format.
         single: the violation in float32.
         exact: the size in float64; None if the model cannot be converted.
     """
@@ -301,7 +304,7 @@ def judge_violation(
         return "broken", words
     if not is_explained:
         return "broken", {"says": SMALLER, "fix": WIDER}
-    if own <= ROUNDED:
+    if own_size <= ROUNDED:
         return "holds", {}
     return "rounding only", {}
 
@@ -326,12 +329,12 @@ def explain_violation(
 def make_row(
     law: Law,
     trial: Trial,
-    own: str,
+    own_format: str,
     answers: dict[str, Violation | Statement],
 ) -> dict[str, Any]:
     """Return the row of a trial: its verdict, from the answers in each format.
 
-    ``own``: the model's own format.
+    ``own_format``: the model's own format.
     """
     row: dict[str, Any] = {
         "law": law.name,
@@ -355,14 +358,14 @@ def make_row(
             violations[name] = answer
         # Some kernels cannot compute in float64. The model is then judged only by
         # float32.
-        elif name != "float64" or own == "float64":
+        elif name != "float64" or own_format == "float64":
             statements.append(answer)
     if statements:
         return row | describe_statements(statements, words)
 
     single = violations["float32"]
     exact = violations.get("float64")
-    size = violations.get(own, single).size
+    size = violations.get(own_format, single).size
     exact_size = exact.size if exact else None
     verdict, said = judge_violation(words, size, single, exact_size)
     for name in ("float32", "float64"):

@@ -248,8 +248,8 @@ def compare_saved(case: Case) -> Comparison:
         kernel = getattr(model.config, "_attn_implementation", None)
         if isinstance(kernel, str):
             options["attn_implementation"] = kernel
-        again = type(model).from_pretrained(folder, dtype=case.dtype, **options)
-    loaded = TransformersSubject(again.to(subject.device), is_borrowed=False)
+        loaded_model = type(model).from_pretrained(folder, dtype=case.dtype, **options)
+    loaded = TransformersSubject(loaded_model.to(subject.device), is_borrowed=False)
     return Comparison(loaded.read(case.tokens), case.whole, exact=True)
 
 

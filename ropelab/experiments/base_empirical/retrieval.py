@@ -192,13 +192,15 @@ def make_predictions(
             text_change = _compare_with_reference(late_losses, base)
             text_interval = text_change.compute_interval()
 
-            of_base = accuracies[task].query("base == @base")
+            accuracies_of_base = accuracies[task].query("base == @base")
             row = {
                 "task": task,
                 "base": base,
                 "is_reference": base == reference,
-                **_compare_limits(config.head_dim, base, first_failing[base], of_base),
-                **_count_failures(of_base),
+                **_compare_limits(
+                    config.head_dim, base, first_failing[base], accuracies_of_base
+                ),
+                **_count_failures(accuracies_of_base),
                 "accuracy": accuracy.value,
                 "accuracy_ci_low": accuracy.low,
                 "accuracy_ci_high": accuracy.high,
@@ -278,8 +280,8 @@ def _average_accuracy(trials: pd.DataFrame, base: float) -> Interval:
 
     Each sequence counts once: its trials are those at all its distances.
     """
-    of_base = trials[trials["base"] == base]
-    groups = of_base.groupby(["seed", "sequence"])
+    trials_of_base = trials[trials["base"] == base]
+    groups = trials_of_base.groupby(["seed", "sequence"])
     # A row per seed, a column per sequence.
     shares = groups["value"].mean().unstack("sequence")
     trials_per_sequence = int(groups["trials"].sum().iloc[0])

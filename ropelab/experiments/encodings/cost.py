@@ -232,7 +232,7 @@ class Timing:
     version: ClassVar[int] = 1
     title: ClassVar[str] = "timing against nope"
     prerequisites: ClassVar[tuple[Cell, ...]] = ()
-    resources: ClassVar[Resources] = Resources(alone=True, dtype="float32")
+    resources: ClassVar[Resources] = Resources(exclusive=True, dtype="float32")
 
     @property
     def key(self) -> dict[str, Any]:

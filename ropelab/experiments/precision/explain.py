@@ -83,14 +83,19 @@ def _explain_formats(
     Angles and cosines are exact, to show how far apart the values are that the format
     can choose. `theta` is the frequency of the pair, in radians per token.
     """
-    asked = np.array(float(position))
+    exact_position = np.array(float(position))
     rows = []
     for fmt in map(format_named, formats):
-        stored = round_to(asked, fmt)
+        stored = round_to(exact_position, fmt)
         # Just below a power of two, values are half as far apart as above it.
         below = stored - spacing(np.nextafter(stored, 0.0), fmt)
         above = round_to(stored + spacing(stored, fmt), fmt)
-        candidates = {"asked": asked, "stored": stored, "below": below, "above": above}
+        candidates = {
+            "asked": exact_position,
+            "stored": stored,
+            "below": below,
+            "above": above,
+        }
 
         for what, candidate in candidates.items():
             value = math.nan
@@ -98,7 +103,7 @@ def _explain_formats(
             status = "overflow"
             if np.isfinite(candidate):
                 value = float(candidate)
-                step = float(spacing(asked, fmt))
+                step = float(spacing(exact_position, fmt))
                 status = "ok"
 
             row = {

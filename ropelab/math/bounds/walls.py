@@ -79,17 +79,17 @@ def find_first_equal(
     for low, high in cut_into_blocks(start, stop, BLOCK):
         positions = list_positions(low, high + 1)
         angles = chain.angles(positions, slowest)[0]
-        here = angles[:-1]
-        there = angles[1:]
+        angles_here = angles[:-1]
+        angles_there = angles[1:]
         # Most angles are more than two spacings apart. The proof above shows that their
         # cosines or sines are stored differently, so that these are not computed.
-        two_spacings = 2 * spacing(there, plan.table)
-        near = np.flatnonzero(there <= here + two_spacings)
+        two_spacings = 2 * spacing(angles_there, plan.table)
+        near = np.flatnonzero(angles_there <= angles_here + two_spacings)
 
         equal = np.ones(near.size, dtype=bool)
         for wave in (np.cos, np.sin):
-            stored_here = round_to(wave(here[near]), plan.table)
-            stored_there = round_to(wave(there[near]), plan.table)
+            stored_here = round_to(wave(angles_here[near]), plan.table)
+            stored_there = round_to(wave(angles_there[near]), plan.table)
             equal &= stored_here == stored_there
 
         if equal.any():

@@ -113,9 +113,9 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         # The bits are compared, because an angle that overflows to nan equals itself
         # only in its bits.
         chosen = slice(pair, pair + 1)
-        here = chain.angles(positions, chosen)[0]
-        there = chain.angles(positions + 1, chosen)[0]
-        changed = here.view(np.int64) != there.view(np.int64)
+        angles_here = chain.angles(positions, chosen)[0]
+        angles_there = chain.angles(positions + 1, chosen)[0]
+        changed = angles_here.view(np.int64) != angles_there.view(np.int64)
         changes.append(positions[changed])
 
     # Angles never fall, so that every change of a pair begins a new row of angles.

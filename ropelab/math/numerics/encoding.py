@@ -128,10 +128,10 @@ def measure_neighbour_steps(
     It is the change before rounding, in units of the last place of `fmt` at the larger
     of the two numbers. If it is below one half, the two are mostly stored alike.
     """
-    here = encoding.values(positions, encoding.pairs)
-    there = encoding.values(positions + 1, encoding.pairs)
-    larger = np.maximum(np.abs(here), np.abs(there))
-    steps = np.abs(there - here) / spacing(larger, fmt)
+    values_here = encoding.values(positions, encoding.pairs)
+    values_there = encoding.values(positions + 1, encoding.pairs)
+    larger = np.maximum(np.abs(values_here), np.abs(values_there))
+    steps = np.abs(values_there - values_here) / spacing(larger, fmt)
     return np.max(steps, axis=0)
 
 

@@ -35,9 +35,9 @@ def pack_two(bits: Bits) -> Bits:
 
 def find_equal_to_next(bits: Bits) -> Bool[np.ndarray, " n-1"]:
     """Return True at every column that equals the next one in all its rows."""
-    here = bits[:, :-1]
-    there = bits[:, 1:]
-    return np.asarray((here == there).all(0))
+    columns = bits[:, :-1]
+    next_columns = bits[:, 1:]
+    return np.asarray((columns == next_columns).all(0))
 
 
 def mark_run_starts(values: Integers) -> Bool[np.ndarray, " n"]:

@@ -168,7 +168,7 @@ def _measure_incident(
         name = row["measure"]
         arguments = row["at"]
         digits = row["digits"]
-        ours = MEASURES[name](reported, *arguments)
+        our_number = MEASURES[name](reported, *arguments)
 
         label = name
         if arguments:
@@ -179,6 +179,6 @@ def _measure_incident(
             "measure": label,
             "meaning": _FILE["meaning"][name],
             "reported": float(digits),
-            "ours": ours,
-            "verdict": "agrees" if is_rounded_to(digits, ours) else "differs",
+            "ours": our_number,
+            "verdict": "agrees" if is_rounded_to(digits, our_number) else "differs",
         }

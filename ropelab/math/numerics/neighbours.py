@@ -140,9 +140,9 @@ def count_equal_neighbours(
         both = np.stack((cos, sin))  # [2, positions]
         for fmt in unproved:
             stored = round_to(both, fmt)
-            here = stored[:, :-1]
-            there = stored[:, 1:]
-            equal = (here == there).all(0)
+            codes = stored[:, :-1]
+            next_codes = stored[:, 1:]
+            equal = (codes == next_codes).all(0)
             counts[fmt] += int(equal.sum())
     return [counts[fmt] for fmt in formats]
 

@@ -210,10 +210,10 @@ class _Counter:
         """
         encoding = self.encoding
         if encoding.single and (self.rising or self.falling):
-            here = first_number[:-1]
-            there = first_number[1:]
-            self.rising &= bool((there >= here).all())
-            self.falling &= bool((there <= here).all())
+            numbers_here = first_number[:-1]
+            numbers_there = first_number[1:]
+            self.rising &= bool((numbers_there >= numbers_here).all())
+            self.falling &= bool((numbers_there <= numbers_here).all())
 
         equal = find_equal_to_next(bits)
         if not equal.any():

@@ -161,9 +161,9 @@ def compute_neighbouring_scores(
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
-    here = compute_scores(exact, draws, deltas, zero)
+    scores_here = compute_scores(exact, draws, deltas, zero)
     further = compute_scores(exact, draws, deltas + 1, zero)
-    return here, further
+    return scores_here, further
 
 
 @np.errstate(invalid="ignore", over="ignore")

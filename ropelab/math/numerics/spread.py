@@ -183,9 +183,9 @@ class SpreadMeter:
 
         The mean of these squares is an unbiased estimate of the variance.
         """
-        of_queries = self._read_table(keys + distance)
-        of_keys = self._read_table(keys)
-        rotations = of_queries * of_keys.conj()
+        query_table = self._read_table(keys + distance)
+        key_table = self._read_table(keys)
+        rotations = query_table * key_table.conj()
         # The mean over places, one for each pair.
         deviations = rotations - rotations.mean(1, keepdims=True)
         squares = deviations.real**2 + deviations.imag**2
@@ -381,9 +381,9 @@ def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
     # sums_before[k] is the sum of the first k values. Queries have the values from D on,
     # keys the first count - D values.
     sums_before = np.concatenate(([0], np.cumsum(values)))
-    of_queries = sums_before[-1] - sums_before[1 : farthest + 1]
-    of_keys = sums_before[count - farthest : count][::-1]
-    return np.asarray(of_queries + of_keys.conj())
+    query_sums = sums_before[-1] - sums_before[1 : farthest + 1]
+    key_sums = sums_before[count - farthest : count][::-1]
+    return np.asarray(query_sums + key_sums.conj())
 
 
 def _compute_power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:

@@ -220,10 +220,10 @@ class Shaw(Encoding):
         masked = len(falling) - far - near
         shape = by_row.shape[:-1]
 
-        at_far = by_row[..., self.CLIP :].expand(*shape, far)
-        at_near = by_row[..., :near].flip(-1)
-        at_masked = by_row[..., :1].expand(*shape, masked)
-        return torch.cat((at_far, at_near, at_masked), dim=-1)
+        far_rows = by_row[..., self.CLIP :].expand(*shape, far)
+        near_rows = by_row[..., :near].flip(-1)
+        masked_rows = by_row[..., :1].expand(*shape, masked)
+        return torch.cat((far_rows, near_rows, masked_rows), dim=-1)
 
     def _count_far_and_near(self, falling: FallingDistances) -> tuple[int, int]:
         """Count the distances from CLIP on, and those from 0 to CLIP - 1."""

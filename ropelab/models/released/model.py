@@ -145,11 +145,11 @@ class Capabilities:
         # One of the errors was raised.
         return False
 
-    def _is_close(self, ours: Tensor, theirs: Tensor) -> bool:
+    def _is_close(self, patched: Tensor, theirs: Tensor) -> bool:
         """Return True if the number format explains the difference of two results."""
         tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
         spread = max(float(theirs.float().std()), 1e-6)
-        difference = (ours.float() - theirs.float()).abs().max()
+        difference = (patched.float() - theirs.float()).abs().max()
         return float(difference) <= tolerance * spread
 
 
@@ -419,7 +419,7 @@ class ModelRef:
             memory_bytes=self.estimate_pass_bytes(longest),
             dtype="bfloat16" if self.dtype == "bfloat16" else "float32",
             gpu=self.device == "cuda",
-            alone=True,
+            exclusive=True,
         )
 
     def estimate_pass_bytes(self, length: int, added: int | None = None) -> int:

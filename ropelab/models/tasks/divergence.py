@@ -99,15 +99,15 @@ class Divergence(DocumentTask):
                 )
                 for end in ends:
                     place = slice(starts[end], end)
-                    apart = differences[place].abs()
+                    magnitudes = differences[place].abs()
                     row = {
                         "document": document,
                         "bucket_start_tokens": starts[end],
                         "bucket_end_tokens": end,
                         "kl_nats_per_token": float(kl[place].mean()),
-                        "mean_difference_nats_per_token": float(apart.mean()),
-                        "largest_difference_nats_per_token": float(apart.max()),
-                        "share_beyond": float((apart > DIVERGED).double().mean()),
+                        "mean_difference_nats_per_token": float(magnitudes.mean()),
+                        "largest_difference_nats_per_token": float(magnitudes.max()),
+                        "share_beyond": float((magnitudes > DIVERGED).double().mean()),
                     }
                     rows.append(row)
             advance(1)

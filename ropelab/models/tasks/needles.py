@@ -269,14 +269,16 @@ class Needles(EvaluationTask):
         # into one token. Both are therefore tokenized together, and the answer begins
         # at the first token in which this differs from the question tokenized by
         # itself.
-        alone = self.corpus.ids(question)
-        together = self.corpus.ids(question + answer)
+        question_tokens = self.corpus.ids(question)
+        joint_tokens = self.corpus.ids(question + answer)
         shared = 0
-        for token_alone, token_together in zip(alone, together, strict=False):
+        for token_alone, token_together in zip(
+            question_tokens, joint_tokens, strict=False
+        ):
             if token_alone != token_together:
                 break
             shared += 1
-        return together[:shared], together[shared:]
+        return joint_tokens[:shared], joint_tokens[shared:]
 
 
 def _measure_answers(

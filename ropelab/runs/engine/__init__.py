@@ -75,7 +75,7 @@ class Engine:
         # The cells for workers, by their numbers, and those that this process computes
         # when the workers are done.
         shared = _select_shared(cells)
-        here = [number for number in range(len(cells)) if number not in shared]
+        own_numbers = [number for number in range(len(cells)) if number not in shared]
         # The errors of cells that failed, by the hashes of the cells.
         failed: dict[str, Exception] = {}
 
@@ -92,9 +92,9 @@ class Engine:
                     yield cells[number], error
             else:
                 # Without workers this process computes everything.
-                here = list(range(len(cells)))
+                own_numbers = list(range(len(cells)))
 
-            for number in here:
+            for number in own_numbers:
                 cell = cells[number]
                 # If a prerequisite has failed, the cell fails with the same error.
                 error = _find_error(cell.prerequisites, failed)
@@ -169,7 +169,7 @@ def _select_shared(cells: Sequence[Cell]) -> dict[int, Cell]:
     """Return the cells that any process may compute, by their numbers.
 
     The remaining cells are for the process that started the work: cells whose resources
-    say `alone`, and cells that need one of these as a prerequisite.
+    say `exclusive`, and cells that need one of these as a prerequisite.
     """
     shared = {}
     unshared_hashes = set[str]()
@@ -178,7 +178,7 @@ def _select_shared(cells: Sequence[Cell]) -> dict[int, Cell]:
             hash_cell(prerequisite) in unshared_hashes
             for prerequisite in cell.prerequisites
         )
-        if cell.resources.alone or needs_unshared:
+        if cell.resources.exclusive or needs_unshared:
             unshared_hashes.add(hash_cell(cell))
         else:
             shared[number] = cell
@@ -202,7 +202,7 @@ def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
     uses_torch = bool(cell.resources.dtype)
     context = replace(context, progress=partial(report, send, number))
     threads: AbstractContextManager[None] = nullcontext()
-    if uses_torch and not cell.resources.alone:
+    if uses_torch and not cell.resources.exclusive:
         threads = one_thread()
     try:
         with threads:

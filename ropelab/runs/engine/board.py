@@ -87,7 +87,9 @@ class Board:
         # The number of cells that are computed side by side.
         self.workers = 1
         seconds = [cell.resources.estimate().seconds_on(1) for cell in cells]
-        has_models = any(cell.resources.dtype or cell.resources.alone for cell in cells)
+        has_models = any(
+            cell.resources.dtype or cell.resources.exclusive for cell in cells
+        )
         is_quick = sum(seconds) < QUICK_SECONDS and not has_models
         self._progress = silent if is_quick else progress
         # `_left`: the expected seconds that are left of each cell. `_total`: the

@@ -116,10 +116,10 @@ def write_day(start: str) -> str:
     ('2 November 2026', '')
     """
     try:
-        then = datetime.fromisoformat(start)
+        start_time = datetime.fromisoformat(start)
     except ValueError:
         return ""
-    return f"{then.day} {then:%B %Y}"
+    return f"{start_time.day} {start_time:%B %Y}"
 
 
 def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:

@@ -298,7 +298,7 @@ def test_what_a_pass_of_a_released_model_costs_is_known_from_its_files(models, c
         with FlopCounterMode(display=False) as counter:
             replace(cell, probe=None).tables(Context())
         assert 1 / 3 < cell.resources.operations / counter.get_total_flops() < 3
-        assert cell.resources.alone
+        assert cell.resources.exclusive
 
 
 @pytest.mark.parametrize("lab", LABS)
