@@ -32,7 +32,7 @@ READ_BY_ASPECT = read_table_beside(__file__)
 
 @dataclass(frozen=True)
 class Aspect:
-    """What each runtime does about one aspect."""
+    """The words for what each runtime does about one aspect."""
 
     name: str
     # In words, by the name of the runtime.
@@ -142,7 +142,7 @@ def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
     spec = reading.layers.get(layer)
     if spec is None:
         return ""
-    # What is computed alike is said in the same words.
+    # Two runtimes that compute the same are described in the same words.
     if have_equal_rotation(spec, right):
         spec = right
     return f"base {write_number(spec.base)}, {spec.method}"

@@ -189,7 +189,8 @@ def read_by_runtimes(
 
 
 def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading:
-    """Return the reading of transformers 5, or the first one of a runtime that reads it.
+    """Return the reading of transformers 5 or, if that reads nothing, the first reading
+    that has a rotation.
 
     InputError: no runtime reads it.
     """

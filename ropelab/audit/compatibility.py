@@ -99,7 +99,7 @@ def compare_model(model: PublishedConfig) -> Line:
     """Read a model with every runtime, and compare what each rotates."""
     runtimes = list_columns()
     readings = [registry.read(runtime, model.config) for runtime in runtimes]
-    # What the model's own code does, which is its class in transformers 5.
+    # The reading of the model's own code, which is its class in transformers 5.
     (own,) = [each for each in readings if each.runtime.name == registry.REFERENCE]
     aspects: Sequence[Aspect] = ()
     if own.main is not None:

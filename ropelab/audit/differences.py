@@ -19,7 +19,8 @@ from ropelab.runs.sentences import shorten_numbers
 def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that scale by other numbers than the reference."""
     reference_spec = case.spec
-    # A difference that follows from a cause with a finding of its own is not listed again.
+    # If a separate finding reports the cause of a difference, the difference is not
+    # listed again.
     case = leave_out(case, list_explained(case))
     # If the original length is missing, runtimes scale from different defaults.
     elsewhere = list_started_elsewhere(case)

@@ -57,13 +57,13 @@ class Emission:
 
     target: str
     text: str
-    # What the target does not do as wanted, in sentences.
+    # Sentences about what the target does not do, although the user wants it.
     lost: tuple[str, ...]
     # True if the text has keys for the file, or other flags than those that set a
     # length.
     changes: bool = True
-    # What is no loss: runtimes that do not know the model, and what runtimes make of a
-    # file that needs no change.
+    # Remarks that are not losses: runtimes that do not know the model, and what
+    # runtimes do with a file that needs no change.
     remarks: tuple[str, ...] = ()
 
 
@@ -156,8 +156,8 @@ def emit(
 def choose_plain(scaled: Emission, plain: Wanted, spec: RopeSpec) -> Emission:
     """Return the text for a target whose runtime runs a class that reads no scaling.
 
-    If the target runs such a class, the text has only the length. For any other target
-    the text is ``scaled``.
+    If the target runs a class like this, the text has only the length. For any other
+    target the text is ``scaled``.
     """
     runtimes = TARGETS[scaled.target].runtimes
     runs_class = any(
@@ -341,7 +341,7 @@ def fill_template(
     plain = {name: write_parameter(value) for name, value in flags.items()}
     words = ""
     for name, word in plain.items():
-        # The length of llama.cpp, -c, has a place of its own in the text.
+        # The length of llama.cpp, -c, has a separate place in the text.
         if name != "ctx_size":
             words += f" --{name.replace('_', '-')} {word}"
     patch = nest_fragment(fragment, find_nest(target, wanted.source))
@@ -351,7 +351,9 @@ def fill_template(
 
 @dataclass(frozen=True)
 class Losses:
-    """What the runtimes of a target do not do as wanted, in sentences."""
+    """Sentences about what the runtimes of a target do not do, although the user wants
+    it.
+    """
 
     # Runtimes that refuse the text, or get no rotation from it.
     refusing: tuple[str, ...]
@@ -408,15 +410,16 @@ def find_losses(
         )
         is_cut_by_flag = target.as_flag and main.length > wanted.length
         if has_default_length or is_cut_by_flag:
-            # A flag gives the length: that which the file claims is no difference.
+            # A flag gives the length, so that another length in the file is not a
+            # difference.
             main = replace(main, claimed_len=None)
         differing += [f"{name}: {word}" for word in list_differences(main, wanted)]
         rotating = reading.rotating
         if rotating and source.rotating and rotating != source.rotating:
             count = f"{sum(rotating)} of {len(rotating)}"
             differing.append(f"{name}: other layers rotate, {count}")
-        # Other layers have to stay as they were. Their claimed length is that of the whole
-        # model, which was compared above.
+        # Other layers have to stay as they were. Their claimed length is the length of
+        # the whole model, which was compared above.
         for label, other in source.other_layers.items():
             layers = replace(reading.layers.get(label, main), claimed_len=None)
             for word in list_differences(layers, other):

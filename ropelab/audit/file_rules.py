@@ -70,8 +70,8 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
     default_block = find_family(case.reference.model_type).rope_block
     for use in case.reference.keys:
         *parents, key = use.path.split(".")
-        # A key that the class of transformers itself puts into the block is no mistake of
-        # the file.
+        # If the class of transformers itself puts a key into the block, the key is not
+        # a mistake of the file.
         if parents and key in default_block:
             continue
         is_read = use.status in ("used", "translated")
@@ -86,9 +86,9 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
 def find_meant_key(path: str) -> str:
     """Return the known key that an unknown one may be meant for; empty: none.
 
-    A longer name that contains a known one is a key by itself, such as
-    rope_interleave_factor, and no misspelling. With a number at its end, such as
-    rope_theta_2, it may be meant for the known one.
+    A longer name that contains a known name, such as rope_interleave_factor, is a
+    separate key, and not a misspelling. With a number at its end, such as rope_theta_2,
+    it may be meant for the known one.
     """
     *_, key = path.split(".")
     nearest = find_nearest_key(path)
@@ -161,7 +161,7 @@ def find_unread_values(
     ``outside``: the keys that are reported already, as they are outside the block.
     """
     values_in_use = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
-    # What each runtime that reads the file does with each key.
+    # The uses of each key by each runtime that reads the file.
     uses = []
     for reading in case.readings:
         if reading.layers:

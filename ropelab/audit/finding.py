@@ -24,7 +24,7 @@ class AuditFinding:
     # A stable name, such as W05; codes.toml lists them.
     code: str
     level: Level
-    # What was found, and what to type instead.
+    # The sentence about what was found, and the advice what to type instead.
     says: str
     do: str = ""
 

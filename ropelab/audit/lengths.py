@@ -28,7 +28,7 @@ def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_different_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a claimed length that is not the same in all runtimes."""
-    # Runtimes that multiply the length have a finding of their own (E07).
+    # Runtimes that multiply the length have a separate finding (E07).
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
@@ -70,7 +70,7 @@ def find_low_claims(case: AuditCase) -> Iterator[AuditFinding]:
 def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
     """Return how many tokens a runtime's rotation of a model was made for.
 
-    None: there is no limit.
+    None: the rotation has no limit.
 
     Args:
         case: the configuration as the runtimes read it.

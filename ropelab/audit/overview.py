@@ -49,7 +49,7 @@ READ_ONLY = "read from source, not run"
 
 def list_keys(case: AuditCase) -> Rows:
     """Return a row per key about rotation: its value, meaning and status by runtime."""
-    # What each runtime does with each key, grouped by the path of the key.
+    # The uses of keys by all runtimes, grouped by the path of the key.
     uses = []
     for reading in case.readings:
         for use in reading.keys:

@@ -279,8 +279,8 @@ def write_koboldcpp(wanted: Wanted) -> Fragment:
     if wanted.is_released:
         return {"ctx_size": wanted.context}
 
-    # Both the scale and the base are given. If one is missing, koboldcpp chooses it by a
-    # rule of its own.
+    # Both the scale and the base are given. If scale or base is missing, koboldcpp
+    # chooses the missing number by its own rule.
     flags: Fragment = {
         "ctx_size": wanted.context,
         "rope_freq_scale": 1.0,

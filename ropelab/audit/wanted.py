@@ -54,7 +54,8 @@ class ModelFile:
     """A model's file, and the part of the file that is about the language model."""
 
     config: Mapping[str, Any]
-    # The keys that lead to that part, such as text_config; empty: it is the whole file.
+    # The keys that lead to the part, such as text_config; empty if the part is the
+    # whole file.
     nest: Sequence[str] = ()
     # The part itself.
     text: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class ModelFile:
 
     @property
     def older(self) -> Family:
-        """What the class of the model type in transformers 4 reads."""
+        """The facts about the class of the model type in transformers 4."""
         kind = str(self.text.get("model_type"))
         return find_family(kind, registry.RUNTIMES["transformers-4.57"].release)
 
@@ -99,10 +100,12 @@ class ModelFile:
 class Wanted(RopeSpec):
     """A rotation to be written into a file."""
 
-    # The length that was asked for, as far as the scaling reaches it.
+    # The length that the user asks for, or the largest length that the scaling reaches,
+    # if that is less.
     context: int
     source: ModelFile
-    # The length that was asked for, if the file's own scaling does not reach it; else 0.
+    # The length that the user asks for, if the file's own scaling does not reach it;
+    # else 0.
     beyond: int = 0
     # The file's own block, which stays. None: another scaling takes its place.
     own_block: Fragment | None = None

@@ -1,4 +1,4 @@
-"""Say in words what runtimes compute; those that rotate alike are named together."""
+"""Say in words what runtimes compute. Runtimes with equal rotations are named together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,7 +49,8 @@ class Alike:
 
 
 def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
-    """Return in words what runtimes compute, and the names of those that compute it.
+    """Return in words what runtimes compute, each with the names of the runtimes that
+    compute it.
 
     ``rows`` is the table of runtimes. A name with a star was read from source only.
     """

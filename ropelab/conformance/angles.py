@@ -235,7 +235,7 @@ def name_shifted_pairs(
 def are_summed(observed: Observed, expected: Expected, tolerance: float) -> bool:
     """Return True if a code adds the frequency to the angle from token to token.
 
-    In float32 such a sum differs from the product of position and frequency.
+    In float32 the sum differs from the product of position and frequency.
     """
     is_near = observed.positions < LONGEST_SUM
     positions = observed.positions[is_near]

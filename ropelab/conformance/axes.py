@@ -2,7 +2,7 @@
 
 Text has equal positions on all axes, so that text does not show which pair reads which
 axis. Here one axis moves at a time, then all axes move by random numbers, and the
-tables that a code gave are compared with those of every known mistake.
+tables that a code returned are compared with the tables of every known mistake.
 """
 
 from itertools import chain, product

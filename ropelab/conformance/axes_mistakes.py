@@ -25,7 +25,7 @@ from ropelab.math.axes import Arrangement, Axes, Ladder, describe_pairs
 from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.runs.sentences import write_number
 
-# What the axes do in each arrangement, to end the sentence `axes of positions ...`.
+# The verb phrase for each arrangement, which ends the sentence `axes of positions ...`.
 ARRANGEMENTS: dict[Arrangement, str] = {
     "runs": "come in runs of pairs",
     "turns": "take turns",
@@ -106,7 +106,8 @@ def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
             candidates.append((len(changes), other, answer))
     candidates.sort(key=lambda candidate: candidate[0])
 
-    # Two arrangements may give the pairs the same axes: the first one is named.
+    # Two arrangements may give the pairs the same axes. Then the first arrangement is
+    # named.
     seen: set[tuple[int, ...]] = set()
     for _, other, answer in candidates:
         if other.axis_of_pair not in seen:
@@ -115,7 +116,7 @@ def list_other_orders(axes: Axes) -> Iterator[tuple[Axes, str]]:
 
 
 def describe_changes(axes: Axes, other: Axes) -> Iterator[str]:
-    """Yield in words how the order of pairs differs from the right one."""
+    """Yield in words how the order of pairs differs from the right order."""
     if other.arrangement != axes.arrangement:
         got = ARRANGEMENTS[other.arrangement]
         wanted = ARRANGEMENTS[axes.arrangement]

@@ -1,4 +1,4 @@
-"""What a right code computes at positions of several axes, and what one with a mistake.
+"""The results of right code at positions of several axes, and of code with a mistake.
 
 Each pair of a head reads one axis of the position, such as the row of a patch: its angle
 is its frequency times the coordinate on this axis.
@@ -20,7 +20,7 @@ from ropelab.readers.spec import RopeSpec
 
 @dataclass(frozen=True)
 class Reference:
-    """What a right code computes at some positions, and how far off it may be."""
+    """The results of right code at some positions, and the error that they may have."""
 
     spec: RopeSpec
     inv_freq: Frequencies
@@ -93,7 +93,7 @@ def list_right_orders(right: Reference) -> Iterator[Reference]:
 
 @dataclass(frozen=True)
 class Movement:
-    """What a code with one mistake computes: which axis moves each pair, and how."""
+    """The results of code with one mistake: which axis moves each pair, and how."""
 
     # The sentence that names the mistake, and what to do.
     answer: str

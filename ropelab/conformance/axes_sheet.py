@@ -206,7 +206,9 @@ def observe_stored(
     vectors: Mapping[str, np.ndarray],
     positions: Positions,
 ) -> list[tuple[str, Observed]]:
-    """Return the tables of each part: cos and sin, or those that rotated q and k."""
+    """Return the tables of each part: cos and sin as they are, or the tables that
+    rotated q and k.
+    """
     spec = expected.spec
     count = positions.shape[1]
     # A position with several axes goes by its number, from 1 on: a token at 0 would count

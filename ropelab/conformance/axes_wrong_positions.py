@@ -1,8 +1,8 @@
 """Codes that read the right axes at wrong positions, and what each computes.
 
-Positions are rows and columns of patches, and times of frames. On some axes they are
-counted from 0; on centred axes they are shares of the image, from -1 at one edge to 1 at
-the other, times 2 pi.
+Positions are rows and columns of patches, and times of frames. On some axes positions
+are counted from 0. On centred axes they are shares of the image, from -1 at one edge to
+1 at the opposite edge, times 2 pi.
 """
 
 import math

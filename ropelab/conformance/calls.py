@@ -225,7 +225,9 @@ def add_further(
     spec: RopeSpec,
     last: int,
 ) -> dict[str, Observed]:
-    """Add to each part what the function computes at positions up to the last one."""
+    """Add to each part the results of the function at positions up to the last
+    position.
+    """
     signs, positions, rows = ask_further(way, spec.head_dim, last)
     complete = {}
     for part, observed in observed_parts.items():
@@ -242,7 +244,8 @@ def ask_further(
     width: int,
     last: int,
 ) -> tuple[np.ndarray, Positions, dict[str, np.ndarray]]:
-    """Ask at many positions up to the last one, one vector of 1 and -1 at each.
+    """Ask at many positions up to the last position, with one vector of 1 and -1 at
+    each.
 
     Returns the vectors [n, width], the positions [n], and the parts of the answers.
     """
@@ -251,8 +254,8 @@ def ask_further(
     size = FURTHER_CALLS * FURTHER_POSITIONS
     sparse = random.integers(0, last, size - FURTHER_DENSE)
     shuffled = random.permutation(np.append(dense, sparse))
-    # Every call has the same number of positions and ends with the last one. Code may
-    # keep tables by the size of a call, or choose one by the largest position.
+    # Every call has the same number of positions and ends with the last position. Code
+    # may keep tables by the size of a call, or choose one by the largest position.
     calls = []
     for positions in np.resize(shuffled, (FURTHER_CALLS, FURTHER_POSITIONS)):
         calls.append(np.append(positions, last))

@@ -74,8 +74,8 @@ def ask_grid(
     spec: RopeSpec,
     positions: Int[np.ndarray, "axes n"],
 ) -> dict[str, Observed]:
-    """Ask for all patches of an image; return what is seen of each part of the answer,
-    such as queries and keys.
+    """Ask for all patches of an image; return the observation of each part of the
+    answer, such as queries and keys.
 
     Args:
         grid: the function.
@@ -127,14 +127,14 @@ def ask_with_pixels(
     """
     rows = values["height"]
     columns = values["width"]
-    # What went wrong with the size that was tried last.
+    # The error of the size that was tried last.
     problem = ""
 
     for size in PATCH_SIZES:
         image = np.zeros((1, 3, rows * size, columns * size))
         try:
             parts = call_grid(grid, {**values, "image": image})
-        # The code may refuse an image whose sides are no multiples of its patches.
+        # The code may refuse an image whose sides are not multiples of its patches.
         except Exception as error:
             problem = f"raised {type(error).__name__}: {error}"
             continue

@@ -1,8 +1,8 @@
 """Check the arrays that an engine wrote: tables, or rotated queries and keys.
 
-An engine under test reads what `ropelab vectors` wrote, the kit: vectors, positions, and
-a file of facts that holds the configuration. Its own numbers are expected in the same
-folder. Arrays from elsewhere need a configuration of their own.
+An engine under test reads what `ropelab vectors` wrote, the kit: vectors, positions,
+and a file of facts that holds the configuration. Its own numbers are expected in the
+same folder. Arrays from elsewhere need a configuration to be named.
 """
 
 from collections.abc import Mapping, Sequence

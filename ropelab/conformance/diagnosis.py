@@ -1,10 +1,10 @@
 """Compare the tables of a code with the right tables, and name the first fault.
 
 A code is known by the cos and sin that it gives each pair of features at some positions
-(`Observed`). What is looked at, in this order: whether all numbers are finite, the pairs
-and the features that rotate, swapped tables, positions, frequencies, the factor on cos
-and sin, and at last how far angles are off by rounding. A later fault means nothing
-where an earlier one was found.
+(`Observed`). The following is checked, in this order: whether all numbers are finite,
+the pairs and the features that rotate, swapped tables, positions, frequencies, the
+factor on cos and sin, and at last how far angles are off by rounding. A later fault
+means nothing where an earlier one was found.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ REDUCE = "reduce angles by 2 pi in float64, or in three terms with fma"
 
 @dataclass(frozen=True)
 class Check(Result):
-    """What is wrong with a code, or that it is right, and what to do."""
+    """The answer about a code: its mistake, or that it is right, and what to do."""
 
     answer: str
     wrong: bool
@@ -106,7 +106,7 @@ def explain_shape(observed: Observed, expected: Expected) -> Fault | None:
     """Name faults of pairs, blocks and tables, and of positions."""
     fault = observed.fault
     if fault == NOT_FINITE:
-        # What the code does at positions with finite numbers may tell why.
+        # The results at positions with finite numbers may tell why.
         drift = explain_drift(observed)
         if drift:
             fault = (drift, NO_DRIFT)

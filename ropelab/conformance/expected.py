@@ -45,7 +45,7 @@ class Rotation:
     """A rotary code in float64, right by default or with one mistake."""
 
     inv_freq: Frequencies
-    # What cos and sin are multiplied by.
+    # The factor on cos and sin.
     factor: float
     pairing: Pairing
     # The first feature of the rotated block.
@@ -103,7 +103,7 @@ class Expected:
 
     spec: RopeSpec
     length: int
-    # What each runtime makes of the same configuration.
+    # The rotation that each runtime computes from the same configuration.
     by_runtime: Mapping[str, RopeSpec]
     # The rotations of all layer types.
     layers: Mapping[str, RopeSpec] = field(default_factory=dict)

@@ -212,7 +212,7 @@ def list_other_orders(right: Frequencies) -> Iterator[Explanation]:
 
 
 def list_other_lengths(expected: Expected) -> Iterator[Explanation]:
-    """Yield other original lengths, 2 pi times the right one among them."""
+    """Yield other original lengths. One of them is 2 pi times the right length."""
     spec = expected.spec
     # A code that takes 1 / frequency for a wavelength has 2 pi times the length in effect.
     without_2_pi = round(math.tau * spec.trained_len)
@@ -266,7 +266,7 @@ def list_recovered_base(
 ) -> Iterator[Explanation]:
     """Yield the base that the frequency of pair 1 has.
 
-    YaRN and Llama 3 leave this pair alone, since it is fast.
+    YaRN and Llama 3 do not change this pair, since it is fast.
     """
     if not isinstance(expected.spec.scaling, scaling.Llama3 | scaling.Yarn):
         return

@@ -195,8 +195,8 @@ def explain_geometric(measured: Frequencies, spec: RopeSpec) -> Fault | None:
             answer = f"pairs are counted from {round(first_number)} instead of 0"
             return answer, "2i/d with i from 0"
         return None
-    # The frequency of pair 0 is base^0 = 1 for any base, with the logarithm 0. Otherwise
-    # the frequencies are not those of another base.
+    # The frequency of pair 0 is base^0 = 1 for any base, with the logarithm 0.
+    # Otherwise no other base explains the frequencies.
     if abs(intercept) > CLOSE:
         return None
     answer, fix = describe_base(math.exp(-slope * spec.rotary_dim / 2), spec)

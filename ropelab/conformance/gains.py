@@ -68,8 +68,8 @@ def explain_uneven_gain(observed: Observed) -> Fault | None:
 def explain_drift(observed: Observed) -> str:
     """Name factors that grow or fall exponentially with the position.
 
-    In xPos each pair has a rate of its own. The factors need not be 1 at position 0: xPos
-    may count from the middle of the context. Empty: the factors do not drift.
+    In xPos each pair has a different rate. The factors need not be 1 at position 0:
+    xPos may count from the middle of the context. Empty: the factors do not drift.
     """
     is_near = (observed.positions > 0) & (observed.positions <= FARTHEST)
     positions = observed.positions[is_near]

@@ -1,8 +1,8 @@
-"""What a rotary code was seen to compute, and the shapes of its arrays.
+"""The observed results of a rotary code, and the shapes of its arrays.
 
 RoPE rotates the features of a head in pairs, each pair by an angle that grows with the
-position. What a code computes is therefore known from the cos and sin of every pair at
-some positions, once it is known which two features form a pair.
+position. The results of a code are therefore known from the cos and sin of every pair
+at some positions, once it is known which two features form a pair.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Table = Float[np.ndarray, "n pairs"]
 Vectors = Float[np.ndarray, "vectors head_dim"]
 # The same vectors, rotated to each position.
 Rotated = Float[np.ndarray, "n vectors head_dim"]
-# What is wrong, in a sentence, and what to do instead.
+# A sentence about the mistake, and what to do instead.
 Fault = tuple[str, str]
 # Which features form a pair.
 # half: features i and i + half of the width.

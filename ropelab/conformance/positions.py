@@ -79,7 +79,7 @@ def recover_positions(
 ) -> Recovered:
     """Return the positions by which a code rotated, not rounded to whole numbers.
 
-    ``positions``: those that it was given.
+    ``positions``: the positions that the code was given.
     """
     recovered = positions.astype(np.float64)
     # Pairs that do not rotate come first in this order, and tell nothing.
@@ -100,7 +100,8 @@ def explain_recovered(
     recovered: Recovered,
     pairs: int,
 ) -> Fault | None:
-    """Name the mistake that turns the right positions into those that a code used.
+    """Name the mistake that turns the right positions into the positions that a code
+    used.
 
     Args:
         positions: the right positions, in ascending order.
@@ -143,7 +144,8 @@ def explain_recovered(
     answer = explain_groups(positions, recovered)
     if answer:
         return answer, "give each token its own position"
-    # Counted from the end, a position and the right one have the same sum everywhere.
+    # If positions are counted from the end, a position and the right position have the
+    # same sum everywhere.
     has_one_sum = np.ptp(recovered + positions) == 0
     if recovered[0] > 0 and has_one_sum:
         return f"positions are counted back from {recovered[0]:.0f}", FROM_ZERO
@@ -276,7 +278,7 @@ def explain_slots(positions: Positions, recovered: Recovered) -> str:
     if is_changed.sum() < 2:
         return ""
 
-    # What is taken off is a multiple of the number of slots.
+    # The difference from the right position is a multiple of the number of slots.
     taken_off = (positions - recovered)[is_changed].astype(np.int64)
     slots = int(np.gcd.reduce(taken_off))
     if slots < 2 or not np.array_equal(recovered, positions % slots):

@@ -72,7 +72,8 @@ class Segment:
 class Counting:
     """How positions are counted: right by default, or with one mistake."""
 
-    # What the model merges, and how its clips count time.
+    # The number of patches that the model merges, and the way in which its clips count
+    # time.
     rule: PromptRule
     behind: Behind = "side"
     # Where text goes on behind a clip. None: as behind an image.
@@ -459,7 +460,7 @@ def explain_prompt(
 def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:
     """Return the steps along time between two frames of the first clip.
 
-    0: there is no clip, or the model sees it as a single frame.
+    0: the prompt has no clip, or the model sees the clip as a single frame.
     """
     start = 0
     times = got[0]

@@ -118,7 +118,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
     if vision:
         text = config
     # The class of the whole model reads the part for text if it completes that part by
-    # defaults of its own, or gives it a type.
+    # its own defaults, or gives it a type.
     has_defaults = str(config.get("model_type")) in FACTS_OF_WHOLES
     if has_defaults or Trace(config).model_type != text.get("model_type"):
         text = config

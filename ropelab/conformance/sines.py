@@ -1,9 +1,9 @@
 """Name a sine or cosine that is only an approximation of the function.
 
-What a polynomial, a parabola or a rounded argument gets wrong depends only on the angle
-less its whole turns. The error is the same function of that angle in every pair and at
-every position. A wrong frequency or position would cause different errors in different
-pairs and positions.
+The error of a polynomial, of a parabola or of a rounded argument depends only on the
+angle less its whole turns. The error is the same function of that angle in every pair
+and at every position. A wrong frequency or position would cause different errors in
+different pairs and positions.
 """
 
 import math

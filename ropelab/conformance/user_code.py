@@ -1,4 +1,4 @@
-"""Ask the user's code in a process of its own.
+"""Ask the user's code in a separate process.
 
 The code is named `package.module:factory`; the factory makes the function that is asked.
 The process is given a job on its standard input and writes the answer to a file, so that

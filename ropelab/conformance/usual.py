@@ -1,6 +1,6 @@
 """Numbers that rotary codes often have by mistake, from usual.toml.
 
-A wrong base, for example, is mostly one of those that published models have.
+For example, a wrong base is mostly the base of some published model.
 """
 
 from ropelab.runs.files import read_table_beside

@@ -29,7 +29,7 @@ from ropelab.runs.arrays import Float, Int
 #     (Pixtral).
 Ladder = Literal["head", "section", "alternating"]
 # Which pairs an axis has.
-# runs: the pairs of one axis follow those of another.
+# runs: the pairs of one axis follow the pairs of another.
 # turns: the axes alternate from pair to pair, until an axis has all its pairs
 #     (Qwen3-VL).
 # last behind: all sections but the last alternate, and the last section follows them
@@ -77,7 +77,7 @@ class Axes:
         """Return the frequency of each pair.
 
         ``head`` has the frequencies of the whole head, perhaps scaled for a longer
-        context. The frequencies that an axis has of its own are never scaled.
+        context. If an axis has its own frequencies, these are never scaled.
         """
         if self.ladder == "head":
             return head

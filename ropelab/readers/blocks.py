@@ -207,7 +207,7 @@ def read_compressed(
             values = {**(block or {}), **values}
             where = name
         if "yarn" in (values.get("rope_type"), values.get("type")):
-            # Without the key there is no factor on attention.
+            # If the file lacks the key, attention has no factor.
             values.setdefault("attention_factor", 1.0)
         settings_by_layer[label] = fill_block(trace, where, values, label)
     return settings_by_layer
@@ -382,7 +382,7 @@ def fill_original(settings: Settings, where: str, usual_source: str) -> None:
 
     A length beside the block wins over a length inside, even if the length beside it is
     only a default of the class. In the dict of a layer type the length inside wins. The
-    arguments are those of `fill_base_and_share`.
+    arguments have the same meaning as in `fill_base_and_share`.
     """
     trace = settings.trace
     beside = None

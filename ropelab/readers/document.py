@@ -42,7 +42,7 @@ SIZE_KEYS = ("num_attention_heads", "n_head", "n_heads", "head_dim")
 IMAGE_KEYS = ("patch_size", "image_size", "patch_embed")
 # The names of encodings in messages, by those in `json`. Plain UTF-8 is not mentioned.
 ENCODING_NAMES = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
-# What is known of GGUF files: architectures, and the numbers of the types of values.
+# Facts about GGUF files: architectures, and the numbers of the types of values.
 GGUF = read_table("names")["gguf"]
 # Architectures of llama.cpp whose layers rotate nothing, and whose layers rotate.
 UNROTATED_ARCHITECTURES = frozenset(GGUF["unrotated"].split())

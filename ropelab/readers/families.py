@@ -49,8 +49,8 @@ TRAINED_LENGTHS: dict[tuple[str, int], int] = {
     (kind, allowed): trained
     for kind, (allowed, trained) in read_table("names")["trained"].items()
 }
-# What the classes of transformers read and have by default. tools/class_defaults.py asks
-# the classes and writes this file.
+# The keys that the classes of transformers read, and their defaults.
+# tools/class_defaults.py asks the classes and writes this file.
 CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
 # The release of transformers that was asked.
 RELEASE: str = CLASSES["release"]
@@ -76,8 +76,8 @@ def find_family(
             part.
         served: the facts of a server's model file, which win over all other facts.
     """
-    # A file may name the whole model, whose class then builds a language part of a type
-    # of its own.
+    # A file may name the whole model, whose class then builds a language part of
+    # another type.
     text_type = CLASSES["texts"].get(model_type, model_type)
     facts = _read_class(text_type, release)
     facts |= FAMILIES.get(model_type, {})
@@ -126,7 +126,8 @@ def is_unscalable(family: Family) -> bool:
 def _list_releases() -> dict[str, frozenset[str]]:
     """Return the model types of each release of transformers.
 
-    The table has the new types of each release, and with a dash those that it dropped.
+    The table has the new types of each release and, with a dash before them, the types
+    that the release dropped.
     """
     releases = {}
     types = frozenset[str]()

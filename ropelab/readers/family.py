@@ -133,7 +133,7 @@ class Family:
     needs_block: bool = False
     # A block without these keys, in transformers 4.
     block_keys: tuple[str, ...] = ()
-    # True: a hidden_size that is no multiple of num_attention_heads.
+    # True: a hidden_size that is not a multiple of num_attention_heads.
     needs_divisible_size: bool = False
     # True: a head_dim other than hidden_size / num_attention_heads. Its tables are as wide
     # as head_dim, and its attention divides the sizes whatever that key says.

@@ -34,7 +34,7 @@ SUFFIXED = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kmgKMG])")
 
 @dataclass(frozen=True)
 class Flags:
-    """What the flags of a server set."""
+    """The values that the flags of a server set."""
 
     # Values by the names that readers give them.
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 tensors.
 
 Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3,
-little-endian). What is refused here is refused by ggml/src/gguf.cpp of llama.cpp, too.
+little-endian). Every file that is refused here is also refused by ggml/src/gguf.cpp of
+llama.cpp.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""What a file says of its layers: how many there are, and which attention each has."""
+"""The facts of a file about its layers: their number, and the kind of attention of
+each.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ FULL = "full_attention"
 
 @dataclass(frozen=True)
 class LayerDefaults:
-    """What the class of a model type takes where its file says nothing of layers.
+    """The defaults of the class of a model type, for files that say nothing about
+    layers.
 
     A row of the table `usual` in layers.toml.
     """
@@ -51,7 +54,9 @@ NO_DEFAULTS = LayerDefaults()
 
 @dataclass(frozen=True)
 class LayerFile:
-    """What a file says of its layers, and what its class takes where it is silent."""
+    """The facts of a file about its layers, and the defaults of its class where the
+    file is silent.
+    """
 
     # The language part of the configuration.
     text: Mapping[str, Any]

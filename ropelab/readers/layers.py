@@ -1,8 +1,9 @@
 """Which layers of a model rotate in a runtime, and how many tokens these layers see.
 
-In some models layers that see the whole context do not rotate, and those with a sliding
-window do. Which layers these are follows from a rule for the model type and the runtime
-(layers.toml names it, layer_rules.py has it), and from what the file says of its layers.
+In some models only the layers with a sliding window rotate, and the layers that see the
+whole context do not. Which layers these are follows from a rule for the model type and
+the runtime (layers.toml names it, layer_rules.py has it), and from what the file says
+of its layers.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def choose_type(runtime: str, *model_types: str) -> str:
     type.
 
     The types are the type of the whole model and the type of its language part. A whole
-    can have a model file of its own, as Llama 4 has in MLX-LM.
+    model can have a separate model file, as Llama 4 has in MLX-LM.
     """
     for model_type in model_types:
         if find_rule(model_type, runtime):
@@ -106,7 +107,8 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     if is_rule_of_windows and not all(rotating):
         return window
 
-    # All layers rotate, or those with a base. The types tell whether these have a window.
+    # All layers rotate, or only the layers with a base. The types tell whether these
+    # have a window.
     if not is_rule_of_windows and rule != "bases":
         return None
     file = LayerFile(text, count, defaults)

@@ -1,4 +1,4 @@
-"""What llama.cpp's converter writes: the fields of a GGUF file for a configuration.
+"""The fields that llama.cpp's converter writes into a GGUF file for a configuration.
 
 llama.cpp reads no config.json. Its converter, convert_hf_to_gguf.py, makes a GGUF file
 from it, which has fields such as `rope.freq_base`. Here a key belongs to the
@@ -52,7 +52,8 @@ def is_loaded(field: str, architecture: str) -> bool:
 def find_architecture(trace: Trace) -> str:
     """Return the architecture that the converter writes for a configuration.
 
-    Only those that load further fields have to be told apart from the model type.
+    Only architectures that load further fields have to be distinguished from the model
+    type.
     """
     if trace.family.latent:
         return "deepseek2"

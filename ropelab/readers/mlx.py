@@ -27,7 +27,7 @@ from ropelab.readers.trace import LISTS, MAXIMUM, ORIGINAL, Trace
 
 Row = Mapping[str, Any]
 
-# What the model file of each type does. The head of mlx.toml explains the keys.
+# The facts about the model file of each type. The head of mlx.toml explains the keys.
 ROWS: dict[str, Row] = read_table("mlx")
 # Model types whose model file differs from the model file of their language part.
 WHOLES = ("llama4",)
@@ -63,7 +63,8 @@ class Mlx(Reader):
         if "local_key" not in row:
             return specs
 
-        # Layers with a sliding window have a base of their own, and some a head, too.
+        # Layers with a sliding window have a separate base, and in some models a
+        # separate head.
         full = specs["all"]
         key = row["local_key"]
         usual_base = row.get("local_base", full.base)

@@ -292,7 +292,7 @@ def widen_full_attention(
 def find_rotated_share(trace: Trace, head_dim: int) -> float | None:
     """Return the rotated share of families that give the rotated width itself.
 
-    None: the file does not give it, and the class has no width of its own.
+    None: the file does not give the width, and the class has no default for it.
     """
     family = trace.family
     key = family.width_key

@@ -31,7 +31,7 @@ LONGEST_PROBLEM = 300
 RAN_WITHOUT_PARAMS = frozenset({"sglang"})
 
 
-# What came of reading a configuration as a runtime does. refused: the runtime stops.
+# The outcome of reading a configuration as a runtime does. refused: the runtime stops.
 # not modelled: it does something that is not computed here. meaningless: no frequencies
 # follow from a number in the file, such as a factor of 0, and it is not known what the
 # runtime does.
@@ -45,7 +45,7 @@ class Reading:
     runtime: Runtime
     # The rotation of each layer type; empty unless the outcome is `read`.
     layers: Mapping[str, RopeSpec]
-    # What the runtime does with each key about rotation.
+    # The use that the runtime makes of each key about rotation.
     keys: tuple[KeyUse, ...]
     outcome: Outcome
     # The reason for another outcome than `read`.
@@ -305,8 +305,8 @@ def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
     ``name``: the words at the start of an error, such as the name of the file.
     """
     reading = read(RUNTIMES[REFERENCE], config)
-    # Where the reference has the class, and the values of the file are the problem, other
-    # runtimes are no answer.
+    # If the reference has the class, and the values of the file are the problem, the
+    # reading of another runtime is no answer.
     if reading.main is None and not has_reference_class(config):
         for runtime in choose_runtimes(()):
             other = read(runtime, config)

@@ -203,7 +203,7 @@ def make_yarn(
     trained: int | None = None,
     truncate: bool | None = None,
 ) -> MadeScaling:
-    """Return YaRN. What is None, and the betas, is read from the settings."""
+    """Return YaRN. Values that are None, and the betas, are read from the settings."""
     if truncate is None:
         truncate = bool(settings.read("truncate", True))
 

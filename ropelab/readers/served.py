@@ -1,6 +1,6 @@
 """The model files of the servers: which file runs a configuration, and what it does.
 
-A server has a class of its own for each architecture that it lists. Only a file that was
+A server has its own class for each architecture that it lists. Only a file that was
 read is in served.toml; for any other, nothing is computed.
 """
 
@@ -32,7 +32,9 @@ SERVED: dict[str, dict[str, Any]] = read_table("served")
 
 @dataclass(frozen=True)
 class Served:
-    """What a server's model file does where it differs from the model type's facts."""
+    """The facts about a server's model file that differ from the facts of the model
+    type.
+    """
 
     facts: Mapping[str, Any]
     # The reason why nothing is known of the model file; empty if the file was read.

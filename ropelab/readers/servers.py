@@ -1,4 +1,5 @@
-"""vLLM and SGLang: configurations by transformers 5, frequencies of their own.
+"""vLLM and SGLang: they load configurations by transformers 5, and compute frequencies
+by their own code.
 
 Read from vllm 0.33.0 (model_executor/layers/rotary_embedding,
 transformers_utils/config.py, config/model.py) and sglang 0.5.23
@@ -69,7 +70,7 @@ class Server(Transformers5):
         key = trace.family.local_head_key
         if not key or not trace.has(key) or "sliding_attention" not in specs:
             return specs
-        # Layers with a window have heads of their own width.
+        # Layers with a window have heads of another width.
         head_dim = require_whole(trace.get(key), key)
         share = require_number(
             trace.get("partial_rotary_factor", 1.0), "partial_rotary_factor"
@@ -131,7 +132,7 @@ class Server(Transformers5):
         return super().read_head_dim(trace)
 
     def check_width(self, trace: Trace, width: int) -> None:
-        # The servers have attention of their own, whose parts are in served.toml.
+        # The servers have their own attention code, whose parts are in served.toml.
         pass
 
     def find_pairing(self, trace: Trace) -> Any:
@@ -390,7 +391,7 @@ def find_width_by_keys(settings: Settings, head_dim: int) -> int:
 
 
 def fill_blockless(settings: Settings) -> None:
-    """Set the base of a class without a block of its own (GPT-J).
+    """Set the base of a class that has no block (GPT-J).
 
     transformers 5.19 takes both keys of an older file out of the configuration
     (configuration_utils.py:345), and a base inside rope_parameters is not looked at.
@@ -503,7 +504,7 @@ def make_sglang_yarn(settings: Settings) -> MadeScaling:
     factor = settings.number("factor")
     family = settings.trace.family
     if family.name == "deepseek_v4" or family.has_scaling_beside_base:
-        # Their classes rotate by tables of their own, without a factor on cos and sin.
+        # Their classes rotate by their own tables, without a factor on cos and sin.
         return scaling_types.make_yarn(settings, factor, 1.0)
     if family.counts_attention_factor and settings.get("attention_factor") is not None:
         return scaling_types.make_yarn(

@@ -90,7 +90,7 @@ class RopeSpec:
 
     @property
     def logit_multiplier(self) -> float:
-        """What both factors do to logits."""
+        """The effect of both factors on logits."""
         return self.attention_factor**2 * self.softmax_factor
 
     @property

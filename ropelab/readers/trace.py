@@ -36,7 +36,7 @@ OUTSIDE = "outside the dicts of the layer types"
 
 @dataclass(frozen=True)
 class KeyUse:
-    """What a runtime does with one key."""
+    """The use that a runtime makes of one key."""
 
     path: str
     status: Status
@@ -54,7 +54,7 @@ class Trace:
         served: Served = USUAL,
     ) -> None:
         self.whole = config
-        # What the model file of a server does, where the runtime is one.
+        # The facts about a server's model file, if the runtime is a server.
         self.served = served
         # The release of transformers whose classes give what the file leaves out.
         self.release = release
@@ -76,7 +76,7 @@ class Trace:
 
     @cached_property
     def family(self) -> Family:
-        """What the class of the model type reads, and its defaults."""
+        """The keys that the class of the model type reads, and its defaults."""
         return families.find_family(
             self.model_type,
             self.release,
@@ -114,7 +114,7 @@ class Trace:
     def block(self, name: str) -> Mapping[str, Any] | None:
         """Return the dict of a name, None if there is none.
 
-        RefusedError: the value is no dict.
+        RefusedError: the value is not a dict.
         """
         value = self.text.get(name)
         if value and not isinstance(value, Mapping):

@@ -25,7 +25,9 @@ from ropelab.readers.trace import Trace
 
 
 class Transformers(Reader):
-    """What transformers 4 and 5 have in common: classes stop at some blocks."""
+    """The common base of transformers 4 and 5, whose classes raise errors for some
+    blocks.
+    """
 
     def make_spec(self, settings: Settings) -> RopeSpec:
         spec = super().make_spec(settings)

@@ -128,7 +128,7 @@ def check_class(runtime: Runtime, trace: Trace, named: list[str]) -> None:
     if trace.served.unread:
         raise NotModelledError(trace.served.unread)
 
-    # MLX-LM has a model file for each type, and those in its table were read.
+    # MLX-LM has a model file for each type. The files in its table were read.
     is_read_in_mlx = runtime.name == "mlx-lm" and trace.model_type in mlx.ROWS
     if trace.family.name and not is_read_in_mlx:
         check_defaults(runtime, trace)

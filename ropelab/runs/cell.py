@@ -180,7 +180,7 @@ class Cell(Named, Protocol):
 
     @property
     def resources(self) -> Resources:
-        """What the cell needs of a machine."""
+        """The resources that the cell needs on a machine."""
 
     @property
     def prerequisites(self) -> "Sequence[Cell]":

@@ -43,7 +43,7 @@ from ropelab.runs.stats import (
 )
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
-# The columns of every comparison, after those that identify it.
+# The columns of every comparison, after the columns that identify it.
 MEASURES = [
     "seeds",
     "n",  # the number of documents or sequences per seed
@@ -165,7 +165,9 @@ def _identify_test(pair: Pair) -> bytes:
 
 
 def _find_statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
-    """Return the status of each pair: TESTED, or the reason why it is no evidence."""
+    """Return the status of each pair: TESTED, or the reason why the comparison is not
+    evidence.
+    """
     lowest: dict[Hashable, float] = {}
     for pair in pairs:
         for value in (pair.a.mean(), pair.b.mean()):

@@ -164,7 +164,7 @@ OfEvaluation = Annotated[T, FieldGroup.EVALUATION]
 
 
 def group_of(info: FieldInfo) -> FieldGroup:
-    """Return the group of a field; a field without a mark is in the first one."""
+    """Return the group of a field; a field without a mark is in the first group."""
     for mark in info.metadata:
         if isinstance(mark, FieldGroup):
             return mark
@@ -233,8 +233,8 @@ class Config(BaseModel):
         """The conditions under which the answer holds. They are written at the end of
         its first sentence. Empty if the answer itself names its conditions.
 
-        The conditions follow from the fields alone, so that they are known for a stored
-        run, too.
+        The conditions follow only from the fields, so that they are also known for a
+        stored run.
         """
         return ""
 
@@ -332,7 +332,7 @@ def build(
         raise InputError("; ".join(sentences)) from None
 
 
-# Other programs take `1-4` for a list of numbers. Here such a span is an error.
+# Other programs take `1-4` for a list of numbers. Here a span like this is an error.
 SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 # The most numbers of a span that the error lists.
 LONGEST_SPAN = 100
@@ -448,7 +448,9 @@ def _has_huge_integer(value: object) -> bool:
 
 
 def _check_suffix(path: Path) -> None:
-    """Refuse a file that by its name is no config of runs, and say what reads it."""
+    """Refuse a file whose name shows that it is not a config of runs, and name the
+    command that reads it.
+    """
     if path.suffix in MODEL_SUFFIXES:
         file = shlex.quote(str(path))
         raise InputError(

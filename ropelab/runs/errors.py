@@ -100,7 +100,7 @@ def cut_middle(line: str) -> str:
 
 
 def _find_nearest(name: str, names: Sequence[str]) -> str:
-    """Return the name in `names` that the user may have meant; empty if none is
+    """Return the name in `names` that the user may have meant; empty if no name is
     near.
     """
     own_name = ALSO_CALLED.get(name.lower(), "")

@@ -57,7 +57,7 @@ class Estimate:
         )
 
     def seconds_on(self, workers: int) -> float:
-        """Return the seconds on this machine if so many workers share the parts."""
+        """Return the seconds on this machine if this many workers share the parts."""
         used = max(1, min(workers, max(self.parts, self.cores)))
         seconds = max(self.seconds / used, self.longest) + self.exclusive_seconds
         if seconds <= WORTH_A_CALIBRATION:

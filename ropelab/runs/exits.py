@@ -1,7 +1,7 @@
 """Code of the user may not end the process without a word.
 
 `os._exit(0)` in the user's code ends the process with status 0, and no answer is
-printed. This module turns such a call into an error like any other in that code.
+printed. This module turns the call into an error like any other in that code.
 """
 
 import os

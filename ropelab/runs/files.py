@@ -81,7 +81,7 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
         raw: the content of the file.
         finite: False allows Infinity and -Infinity, which JSON itself does not have.
 
-    InputError: the bytes are no JSON object, or the object is too large or too deep.
+    InputError: the bytes are not a JSON object, or the object is too large or too deep.
     """
 
     def read_constant(text: str) -> float:

@@ -89,7 +89,7 @@ def _has_locks(folder: Path) -> bool:
     try:
         import fcntl
     except ImportError:
-        # Windows has no fcntl, but locks of its own.
+        # Windows has no fcntl, but another kind of locks.
         return True
 
     try:
@@ -107,8 +107,8 @@ def _hold_lock(
 ) -> Iterator[None]:
     """Hold the lock of a file while the block runs.
 
-    Timeout, which is an OSError: the lock was not free within so many seconds (None:
-    wait for any time).
+    Timeout, which is an OSError: the lock was not free within `seconds` (None: wait for
+    any time).
     """
     lock = make_lock(file)
     try:

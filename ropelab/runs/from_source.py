@@ -1,10 +1,10 @@
 """Modules of the user, compiled from their source whenever they are imported.
 
-Python runs a compiled copy of a module if the time and size of its source are those
-that the copy notes. Two versions of equal size, written within a second or copied with
-their times, are taken for one another: the old version runs, while the file has the new
-one. Here the source is always compiled, and its bytes are kept, so that the code which
-is hashed is the code that runs.
+Python runs a compiled copy of a module if the time and size of its source equal the
+time and size that the copy notes. Two versions of equal size, written within a second
+or copied with their times, are taken for one another: the old version runs, while the
+file has the new one. Here the source is always compiled, and its bytes are kept, so
+that the code which is hashed is the code that runs.
 """
 
 import marshal

@@ -115,8 +115,8 @@ def hold_first_signal() -> Iterator[Callable[[], bool]]:
     """Hold back a first signal while the block runs; yield a function that returns True
     if it came.
 
-    A training step is such a block: interrupted in the middle, it would leave weights
-    half updated. A second signal raises KeyboardInterrupt.
+    For example, the block is a training step: interrupted in the middle, it would leave
+    weights half updated. A second signal raises KeyboardInterrupt.
     """
     arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():

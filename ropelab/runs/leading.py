@@ -2,10 +2,10 @@
 shown to be worse.
 
 A question is about one measurement, such as the text loss at 8192 tokens, and a row is
-what is measured, such as a method. Which rows differ is decided by comparisons, not by
-the means alone. Answers, titles of figures, bold print in tables, pages and exports all
-use this file. Otherwise one of them could name a winner where another says that no row
-has won.
+what is measured, such as a method. Comparisons decide which rows differ. The means by
+themselves do not. Answers, titles of figures, bold print in tables, pages and exports
+all use this file. Otherwise one of them could name a winner where another says that no
+row has won.
 """
 
 import math
@@ -75,7 +75,7 @@ def find_lead(
 ) -> Lead | None:
     """Return the row that leads, or None if the rows are not ranked.
 
-    Rows are not ranked if there are none, or if the lowest loss is no better than
+    Rows are not ranked if the table is empty, or if the lowest loss is no better than
     guessing.
 
     Args:

@@ -1,6 +1,6 @@
 """Methods, encodings, tasks and cast plans of the user, from outside of this package.
 
-The user names such an object in one of three ways:
+The user names an object in one of three ways:
 
 - a reference `module:Name`, where the module is in the working folder or installed;
 - the name of an entry point of an installed package, in the group `ropelab.methods`,

@@ -155,8 +155,8 @@ def _may_be_one_number(text: str) -> bool:
 def split_named(text: str) -> list[str]:
     """Split a list as `split_list` does, and refuse text that names nothing.
 
-    Such text is a mistake, such as a variable of a shell that is not set. Only the empty
-    text stands for the empty list.
+    Empty text is a mistake, for example a variable of a shell that is not set. Only the
+    empty text stands for the empty list.
 
     >>> split_named("pi,"), split_named("")
     (['pi'], [])

@@ -264,7 +264,7 @@ class RunFolder:
         is_forced: bool,
         waiting: Waiting,
     ) -> None:
-        """Put figures into the finished run, in the place of those that it has.
+        """Put figures into the finished run, in the place of the figures that it has.
 
         Nothing is drawn if the run has figures and all are whole, unless `is_forced` is
         True.
@@ -347,7 +347,9 @@ def _keep_readable(text: str, longest: int = 48) -> str:
 
 
 def check_writable(folder: Path, name: str = "results") -> None:
-    """Raise InputError if a folder cannot be written; `name` is that of its flag."""
+    """Raise InputError if a folder cannot be written; `name` is the name of the
+    folder's flag.
+    """
     try:
         try_to_write(folder)
     except OSError as error:
@@ -423,8 +425,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def find_finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folder and manifest of every finished run below `results`; report those
-    that cannot be read on stderr.
+    """Yield folder and manifest of every finished run below `results`; report runs that
+    cannot be read on stderr.
     """
     for experiment in _list_visible(results):
         yield from _find_finished(experiment)

@@ -48,7 +48,7 @@ def _find_version(package: str) -> str | None:
 @cache
 def _find_commit() -> dict[str, Any]:
     """Find the commit of the checkout that tracks this file, and if the package was
-    changed since. Both entries are null without such a checkout.
+    changed since. Both entries are null if no checkout tracks this file.
     """
     # An installed package may be inside of a checkout of something else, so git is asked
     # if it tracks this file. Variables such as GIT_DIR may name another repository, so

@@ -44,7 +44,7 @@ HARMLESS = 0.02
 # If a publication says that two results are equal, they are equal here if they differ by
 # less than this (nats per byte, or accuracy).
 CLOSE = 0.02
-# A text loss is low if it is within so many nats per byte of the reference. That is
+# A text loss is low if it is within this many nats per byte of the reference. That is
 # about a tenth of the difference between a trained small model and one that only knows
 # which bytes are frequent.
 LOW_LOSS = 0.05

@@ -183,7 +183,7 @@ def compare_behind(case: Case) -> Comparison:
 def compare_text_after_image(case: Case) -> Comparison:
     """Read a text with a new cache after a prompt with an image was read.
 
-    What the model remembers of the image must not move the text.
+    The offset that the model remembers of the image must not move the text.
     """
     prompt, _ = make_prompt(find_rule(case))
     try:

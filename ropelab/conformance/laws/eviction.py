@@ -7,7 +7,7 @@ tokens count from the number of keys. Both are right. A schedule says which toke
 read, and how many are dropped between them. Trials with `own` in their names ask the
 model's own code to drop keys. In all other trials this file drops and moves keys.
 
-What is right is computed in one pass without a cache (`forgetting`).
+The right answers are computed in one pass without a cache (`forgetting`).
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ LATER = range(PREFILLED, TOKENS)
 NEAR = 0.1
 # The most characters of an error's text that are reported.
 DESCRIBED = 60
-# What an eviction does that is right.
+# The right outcome of an eviction.
 KEPT = "its own eviction keeps positions"
 MOVED = "its own eviction moves positions up"
 EITHER = (
@@ -122,7 +122,7 @@ def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
 
 
 def keep_slots(case: Case, cache: Any, slots: Sequence[int]) -> None:
-    """Drop all keys and values but those in these slots."""
+    """Drop all keys and values except the ones in these slots."""
     index = torch.tensor(slots)
     for layer, entry in enumerate(case.subject.entries(cache)):
         if entry is not None:
@@ -180,7 +180,9 @@ def compare_with_joined(case: Case) -> Comparison:
 
 
 def read_later(case: Case, cache: Any, positions: PerToken) -> Stages:
-    """Read the tokens behind those in the cache; positions None are the model's own."""
+    """Read the tokens that follow the tokens in the cache. With positions None, the
+    model counts its own.
+    """
     return case.subject.read(case.tokens[:, PREFILLED:], positions, cache=cache)
 
 
@@ -229,7 +231,7 @@ def compare_own_eviction(
     """Let the model's own code drop keys, and compare with all that is right."""
     require_own_eviction(case)
     trace = EvictionTrace(schedule)
-    # What the code computes, for each way of counting that it may expect.
+    # The answers of the code, for each way of counting that it may expect.
     answers = []
     for go_on in list_counts(case):
         answers.append(read_with_own_eviction(case, schedule, go_on, trace))

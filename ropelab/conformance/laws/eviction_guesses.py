@@ -104,7 +104,7 @@ def list_guesses(trace: EvictionTrace) -> Iterator[Guess]:
         for count in counts:
             yield Guess(sinks, end, front, behind, count)
 
-    # The first token that is dropped, and the first one that is not.
+    # The first token that is dropped, and the first token after it that is not dropped.
     ranges = [
         (sinks, end + 1),
         (sinks, end - 1),
@@ -171,7 +171,7 @@ def describe_guess(guess: Guess, trace: EvictionTrace) -> str:
 
 
 def describe_count(next_position: int, held: int) -> str:
-    """Return where new tokens begin behind an eviction that leaves so many keys."""
+    """Return where new tokens begin after an eviction that leaves this many keys."""
     if next_position == PREFILLED:
         return f"new tokens go on counting from {next_position}"
     counted = f"new tokens are counted from {next_position}"

@@ -70,7 +70,7 @@ def list_sides(trace: EvictionTrace) -> tuple[slice, slice]:
 def explain_keys(case: Case, trace: EvictionTrace) -> str:
     """Return in words what happened to keys and values; empty: they are right.
 
-    Those of each layer are compared with those before the first eviction.
+    The keys of each layer are compared with its keys before the first eviction.
     """
     # The mistake in each layer, and the positions by which its keys are rotated. Keys
     # behind the gap are looked at last, so that their number stays.

@@ -21,7 +21,9 @@ EQUAL = 1e-3
 
 @dataclass
 class EvictionTrace:
-    """What is remembered of a cache while a text is read and keys are dropped."""
+    """The states of a cache that are remembered while a text is read and keys are
+    dropped.
+    """
 
     schedule: EvictionSchedule
     # A mistake that shows without logits, in words; empty if there is none.
@@ -29,8 +31,8 @@ class EvictionTrace:
     # The position that the code gives the first token after the first eviction. None: it
     # does not say.
     first_position: int | None = None
-    # The keys and values of each layer before the first eviction, after the first one,
-    # and after the last one. Empty: the cache cannot be read.
+    # The keys and values of each layer before the first eviction, after the first
+    # eviction, and after the last eviction. Empty: the cache cannot be read.
     before: list[Entry] = field(default_factory=list)
     after: list[Entry] = field(default_factory=list)
     last: list[Entry] = field(default_factory=list)
@@ -53,7 +55,7 @@ class EvictionTrace:
     def remember_after(self, case: Case, cache: Any, keep: Sequence[int]) -> None:
         """Remember the cache after an eviction.
 
-        After the first one ``fault`` names a layer with a wrong number of keys.
+        After the first eviction, ``fault`` names a layer with a wrong number of keys.
         """
         self.last = copy_entries(case, cache)
         if self.after:
@@ -114,7 +116,9 @@ def copy_entries(case: Case, cache: Any) -> list[Entry]:
 
 
 class LeftTokens(NamedTuple):
-    """The tokens that an eviction left, compared with those that were to stay."""
+    """The tokens that an eviction left, compared with the tokens that should have
+    stayed.
+    """
 
     # Tokens that were to stay and are gone.
     missing: list[int]
@@ -129,7 +133,8 @@ def compare_tokens(
     after: Entry,
     keep: Sequence[int],
 ) -> LeftTokens | None:
-    """Compare the tokens that are left in a layer with those that were to stay.
+    """Compare the tokens that are left in a layer with the tokens that should have
+    stayed.
 
     Tokens are told by their values, which a right eviction leaves as they are. None: a
     slot has values that no token had.

@@ -1,4 +1,4 @@
-"""What is right after keys were dropped from a cache, computed without a cache.
+"""The right answers after keys were dropped from a cache, computed without a cache.
 
 Keys are dropped from a cache behind its first tokens, the sinks. What later tokens must
 see then depends on the positions that the remaining keys are given:

@@ -94,7 +94,7 @@ class Steps:
     def count_sinks(self) -> int:
         """Return how many first tokens stay.
 
-        UnaskedError: tokens stay that are neither the first nor the last ones.
+        UnaskedError: tokens stay that are neither among the first nor among the last.
         """
         last_tokens = self.held[-1]
         sinks = 0

@@ -1,5 +1,5 @@
-"""What laws change in a model while they ask it, and put back: its tables, weights, number
-format, configurations, and dropout.
+"""The parts of a model that laws change while they run, and put back: its tables,
+weights, number format, configurations, and dropout.
 """
 
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
 # The length of the text that models read.
 TOKENS = 48
 # Rounding shrinks by 2^29 = 5e8 from float32 to float64. A violation that shrinks by
-# less than this factor is no rounding.
+# less than this factor does not come from rounding.
 SHRINKS = 2.0**12
 # A violation up to this size in float64 may come from a table of sines in float32, which
 # stays as it is when the model is converted.
@@ -77,7 +77,7 @@ class Comparison(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What a trial found without a comparison of logits."""
+    """The finding of a trial that does not compare logits."""
 
     verdict: Verdict
     says: str
@@ -107,7 +107,7 @@ class Violation(NamedTuple):
     """The largest difference of logits over their spread, and where it begins."""
 
     size: float
-    # None: there is no difference.
+    # None: the two do not differ.
     position: int | None = None
     # The first layer with a difference. None: it shows in the logits only.
     layer: int | None = None
@@ -123,7 +123,7 @@ class Case:
 
     subject: Subject
     dtype: torch.dtype
-    # What was recovered of each layer that rotates.
+    # The recovered rotation of each layer that rotates.
     layers: list[dict[str, Any]] = field(default_factory=list)
     # The rotations of each layer's cache, by their distances in positions.
     turns: dict[tuple[int, ...], Any] = field(default_factory=dict)
@@ -138,11 +138,11 @@ class Case:
 
     @cached_property
     def whole(self) -> Stages:
-        """What the model computes for all tokens in one pass, with its own positions."""
+        """The answers of the model for all tokens in one pass, with its own positions."""
         return self.subject.read(self.tokens)
 
     def make_positions(self, first: int, length: int = TOKENS) -> Tensor:
-        """Return positions [1, length] that count from the first one."""
+        """Return positions [1, length] that count from ``first``."""
         return torch.arange(first, first + length)[None]
 
 

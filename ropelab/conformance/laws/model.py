@@ -41,7 +41,7 @@ def find_subject(
 ) -> Subject:
     """Return the model of a folder, of an id in the Hub's local cache, or of a factory.
 
-    InputError: there is none, it cannot be loaded, or it is no language model.
+    InputError: the model does not exist, cannot be loaded, or is not a language model.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: this machine has none; allowed here: cpu")

@@ -1,10 +1,10 @@
 """The law of rotation: each layer rotates as configured.
 
-What a layer does is recovered from its cached keys, whatever its configuration says. In
-a text of one token, attention returns the value of this token at any position, so that
-the hidden states do not depend on the position, and the key of each layer at one
-position is the key at another, rotated. The keys of many texts of one token give the
-linear map between the keys at two positions.
+The rotation of a layer is recovered from its cached keys, whatever its configuration
+says. In a text of one token, attention returns the value of this token at any position,
+so that the hidden states do not depend on the position, and the key of each layer at
+one position is the key at another, rotated. The keys of many texts of one token give
+the linear map between the keys at two positions.
 """
 
 import math
@@ -155,7 +155,7 @@ def list_rotating(text: Any) -> list[bool]:
 
 
 def compare_layers(case: Case) -> Statement:
-    """Find whether the layers that rotate are those that should."""
+    """Find whether the right layers rotate, and no others."""
     should_rotate = list_rotating(find_text_config(case))
     turns, _ = probe_turns(case)
     rotating = [layer for layer, turn in turns.items() if turn is not None]
@@ -216,7 +216,7 @@ def judge_layer(
     """Return the row of one layer: its base, width, pairing, and what is wrong.
 
     No configuration says which features form a pair, and which way pairs turn: this
-    follows from the weights. All layers have to do it as the first one does.
+    follows from the weights. All layers have to do the same as the first layer.
 
     Args:
         layer: the number of the layer.

@@ -31,7 +31,7 @@ PerToken = Tokens | None
 
 
 class Prompt(NamedTuple):
-    """What a model is told about the images in the text of one row."""
+    """The information that a model gets about the images in the text of one row."""
 
     # [1, tokens]: 0 for text, 1 for a patch of an image.
     kinds: Tensor
@@ -78,14 +78,14 @@ class Subject(ABC):
         cache: Any = None,
         visible: Tensor | None = None,
     ) -> Stages:
-        """Read tokens behind those in a cache, and add them to it.
+        """Read tokens that follow the tokens in a cache, and add them to the cache.
 
         Args:
             tokens: ids.
             positions: the position of each token.
             segments: the number of the text that each token belongs to, those in the
-                cache first. Padding has 0. A token looks at earlier tokens of its own
-                segment only. None: all is one segment.
+                cache first. Padding has 0. A token looks only at earlier tokens of its
+                own segment. None: all is one segment.
             cache: what `new_cache` made; None: nothing is kept.
             visible: True [rows, queries, keys] where a query may look, in place of
                 segments.
@@ -135,7 +135,7 @@ class Subject(ABC):
         return hasattr(self.code, "evict_keys")
 
     def evict(self, cache: Any, keep: Sequence[int]) -> None:
-        """Let the model's own code drop all keys but those in these slots.
+        """Let the model's own code drop all keys except the ones in these slots.
 
         Its `evict_keys(cache, keep)` changes the cache, or returns another one.
         """
@@ -150,7 +150,8 @@ class Subject(ABC):
         raise UnaskedError("only a model of transformers is asked for such a cache")
 
     def join(self, first: Any, second: Any) -> Any:
-        """Let the model's own code put the keys of one cache behind those of another.
+        """Let the model's own code put the keys of one cache behind the keys of
+        another.
 
         Its `join_caches(first, second)` changes the first cache, or returns a new one.
         """

@@ -283,12 +283,12 @@ def _find_first(walk: Walk, start: float) -> list[Window]:
 
 
 def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
-    """Return the first window from `start` on, and the last one if it is proved."""
+    """Return the first window from `start` on and, if it is proved, the last window."""
     first = walk.find_first(start)
     if first is None:
         return []
     _, first_high = first
-    # A first window without an end is the last one, too.
+    # A first window without an end is also the last window.
     if first_high == math.inf:
         return [first]
 
@@ -308,7 +308,7 @@ def _recommend(
 ) -> float:
     """Return the stable base rounded up, or 1 if every base is admissible.
 
-    nan: there is no stable base, or the rounded base is not admissible.
+    nan: no base is stable, or the rounded base is not admissible.
     """
     # If the smallest base is 1, every base is admissible and none needs to be
     # recommended.
@@ -325,7 +325,7 @@ def _recommend(
 
 
 def round_up(base: float, digits: int = 2) -> float:
-    """Return the smallest number of so many significant digits that is not below
+    """Return the smallest number of ``digits`` significant digits that is not below
     ``base``.
 
     >>> round_up(3325751.03), round_up(99.5), round_up(1.5e7), round_up(629978.3, 6)

@@ -82,7 +82,8 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     similarity = make_similarity(config)
     searches = [values[cell] for cell in cells(config)]
     bound = pd.concat([search["bound"] for search in searches], ignore_index=True)
-    # A table without rows has other column types. It is used only if there is no other.
+    # A table without rows has other column types. It is used only if there is no other
+    # bound.
     windows = searches[0]["windows"]
     with_rows = [search["windows"] for search in searches if len(search["windows"])]
     if with_rows:
@@ -218,7 +219,8 @@ def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
     ``standard_error`` is the standard error of the exponent. It is missing for fits
     that a paper prints.
     """
-    # A base of 1 means that every base is admissible. That is no point of a power law.
+    # A base of 1 means that every base is admissible. A base of 1 is not a point of a
+    # power law.
     bound = bound[bound["smallest_admissible_base"] > 1]
     is_published = bound["context_tokens"].isin(published["context_tokens"])
     at_published = bound[is_published]

@@ -1,4 +1,4 @@
-"""What theories advise about the base, each judged by the exact bound.
+"""The advice of theories about the base. Each theory is judged by the exact bound.
 
 A base is admissible for a context if the sum of cosines of its frequencies is not
 negative at any position of the context. theories.toml has the words about each theory.
@@ -195,8 +195,8 @@ def find_blind_base(
     if component == "cosine and sine":
         is_lost &= theta * cos < spacing(sin, fmt) / 2
 
-    # The answer is the base after the last one that separates the positions. Below it the
-    # loss comes and goes with the phase of the last position.
+    # The answer is the base after the last base that separates the positions. Below it
+    # the loss comes and goes with the phase of the last position.
     separating = np.flatnonzero(~is_lost)
     first_blind = 0
     if len(separating):

@@ -1,9 +1,9 @@
 """The cells, tables and answer of the experiment `base-empirical`.
 
-A model is trained per base and seed. What the models of a base retrieve is compared with
-a prediction: the bound predicts that retrieval fails from the first position on at which
-the sum of cosines of the base's frequencies is negative, while text loss stays low. A
-model is tested inside its trained length, at several distances.
+A model is trained per base and seed. The retrieval of the models of a base is compared
+with a prediction: the bound predicts that retrieval fails from the first position on at
+which the sum of cosines of the base's frequencies is negative, while text loss stays
+low. A model is tested inside its trained length, at several distances.
 """
 
 import math

@@ -24,11 +24,11 @@ from ropelab.runs.tables import Tables
 class Wording(NamedTuple):
     """How the answer speaks about a metric."""
 
-    # What models do, before a value.
+    # The words before a value, which say what models do.
     verb: str
     # The words for what the best rows do better than all other rows.
     better: str
-    # What is listed, in the plural.
+    # The word for the listed rows, in the plural.
     values: str
     # "%" if a value is a share, written as a percentage; else "f".
     form: str

@@ -49,7 +49,7 @@ ValuesByPlace = dict[MetricPlace, pd.DataFrame]
 class PlacePair(NamedTuple):
     """Two places to compare."""
 
-    # What identifies the comparison, in the columns of its table.
+    # The values that identify the comparison, by the columns of its table.
     about: tuple[Hashable, ...]
     first: MetricPlace
     second: MetricPlace
@@ -181,7 +181,7 @@ def _compare_places(
             b=second_values["value"],
             names=comparison.names,
             measure=MEASURE[first.metric],
-            # A metric at a multiple of the trained length is a question of its own.
+            # A metric at a multiple of the trained length is a separate question.
             family=(first.metric, first.times_trained_len),
             trials=int(first_values["trials"].iloc[0]),
         )

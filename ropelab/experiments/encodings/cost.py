@@ -66,8 +66,8 @@ def make_untrained(config: EncodingsConfig, name: str) -> LanguageModel:
 def measure_costs(config: EncodingsConfig) -> pd.DataFrame:
     """Return the table `cost`: a row per encoding, and a row per method of RoPE.
 
-    The columns: facts about the encoding, its parameters, and its work divided by that of
-    NoPE. A method is trained as RoPE, and decodes by its own encoding.
+    The columns: facts about the encoding, its parameters, and its work divided by the
+    work of NoPE. A method is trained as RoPE, and decodes by its own encoding.
     """
     trained_len = config.train_len
     plain_model = make_untrained(config, PLAIN)
@@ -223,8 +223,8 @@ def count_kept_bytes(owner: object) -> int:
 
 @dataclass(frozen=True)
 class Timing:
-    """The cell of measured times. It is computed alone, since other work at the same time
-    would slow it.
+    """The cell of measured times. It is computed while no other cell is, since other
+    work at the same time would slow it.
     """
 
     config: EncodingsConfig
@@ -236,7 +236,9 @@ class Timing:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the times depend on: the cell is computed again if it changes."""
+        """Everything that the times depend on. If it changes, the cell is computed
+        again.
+        """
         names = {
             "encodings",
             "train_len",

@@ -57,7 +57,7 @@ class Row:
 
     @property
     def claim(self) -> str:
-        """What was published about extrapolation by the encoding.
+        """The publication's statement about extrapolation by the encoding.
 
         It is `none` for a method, as no claims about methods are recorded.
         """

@@ -30,8 +30,8 @@ def answer(tables: Tables) -> str:
     compares_methods = True
     if "casts" in tables:
         findings += describe_casts(tables["casts"])
-        # Each rounded row is compared once. If there are no more comparisons than these,
-        # there is no method and no window, and nothing is recommended.
+        # Each rounded row is compared once. If a run has no other comparisons, it has
+        # no method and no window, and nothing is recommended.
         compares_methods = len(tables["casts"]) != len(comparisons)
     if compares_methods:
         is_alone = comparisons.empty

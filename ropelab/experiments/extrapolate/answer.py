@@ -155,7 +155,7 @@ def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
     by_seed = at_trained_len.groupby(["method", "seed"])["accuracy"].mean()
     worst_seed = by_seed.groupby("method").min()
     has_failed = worst_seed.max() < LEARNED
-    # If nothing was measured there, the mean is nan, which is no failure.
+    # If nothing was measured there, the mean is nan, which does not count as a failure.
     return not has_failed
 
 

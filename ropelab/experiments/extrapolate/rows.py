@@ -37,7 +37,7 @@ class MethodRow(NamedTuple):
     factor: float
     # An arm of the config, or the arm of a searched, rounded or cached row.
     arm: str
-    # What is changed when the model is evaluated.
+    # The change that is made to the model when it is evaluated.
     mode: Mode
     model: Training
 

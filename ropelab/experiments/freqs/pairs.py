@@ -1,7 +1,8 @@
 """Every pair of a head under a scaling method: tables, answer and short table.
 
 A scaling method makes a plan: the scaled frequencies of all pairs, and a factor of the
-logits. In an axial layout each axis of a position has frequencies, and a plan, of its own.
+logits. In an axial layout each axis of a position has separate frequencies and a
+separate plan.
 """
 
 import math
@@ -29,7 +30,7 @@ LIBRARIES = 200_000_000
 BYTES_PER_PAIR = 750
 # The time to compute a row and to write it as text.
 SECONDS_PER_PAIR = 4e-5
-# What a method does to a pair, in the order in which the answer counts them.
+# The effects of a method on a pair, in the order in which the answer counts them.
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
@@ -204,7 +205,7 @@ def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def answer(tables: Tables) -> str:
-    """Count the roles of pairs and those that meet new angles."""
+    """Count the pairs of each role, and the pairs that meet new angles."""
     pairs = tables["pairs"]
     scaling = tables["scaling"].iloc[0]
     unseen = (pairs["unseen"] == "new angles").sum()

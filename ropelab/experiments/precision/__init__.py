@@ -41,8 +41,8 @@ CANNOT_SHOW = (
 VERSION = 9
 BODY = "ropelab.experiments.precision.results"
 
-# The encodings of a position: by one frequency, by the frequencies of RoPE, or by those
-# of the sinusoidal encoding.
+# The encodings of a position: by one frequency, by the frequencies of RoPE, or by the
+# frequencies of the sinusoidal encoding.
 SCHEMES = ("single", "rope", "sinusoidal")
 # The parts of an encoding that are rounded and compared. A pair is the cos and the sin
 # of one frequency, a vector is all pairs, and a score is the product of two aligned
@@ -58,7 +58,7 @@ class PrecisionConfig(Config):
 
     common: ClassVar[tuple[str, ...]] = ("model", "base", "length", "formats", "cast")
 
-    # The model is no part of the run, but the values that it fills in are.
+    # The model is not stored with the run, but the values that the model fills in are.
     model: OfModel[str] = Field(
         "",
         exclude=True,

@@ -1,4 +1,4 @@
-"""What casts cost along each axis of a position: frames, rows, columns.
+"""The errors of casts along each axis of a position: frames, rows, columns.
 
 A model of images or videos gives a token a position along each axis. Each axis rotates
 some of the pairs of a head. Every position along an axis is looked at, with the pairs
@@ -54,8 +54,8 @@ def list_axes(config: PrecisionConfig) -> Iterator[Axis]:
 
     for number, (name, length) in enumerate(zip(names, lengths, strict=True)):
         if config.layout == "axial":
-            # Each axis has its own frequencies, from 1 down to the slowest, as a head of
-            # its own would have them.
+            # Each axis has its own frequencies, from 1 down to the slowest, as a
+            # separate head would have them.
             pairs = config.sections[number]
             inv_freq = inverse_frequencies(2 * pairs, config.base)
             spectrum = Spectrum(inv_freq, config.base, 2 * pairs)

@@ -279,8 +279,8 @@ def _describe_census(fmt: FloatFormat, census: Census, exact_codes: int | None) 
             return "all distinct"
         return colliding_neighbours or "distant positions collide"
 
-    # The cosine in float64 has an error of its own, so that it differs at positions where
-    # the exact values are equal.
+    # The cosine in float64 has an error, so that it differs at positions where the
+    # exact values are equal.
     rounding = ""
     if fmt.name == "float64" and census.distinct > exact_codes:
         more = census.distinct - exact_codes

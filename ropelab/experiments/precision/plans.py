@@ -1,7 +1,7 @@
 """The cast plans of a run. A cast plan says to which format each stage of an
 implementation is rounded (position, inv_freq, angle, table, rotation, score).
 
-The plans are those of the implementations that --preset and --cast name. If no
+--preset and --cast name implementations, whose plans are the plans of the run. If no
 implementation is named, each plan rounds one stage, and all other stages are exact.
 """
 
@@ -68,7 +68,7 @@ def list_entries(config: PrecisionConfig) -> list[Entry]:
 
 
 def _list_stages(config: PrecisionConfig) -> list[Entry]:
-    """Return an entry for each stage and format, in which that stage alone is rounded.
+    """Return an entry for each stage and format, in which only that stage is rounded.
 
     The formats are those of --formats, or else STAGE_FORMATS.
     """

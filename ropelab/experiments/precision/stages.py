@@ -78,7 +78,7 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     ]
 
     # Further lengths show from which position on float32 is wrong. They are left out if
-    # the user named implementations, since the answer is about these alone.
+    # the user named implementations, since the answer is then only about these.
     names_no_implementation = not read_implementations(config)
     if names_no_implementation:
         cells += [_make_long_cell(config, length) for length in config.long_lengths]

@@ -9,7 +9,7 @@ The table `casts` has a row per cast plan, told apart by the column `kind`:
 - long: float32 angles at a further length.
 
 A spread (`score_spread`) is the change of a score that rounding causes where the score
-should depend on the distance alone, in standard deviations of the scores.
+should depend only on the distance, in standard deviations of the scores.
 """
 
 import math
@@ -112,8 +112,9 @@ def _shorten_stages(casts: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_formats(stages: pd.DataFrame) -> list[str]:
-    """Return the formats to show: those asked for, or those that models are trained in
-    if nobody asked for any and all six of STAGE_FORMATS were measured.
+    """Return the formats to show: the formats that the user names. If the user names
+    none, so that all six of STAGE_FORMATS were measured, return the formats that models
+    are trained in.
     """
     measured = stages["format"].unique().tolist()
     if len(measured) < len(STAGE_FORMATS):
@@ -145,7 +146,8 @@ def write_spread(value: float, low: float, high: float) -> str:
     if value <= EXACT:
         return "0"
     first_digit = math.floor(math.log10(value))
-    # Two digits are supported if the interval is no wider than one step of the second.
+    # Two digits are supported if the interval is at most as wide as one step of the
+    # second digit.
     step_of_second = 10.0 ** (first_digit - 1)
     digits = 1 if high - low > step_of_second else 2
     if value <= 1e-4:
@@ -155,7 +157,7 @@ def write_spread(value: float, low: float, high: float) -> str:
 
 
 class Cure(NamedTuple):
-    """What to do about an implementation whose scores vary with position."""
+    """The repair of an implementation whose scores vary with position."""
 
     # The stage to fix first; None if nothing has to be fixed, or nothing was tried.
     stage: str | None

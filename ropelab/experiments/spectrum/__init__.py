@@ -2,11 +2,11 @@
 each?
 
 A scheme is a choice of frequencies for the pairs of a head. There are two kinds of
-evidence, in tables of their own. Arithmetic compares the change of a score from one token
-to the next with the rounding of scores, under each scheme. Training: the same small model
-learns once per scheme and seed. It copies, recalls the more recent of two equal cues, and
-reads, inside and beyond its trained length. Bands of frequencies are then taken away from
-the models of the first scheme.
+evidence, in separate tables. Arithmetic compares the change of a score from one token
+to the next with the rounding of scores, under each scheme. Training: the same small
+model learns once per scheme and seed. It copies, recalls the more recent of two equal
+cues, and reads, inside and beyond its trained length. Bands of frequencies are then
+taken away from the models of the first scheme.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self

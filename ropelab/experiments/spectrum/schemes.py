@@ -93,7 +93,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
 def make_training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
     """Return the training of a model with a scheme."""
     geometry = config.geometry()
-    # What identifies the trained model. Runs with the same key share it.
+    # The values that identify the trained model. Runs with the same key share it.
     key = {
         "frequencies": scheme.label,
         "base": geometry.base,
@@ -193,8 +193,8 @@ def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
             "pairs": inv_freq.size,
             "shortest_period_tokens": shortest,
             "longest_period_tokens": longest,
-            # The first position whose rotations equal those of position 0 in exact
-            # arithmetic.
+            # The first position whose rotations equal the rotations of position 0 in
+            # exact arithmetic.
             "period_tokens": find_common_period(inv_freq.tolist()),
         }
         rows.append(row)

@@ -22,7 +22,7 @@ BLOCK = 1 << 22
 # 1. The positions are cut into runs of this many tokens, and one position of each run is
 #    looked at.
 RUN = 1024
-# 2. This many runs with the lowest sums are cut into strides of so many tokens, and one
+# 2. This many runs with the lowest sums are cut into strides of STRIDE tokens, and one
 #    position of each stride is looked at.
 MOST_RUNS = 32
 STRIDE = 32
@@ -194,7 +194,7 @@ def _sum_slow_pairs(
     """Return sums over slow pairs: [starts, count].
 
     A slow pair rotates by less than a radian in ``step`` tokens, so that its cosine is
-    about the same at so many neighbouring positions. If the whole sum is negative, the
+    about the same at ``step`` neighbouring positions. If the whole sum is negative, the
     sum over slow pairs must be low.
     """
     is_fast = similarity.inv_freq(u) > 1 / step

@@ -80,8 +80,8 @@ def find_worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
     """Return the worst error in each octave [2^k, 2^(k+1)) of a range of positions."""
     overflow = find_first_overflow(chain, offset, length)
 
-    # Octaves ascend, and so do the three lists one after the other: stored angles grow
-    # with the position, and overflow in the last octaves only.
+    # Octaves ascend, and so do the three lists if they are joined in this order: stored
+    # angles grow with the position, and overflow in the last octaves only.
     near = []
     worst_of_far = []
     overflown = []

@@ -112,7 +112,7 @@ class CastPlan:
         """True if every stored cos and sin belongs to the exact angle m * theta_i,
         where theta_i is the stored frequency.
 
-        A score then depends on the distance alone, so that its spread is 0.
+        A score then depends only on the distance, so that its spread is 0.
         """
         return self.position == self.angle == self.table == EXACT
 

@@ -87,9 +87,9 @@ def count_equal_hashes(
     further_pairs = encoding.pairs[compared:]
     distinct = 0
 
-    # Positions with a hash of their own are distinct and are set aside. The hashes of
-    # all other positions take in further pairs, in groups as large as the leading
-    # group, until all pairs are in.
+    # If no other position has the hash of a position, the position is distinct, and is
+    # set aside. The hashes of all other positions take in further pairs, in groups as
+    # large as the leading group, until all pairs are in.
     while True:
         count = hashes.size
         hashes, positions = _select_repeated(hashes, positions)

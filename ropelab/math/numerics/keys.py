@@ -57,7 +57,7 @@ SATURATING = {
     "fp8_e5m2": FORMATS["float8_e5m2_saturating"],
 }
 # The axes of keys [heads, tokens, features] along which numbers share a scale. Blocks
-# and groups are not here: `_round_blocks` gives them an axis of their own.
+# and groups are not here: `_round_blocks` gives them a separate axis.
 AXES = {
     "tensor": (-3, -2, -1),
     "head": (-2, -1),
@@ -159,7 +159,7 @@ class KeyFormat:
         if self.number.startswith("fp8"):
             fmt = SATURATING[self.number]
             largest = np.abs(x).max(axes, keepdims=True)
-            # A set of zeros has no scale of its own, and any scale keeps its zeros.
+            # The scale of a set of zeros is undefined, and any scale keeps its zeros.
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
             return round_to(x / scale, fmt) * scale
 

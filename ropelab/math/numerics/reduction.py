@@ -46,7 +46,7 @@ class Reduction:
 
 
 def split_period(terms: int) -> tuple[float, ...]:
-    """Return 2 pi as so many float32 numbers.
+    """Return 2 pi as a sum of ``terms`` float32 numbers.
 
     >>> len(split_period(3))
     3

@@ -1,6 +1,6 @@
 """The spread of a score: how much it changes when two tokens move together.
 
-With RoPE the score of a query and a key depends on their distance alone. Where angles or
+With RoPE the score of a query and a key depends only on their distance. Where angles or
 tables are rounded, it also depends on the place of the two. The spread is the standard
 deviation of the score over the places, at one distance.
 
@@ -19,9 +19,10 @@ Where every z has length 1, the variance of a pair is
 
     1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2,
 
-with e_i the errors of the pair's angles. Errors that are equal at both positions cancel.
-A score without errors therefore has no spread. A frequency that is wrong by the same amount at all
-positions has no spread either, since the difference of its errors depends on D alone.
+with e_i the errors of the pair's angles. Errors that are equal at both positions
+cancel. A score without errors therefore has no spread. A frequency that is wrong by the
+same amount at all positions has no spread either, since the difference of its errors
+depends only on D.
 
 The effect of rounding after the table depends on the vectors. This part of the spread is
 therefore a mean over drawn vectors, with an interval.

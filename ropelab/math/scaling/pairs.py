@@ -44,7 +44,7 @@ class PRope(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         # A smaller rotary_dim would also rotate fewer pairs, but change the frequencies
-        # of those that rotate.
+        # of the pairs that rotate.
         count = int(self.p * geometry.rotary_dim // 2)
         inv_freq = geometry.inv_freq.copy()
         inv_freq[count:] = 0.0

@@ -165,8 +165,8 @@ class Scaling(Typed):
 
 
 def _check_result_of(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
-    """Return a method `plan` that raises InputError if what it computes means nothing,
-    such as nan.
+    """Return a method `plan` that raises InputError if its result has no meaning, such
+    as nan.
     """
 
     @wraps(plan)
@@ -191,7 +191,7 @@ def _check_result_of(plan: Callable[..., RopePlan]) -> Callable[..., RopePlan]:
 
 def _check_plan(scaling: Scaling, geometry: Geometry, result: object) -> RopePlan:
     """Return a plan with its frequencies in float64; InputError for another result."""
-    # The plan() of a user may lack its `return`, or return frequencies alone.
+    # The plan() of a user may lack its `return`, or return nothing but frequencies.
     if not isinstance(result, RopePlan):
         raise InputError(
             f"{scaling.label}: plan() must return a RopePlan, not a"

@@ -51,7 +51,8 @@ class Engine:
         raise NotImplementedError
 
     def collect_ended(self, seconds: float) -> Iterable[Ended]:
-        """Wait at most so long for cells to end, and yield those that ended.
+        """Wait at most this many seconds for cells to end, and yield the cells that
+        ended.
 
         A cell that was lost with its worker ends with LostError.
         """
@@ -72,8 +73,8 @@ class Engine:
         if not cells:
             return
 
-        # The cells for workers, by their numbers, and those that this process computes
-        # when the workers are done.
+        # `shared`: the cells for workers, by their numbers. `own_numbers`: the numbers
+        # of the cells that this process computes when the workers are done.
         shared = _select_shared(cells)
         own_numbers = [number for number in range(len(cells)) if number not in shared]
         # The errors of cells that failed, by the hashes of the cells.

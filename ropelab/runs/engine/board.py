@@ -158,8 +158,8 @@ class Board:
         self._whole(seconds, note=note, left=self._estimate_seconds_left())
 
     def _estimate_seconds_left(self) -> float:
-        """Estimate the seconds to the end: those that were expected for the rest, times
-        the ratio of measured to expected time so far.
+        """Estimate the seconds to the end: the seconds that were expected for the
+        remaining work, times the ratio of measured to expected time so far.
         """
         rest = sum(self._left)
         # The rest takes at least as long as its longest cell.

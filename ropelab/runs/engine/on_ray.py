@@ -93,7 +93,7 @@ class OnRay(Engine):
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(compute_on_worker)
         # The cells of this machine, of which archives are sent and which are returned.
         self._cells = context.cells
-        # What was put into Ray's object store, by name, oldest first.
+        # The objects in Ray's object store, by name, the oldest first.
         self._objects: dict[str, ObjectRef] = {}
         # The number and the cell of each task of Ray that has not ended.
         self._running: dict[ObjectRef, tuple[int, Cell]] = {}

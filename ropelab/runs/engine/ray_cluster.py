@@ -57,7 +57,7 @@ def check_ray(address: str | None) -> None:
 def check_joinable(address: str) -> None:
     """Raise InputError unless the cluster can be joined.
 
-    A process of its own tries it, since Ray ends a process that cannot join.
+    A separate process tries to join, since Ray ends a process that cannot join.
     """
     # `-P` leaves the working folder out of the path, where a file ray.py may be.
     command = [sys.executable, "-P", "-c", JOIN, address]

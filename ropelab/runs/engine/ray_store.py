@@ -122,7 +122,7 @@ def _leave_if_lost(store: ControlStore) -> None:
 
 
 def _end_now() -> None:
-    """End this process at once, and those that Ray started here for computing."""
+    """End this process at once, and the processes that Ray started here for computing."""
     end_processes()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

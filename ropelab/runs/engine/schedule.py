@@ -31,7 +31,8 @@ class Machine:
     """The room that this machine has for cells."""
 
     workers: int
-    # The memory of all cells together. A cell that is computed alone may need more.
+    # The memory of all cells together. A cell may need more, and is then computed while
+    # no other cell is.
     memory_bytes: float = inf
     gpus: int = 1
     cells_per_gpu: int = 1
@@ -116,8 +117,8 @@ class Schedule:
         self._lost: Counter[int] = Counter()
 
     def begin(self) -> tuple[int, int] | None:
-        """Begin the next cell that there is room for: return its number and that of its
-        GPU, or None if no cell can begin now.
+        """Begin the next cell that there is room for: return its number and the number
+        of its GPU, or None if no cell can begin now.
         """
         # When cells are lost together, perhaps only one of them was too large. Each lost
         # cell makes its last try alone, after all other cells, so that it cannot end
