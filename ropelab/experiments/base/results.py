@@ -82,12 +82,12 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     similarity = make_similarity(config)
     searches = [values[cell] for cell in cells(config)]
     bound = pd.concat([search["bound"] for search in searches], ignore_index=True)
-    # A table without rows has other column types. It is used only if there is no other
-    # bound.
+    # A table without rows has other column types. It is used only if all tables of
+    # windows are empty.
     windows = searches[0]["windows"]
-    with_rows = [search["windows"] for search in searches if len(search["windows"])]
-    if with_rows:
-        windows = pd.concat(with_rows, ignore_index=True)
+    filled_tables = [search["windows"] for search in searches if len(search["windows"])]
+    if filled_tables:
+        windows = pd.concat(filled_tables, ignore_index=True)
 
     theories = []
     for bound_row in bound.itertuples():
