@@ -20,8 +20,8 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
 
 # The families of claims in the order of the ledger: first claims of the notes, then of
-# papers, and last those that trained models decide. A family is a TOML file, and the
-# module of its checks.
+# papers, and last the claims that trained models decide. A family is a TOML file, and
+# the module of its checks.
 FAMILIES = (
     "attention",
     "forms",

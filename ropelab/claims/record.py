@@ -4,9 +4,9 @@ A claim is a statement from a publication. Its check is a function that measures
 something, and adds findings. A finding is a part of the claim, without which the claim
 does not hold, or a limit, which puts a condition on it.
 
-There are two kinds of evidence, which are never mixed. What a computation, program code
-or a dated document refutes is wrong. What small trained models do not show may well hold
-elsewhere.
+There are two kinds of evidence, which are never mixed. A claim is wrong if a
+computation, program code or a dated document refutes it. A claim that small trained
+models do not show may well hold elsewhere.
 """
 
 import inspect
@@ -82,7 +82,7 @@ DECIDES: dict[tuple[Role, Agrees], int] = {
 class ClaimFinding:
     """One measurement and whether it agrees with the claim."""
 
-    # What was measured, in words.
+    # The measured quantity, in words.
     what: str
     # The result in words and numbers, rounded for reading; the reason if it is open.
     measured: str

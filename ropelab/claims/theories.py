@@ -174,8 +174,8 @@ def drift_compounds(
 def neighbours_erased(
     findings: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
-    """Count the neighbours that the slowest pair does not distinguish in float32: those
-    with equal cosines, or with equal cosines and sines (`component`).
+    """Count the neighbours that the slowest pair does not distinguish in float32:
+    neighbours with equal cosines, or with equal cosines and sines (`component`).
     """
 
     def measure_shares(

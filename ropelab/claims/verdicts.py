@@ -1,8 +1,8 @@
 """The cells and tables of the ledger: the verdict on each claim.
 
-A claim that arithmetic decides is a cell of its own: a piece of work whose result is kept.
-Claims about trained models are decided by stored runs, when the tables are made. Evidence
-is the list of findings that a claim's check returns.
+Each claim that arithmetic decides is a separate cell: a piece of work whose result is
+kept. Claims about trained models are decided by stored runs, when the tables are made.
+Evidence is the list of findings that a claim's check returns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,9 @@ def cells(config: ClaimsConfig) -> list[Cell]:
 
 
 def list_needed(config: ClaimsConfig) -> list[str]:
-    """List the claims of the run by id, then those that only answers to questions need."""
+    """List the claims of the run by id, then the claims that only answers to questions
+    need.
+    """
     needed = [claim.id for claim in choose_claims(config.id, config.source)]
     for question in list_questions(config):
         needed.extend(question.claims)

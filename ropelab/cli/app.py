@@ -65,7 +65,7 @@ def make_application(word: str | None = None) -> typer.Typer:
     their names. For None it has all commands with their flags.
     """
     # To make the flags of all experiments takes longer than many commands run, so that
-    # only those that are needed are made.
+    # only the needed flags are made.
     app = typer.Typer(
         name="ropelab",
         cls=panels.Commands,

@@ -1,4 +1,4 @@
-"""The flags of the command line: those that several commands share, and those that are
+"""The flags of the command line: flags that several commands share, and flags that are
 made from the fields of a config.
 
 The values of fields stay texts here. The config reads and checks them, and its errors are
@@ -189,7 +189,7 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
         kind = _make_field_option(flag, info, help=help_text, rich_help_panel=panel)
         parameters.append(_make_parameter(parameter, kind))
         if other:
-            # The other spelling is a flag of its own, so that an error is raised if both
+            # The other spelling is a separate flag, so that an error is raised if both
             # are typed. With two names of one flag the last would silently win.
             kind = _make_field_option(
                 make_flag(other), info, rich_help_panel=panels.UNLISTED

@@ -12,7 +12,7 @@ Length = Annotated[str | None, Option(metavar="N", help="Tokens in the context."
 def read_tokens(text: str | None, flag: str = "--length") -> int | None:
     """Return the length in tokens that an option gives; None if it was not given.
 
-    InputError: the text is no number of tokens from 2 to 2^40.
+    InputError: the text is not a number of tokens from 2 to 2^40.
     """
     from ropelab.readers.flags import read_option
     from ropelab.readers.spec import is_context

@@ -87,7 +87,7 @@ def _correct_command(words: Sequence[str], error: Any) -> list[str]:
 def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     """Return the words with the flags that were meant, or the help of the command.
 
-    Some commands have repairs of their own, which come first.
+    Some commands have special repairs, which come first.
     """
     command = words[0] if words else ""
     rest = list(words[1:])
@@ -354,7 +354,7 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     return str(round(factor_value * model.trained_len))
 
 
-# Flags of other commands, and those that the command vectors has instead.
+# Flags of other commands, with the flags that the command vectors has instead.
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 

@@ -1,5 +1,5 @@
-"""What surrounds a command: standard streams, signals, errors in one line, and the exit
-status.
+"""The surroundings of a command: standard streams, signals, errors in one line, and the
+exit status.
 
 Own code is what a user wrote and named on the command line. It may print, raise any error
 and end the process.
@@ -192,7 +192,7 @@ STDERR = 2
 def nothing_but_documents() -> Iterator[None]:
     """Reserve stdout for documents while the block runs.
 
-    What own code prints goes to stderr.
+    Everything that the user's code prints goes to stderr.
     """
     with _separate_stdout() as stream:
         _streams_of_documents.append(stream)
@@ -251,7 +251,8 @@ def _leave_out_nan(value: Any) -> Any:
 def print_document(document: Mapping[str, Any]) -> None:
     """Print a JSON document on stdout.
 
-    Letters that the stream cannot write, and those that steer a terminal, are escaped.
+    Letters that the stream cannot write, and letters that steer a terminal, are
+    escaped.
     """
     stream = sys.stdout
     if _streams_of_documents:

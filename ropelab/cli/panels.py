@@ -27,7 +27,7 @@ CODE = "Code and models"
 RESULTS = "Results"
 NAMES = "Names that options take"
 PANELS = (MEASURE, CONFIGURATIONS, CODE, RESULTS, NAMES)
-# Panels of options. Fields of configs have panels of their own (FieldGroup).
+# Panels of options. Fields of configs have separate panels (FieldGroup).
 COMMON = "Most used"
 OTHERS = "Options"
 OUTPUT = "Output"

@@ -303,7 +303,7 @@ def _make_lab(options: Options) -> Lab:
 
 @contextmanager
 def interrupt_after(minutes: float | None) -> Iterator[None]:
-    """Interrupt the block as Ctrl-C does when so many minutes have passed."""
+    """Interrupt the block as Ctrl-C does after this many minutes."""
     if not minutes:
         yield
         return

@@ -25,7 +25,8 @@ GAP = 2
 INDENT = 4
 # The width up to which the cells of a column of words are not broken into lines.
 READABLE = 14
-# A cell is a sentence if it has at least so many characters, and so many words.
+# A cell is called a sentence if it has at least this many characters, and this many
+# words.
 SENTENCE = 40
 WORDS = 5
 # The least width of a column of sentences.
@@ -100,7 +101,7 @@ def _mark_verdicts(column: Column) -> Column:
 def _cut_last(columns: Sequence[Column], width: int) -> list[Column]:
     """Cut the cells of the last column at the edge, so that each row fits one line.
 
-    The columns stay as they are if the last one is of numbers, or has too little room.
+    The columns stay as they are if the last column has numbers, or has too little room.
     """
     *others, last = columns
     taken = sum(column.unbroken_width + GAP for column in others)

@@ -146,7 +146,7 @@ def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
     from matplotlib.backend_bases import get_registered_canvas_class
 
     canvas = get_registered_canvas_class(kind)(figure)
-    # The canvas of SVG sets a resolution of its own, which would stay.
+    # The canvas of SVG sets another resolution, which would stay.
     figure.set_dpi(dpi)
     # The file is made in memory. On a full disk the writer of PDF would raise an error
     # that does not say so.

@@ -104,7 +104,7 @@ def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """
     tables: dict[str, pd.DataFrame] = {}
     records = run.manifest.get("summary") or ()
-    # Rows without an entry are no table.
+    # Rows without an entry do not make a table.
     if any(records):
         tables[SUMMARY] = _make_summary(run, records)
     tables |= run.tables

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ropelab.runs.sentences import write_with_interval
 
-# What is said below a table in whose cells there are intervals.
+# The sentence below a table whose cells have intervals.
 NOTE = (
     "[low, high]: interval of 95 % (docs/methods.md). Rows are compared by their"
     " differences, which may be certain although intervals overlap."

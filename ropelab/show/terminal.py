@@ -1,5 +1,5 @@
-"""What a terminal shows of a command: progress on stderr, then on stdout the answer, short
-tables, and the places of files.
+"""The output of a command on a terminal: progress on stderr, then on stdout the answer,
+short tables, and the places of files.
 """
 
 import math
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # The width of a pipe or a file in columns, so large that no row is broken.
 UNBOUNDED = 10_000
-# Work that is over within so many seconds shows no progress.
+# Work that ends within this many seconds shows no progress.
 SECONDS_HIDDEN = 1.0
 # The seconds between two plain progress lines, and the seconds before the first line.
 SPARSELY = 30.0

@@ -57,7 +57,7 @@ def search_smaller_bases(
     """Look for bases that are smaller than the printed bases and have no negative sum
     of cosines.
 
-    `printed` are the printed bases, by default those of the publication `by`.
+    `printed` are the printed bases, by default the bases of the publication `by`.
     """
     # Stored runs have the exact bound of some contexts, which decides. For all other
     # contexts a grid of bases is searched, which can only contradict: a base that works

@@ -51,8 +51,8 @@ def measure_angle_errors(
     preset: str = "float32",
     longer: Sequence[int] = (1 << 20, 10_000_000),
 ) -> None:
-    """Measure the worst angle error at several lengths, and find the first one beyond the
-    tolerance.
+    """Measure the worst angle error at several lengths, and find the first position
+    whose error is beyond the tolerance.
     """
     # The first length decides, and all longer lengths are limits.
     lengths = (FLOAT32_LENGTH, *longer)

@@ -17,7 +17,7 @@ SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 12
 BYTES = 256
 # The base that is not named.
 USUAL_BASE = 1e4
-# A function that adds its findings to those in its first argument.
+# A function that adds its findings to the findings in its first argument.
 Check = Callable[..., None]
 
 

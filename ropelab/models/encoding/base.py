@@ -88,7 +88,7 @@ class Encoding(nn.Module):
     def extend_key(self, k: Heads, x: Embeddings) -> Heads:
         """Append features of the layer's input `x` to the result of `key`.
 
-        Only an encoding that is not fused may do so; its `scores` removes them.
+        Only an encoding that is not fused may add features; its `scores` removes them.
         """
         # A cache keeps the appended features, too. What an encoding computes from the
         # text is therefore computed once per token.

@@ -260,9 +260,9 @@ class Tupe(AdditiveBias):
     """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket].
 
     TUPE-R (Ke et al. 2020, arXiv:2006.15595). p is a learned vector of each position;
-    its projections U_q and U_k are shared by all layers, and b is T5's bias. There is no
-    token [CLS] here, for which the paper has a rule of its own. IndexError: a position
-    from `trained_len` on.
+    its projections U_q and U_k are shared by all layers, and b is T5's bias. The paper
+    has a separate rule for the token [CLS], which models here do not have. IndexError:
+    a position from `trained_len` on.
     """
 
     def __init__(

@@ -40,7 +40,9 @@ SIZES = tuple(field.name for field in fields(Shape))
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingRecord:
-    """What is known of an encoding without building it; encodings.toml has the keys."""
+    """The facts about an encoding that are known without building it; encodings.toml
+    explains the keys.
+    """
 
     label: str
     source: str

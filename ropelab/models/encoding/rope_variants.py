@@ -43,7 +43,7 @@ class Decoupled(Encoding):
         return torch.cat((content, shared.expand_as(rotary)), dim=-1)
 
     def _split(self, x: Heads) -> tuple[Tensor, Tensor]:
-        """Split heads into the features of content and those that rotate."""
+        """Split heads into the features of content and the features that rotate."""
         width = self.rope.rotary_dim
         content = x[..., :-width]
         rotary = x[..., -width:]
@@ -163,8 +163,7 @@ class Fope(Rope):
         fan = max(1, mixed * (mixed + heads))
         deviation = sigma * math.sqrt(2 / fan)
         drawn = torch.randn(2, heads, mixed, mixed)
-        # Frequencies fall from pair to pair, so that the first pairs are those that
-        # mix.
+        # Frequencies fall from pair to pair, so that only the first pairs mix.
         weights[..., :mixed, :mixed] += deviation * drawn
         self.weights: Tensor
         self.register_buffer("weights", weights)

@@ -51,7 +51,7 @@ STANDARD = "the standard library"
 # With fewer held-out documents the standard library is refused. It may have less than was
 # asked for: many Pythons come without their tests, two thirds of the text.
 FEWEST = 10
-# A file with a zero byte among so many first bytes is no text.
+# A file with a zero byte among this many first bytes is not a text.
 BINARY_PROBE = 8192
 # The most bytes of all files together, since they are held in memory.
 LARGEST = 2**30
@@ -153,7 +153,7 @@ class Corpus:
         return _cut_windows(texts, starts, window)
 
     def long_enough(self, length: int, documents: int) -> list[TextDocument]:
-        """Return the first so many held-out documents of at least `length` bytes.
+        """Return the first `count` held-out documents of at least `length` bytes.
 
         InputError: there are too few. Of the standard library there may be fewer, down
         to FEWEST.
@@ -252,10 +252,10 @@ class CorpusRef:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results on documents depend on."""
+        """The facts that results on documents depend on."""
         return {"corpus": self.fingerprint, "tokenizer": False}
 
-    # What results on stretches depend on.
+    # The facts that results on stretches depend on.
     stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
@@ -284,7 +284,8 @@ class CorpusRef:
         return tuple(document.origin for document in documents)
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a window of a held-out document; after the last one the first follows.
+        """Return a window of a held-out document; after the last document the first one
+        follows.
 
         InputError: no document is that long.
         """
@@ -381,7 +382,7 @@ def drop_near_duplicates(
     """Return documents by the hash of their content, without near-duplicates.
 
     The documents are sorted by the `rank` of their hash (None: by the hash itself). Of
-    near-duplicates the first one is kept.
+    several near-duplicates the first document is kept.
     """
     by_hash = {}
     for document in documents:

@@ -23,8 +23,8 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 
-# Rows are passed together as long as they have at most so many tokens. More would need
-# more memory and would not be faster on a CPU.
+# Rows are passed together as long as they have at most this many tokens. More would
+# need more memory and would not be faster on a CPU.
 TOKENS_PER_PASS = 8192
 # The most logits that are in memory at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22

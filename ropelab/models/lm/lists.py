@@ -21,7 +21,7 @@ import numpy as np
 
 # The values of a list.
 ITEMS = 4
-# The tasks, each with a kind of list of its own.
+# The tasks. Each has its own kind of list.
 LISTS = ("indexing", "keyed")
 
 

@@ -384,6 +384,6 @@ class LanguageModel(nn.Module):
     ) -> Float[Tensor, "batch tokens vocabulary"]:
         """Return logits of the next token at every position.
 
-        With a `cache`, the tokens continue those in it.
+        With a `cache`, the tokens continue the tokens in the cache.
         """
         return self.head(self.hidden_states(tokens, cache))

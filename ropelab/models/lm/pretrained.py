@@ -90,7 +90,7 @@ def select_comparable(key: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def list_pretrained() -> dict[int, Pretrained]:
-    """Return the models of the manifest by seed; none where there is no manifest."""
+    """Return the models of the manifest by seed; empty if there is no manifest."""
     path = FOLDER / MANIFEST
     if not path.exists():
         return {}

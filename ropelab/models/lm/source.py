@@ -84,8 +84,8 @@ class Mixture:
     symbols: float = 0.3
     # The share of stretches that are look-ups. All other stretches are text.
     look_ups: float = 0.15
-    # The share of look-ups whose key an earlier record has, too, with another value. The
-    # value of the nearer record is the right one.
+    # The share of look-ups whose key an earlier record has, too, with another value.
+    # The value of the nearer record is the right answer.
     contested: float = 0.5
     # The least number of tokens in a stretch.
     shortest: int = 8
@@ -185,7 +185,8 @@ class Stretches:
     kind: np.ndarray
     # The place in the row of the first token of the stretch.
     start: np.ndarray
-    # The number of tokens of the stretch, with those that the end of the window cuts off.
+    # The number of tokens of the stretch, including tokens that the end of the window
+    # cuts off.
     length: np.ndarray
 
     @property

@@ -68,7 +68,7 @@ class Recipe:
     steps: int
     # The trained length, which is the window of the second half of the steps.
     window: int
-    # A batch has so many rows that rows times window is this number.
+    # The number of tokens in a batch, which is the number of rows times the window.
     tokens_per_step: int = 4096
     # The highest learning rate of matrices (Muon) and biases (AdamW).
     matrix_rate: float = 0.02
@@ -131,7 +131,8 @@ def compute_batch_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy in nats of the scored tokens.
 
-    Each token is predicted from those before it. The sum of their losses is divided by
+    Each token is predicted from the tokens before it. The sum of their losses is
+    divided by
     `scored_tokens`: None stands for their number in this batch; for a part of a batch
     it is the number in the whole batch, so that the results of all parts add up to the
     mean.
@@ -358,9 +359,11 @@ def make_step(
 
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
-    """Raise MachineError if the last loss is no number, or far above a uniform guess."""
+    """Raise MachineError if the last loss is not a number, or is far above a uniform
+    guess.
+    """
     # The loss is not compared with the first loss: a fine-tuned model starts with a low
-    # loss, and a single hard sequence after that is no divergence.
+    # loss, and a single hard sequence after that does not mean divergence.
     uniform_loss = math.log(vocabulary)
     last_loss = losses[-1]
     if math.isnan(last_loss) or last_loss > DIVERGED * uniform_loss:
@@ -420,9 +423,9 @@ def load_checkpoint(
 ) -> list[float]:
     """Restore the last checkpoint in place, and return the losses so far.
 
-    Without a checkpoint there are no losses. A checkpoint that is damaged, or that was
-    copied from another folder, is removed with a notice. MachineError: the file cannot
-    be read, or has the tensors of another model.
+    Without a checkpoint the list of losses is empty. A checkpoint that is damaged, or
+    that was copied from another folder, is removed with a notice. MachineError: the
+    file cannot be read, or has the tensors of another model.
     """
     path = folder / CHECKPOINT
     if not os.path.lexists(path):

@@ -43,7 +43,7 @@ COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 class Method(Typed, ABC):
     """A method on a model. Its label is its name with its parameters.
 
-    The label does not name the factor, which has a column of its own in tables.
+    The label does not name the factor, which has a separate column in tables.
     """
 
     # The part of a model that the method changes. Weights of a released model are never
@@ -55,7 +55,9 @@ class Method(Typed, ABC):
 
     @property
     def factor(self) -> float:
-        """What the context is stretched by; 1 for a method without a factor."""
+        """The factor by which the context is stretched; 1 for a method without a
+        factor.
+        """
         return 1.0
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:

@@ -137,7 +137,9 @@ def _describe_parameter(
     method: "type[Scaling] | type[Method]",
     field: "Field[Any]",
 ) -> str:
-    """Return a parameter with its default, or with dots if the default is no constant."""
+    """Return a parameter with its default, or with dots if the default is not a
+    constant.
+    """
     from ropelab.math.scaling.plan import write_parameter
 
     is_required = field.default is MISSING or field.default == ()

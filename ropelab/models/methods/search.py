@@ -228,7 +228,7 @@ def _evolve(
         point = propose(number, parents)
         scaled = Scaled(scaling=make_scaling(number, point))
         tried.append((loss_under(scaled), point, scaled))
-        # The sort is stable: of equal losses the first one stays ahead.
+        # The sort is stable: of equal losses the first stays ahead.
         tried.sort(key=lambda entry: entry[0])
     _, _, best = tried[0]
     return best

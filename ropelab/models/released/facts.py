@@ -1,4 +1,4 @@
-"""What the configuration of a released model says about its positions.
+"""The facts about positions in the configuration of a released model.
 
 The keys of config.json differ between architectures and years. transformers has read
 the file into a configuration object with one form for all, which is asked here. When
@@ -161,7 +161,8 @@ def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
         # GPT-J and CodeGen state the number itself.
         return int(stated)
     full = find_full_layers(text)
-    # In latent attention a part of the head with a width of its own rotates.
+    # In latent attention only a part of the head rotates, whose width has a separate
+    # key.
     rotary_head_dim = getattr(full, "qk_rope_head_dim", None) or head_dim(full)
     share = rope.get("partial_rotary_factor") or 1.0
     return int(rotary_head_dim * share)

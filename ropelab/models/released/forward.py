@@ -71,7 +71,7 @@ class ModelShape:
         return (8 * self.width + 3 * self.inner) * self.element
 
     def longest(self, rows: int = 1) -> int:
-        """Return the most tokens of a row in one pass over so many rows."""
+        """Return the most tokens of a row in one pass over this many rows."""
         most = max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.activations)
         if not self.fused:
             # A row of n tokens has n^2 scores in each head.

@@ -134,7 +134,7 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
     """Return the configuration of a language model, as transformers has it.
 
     If `images` is True, models that also read images are allowed. InputError:
-    transformers does not know the model, or it is no language model.
+    transformers does not know the model, or it is not a language model.
     """
     transformers = import_transformers()
     raw_config = read_checked_config(folder)
@@ -178,8 +178,8 @@ def load(
     """Return the model in evaluation mode, without gradients.
 
     The model is put on the `device`, unless a `device_map` spreads it over several.
-    InputError: it is no causal language model, or its weights do not match its
-    configuration.
+    InputError: the model is not a causal language model, or its weights do not match
+    its configuration.
     """
     transformers = import_transformers()
     config = read_configuration_once(folder)

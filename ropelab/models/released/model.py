@@ -64,7 +64,7 @@ UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, Value
 
 
 class Capabilities:
-    """What can be done with a model, tested with a few tokens.
+    """The uses that a model allows, tested with a few tokens.
 
     No list of architectures is kept, since there are many and they change.
     """
@@ -354,7 +354,7 @@ class ReleasedModel:
         return result
 
     def estimate_pass_bytes(self, length: int) -> int:
-        """Return the bytes that a pass over a context adds to those of the weights."""
+        """Return the bytes that a pass over a context takes in addition to the weights."""
         return self.shape.estimate_pass_bytes(length, self.in_parts)
 
     def free_bytes(self) -> int:
@@ -380,7 +380,7 @@ class ModelRef:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results of the model depend on."""
+        """The facts that results of the model depend on."""
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:

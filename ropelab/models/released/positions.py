@@ -403,8 +403,8 @@ def _has_sine_table(module: Any) -> bool:
 def _read_softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
     """Return the factor on scores in an attention module of DeepSeek's code.
 
-    It is 1 unless the checkpoint has YaRN. None: the module is no attention module, or
-    has other code.
+    It is 1 unless the checkpoint has YaRN. None: the module is not an attention module,
+    or has other code.
     """
     code = sys.modules[type(module).__module__]
     compute_factor = getattr(code, "yarn_get_mscale", None)

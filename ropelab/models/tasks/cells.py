@@ -69,8 +69,8 @@ class Checked:
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
             for mode in self.modes:
-                # The first pass is prepared only for the errors that this may raise. There
-                # is no pass if the encoding is not defined for the trained length.
+                # The first pass is prepared only for the errors that this may raise. If
+                # the encoding is not defined for the trained length, nothing is passed.
                 next(mode.passes(model, [self.train_len]), None)
             # Now that the model is loaded, it is known if long contexts are passed in
             # parts, and how much memory of a GPU is free.

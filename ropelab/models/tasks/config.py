@@ -233,7 +233,9 @@ def check_against(config: Roundable, against: str, head_dim: int = 0) -> None:
 
 
 def check_depths(depths: tuple[int, ...]) -> None:
-    """Raise ValueError if depths are no percents, or more than MOST_DEPTHS."""
+    """Raise ValueError if depths are not percents, or if there are more than
+    MOST_DEPTHS.
+    """
     different = set(depths)
     if max(depths) > 100 or len(different) > MOST_DEPTHS:
         raise ValueError(

@@ -272,7 +272,8 @@ class SlidingWindow(Mode):
 
 @dataclass(frozen=True)
 class WithCache(SlidingWindow):
-    """The sliding window, whose probabilities are mixed with those of an n-gram cache.
+    """The sliding window, whose probabilities are mixed with the probabilities of an
+    n-gram cache.
 
     The cache counts n-grams of the text before a token (`predict_by_cache`): it
     leaves out the last `beyond` tokens, and counts the `within` tokens before them

@@ -106,7 +106,7 @@ class Needle(NamedTuple):
 class Needles(EvaluationTask):
     """The evaluation of a model on rows of one of the tasks in NEEDLES."""
 
-    # The lengths of context: the number of tokens before the last one of the answer.
+    # The lengths of context: the number of tokens before the last token of the answer.
     contexts: tuple[int, ...]
     # In percent of the text; 0 is its beginning.
     depths: tuple[int, ...]
@@ -264,7 +264,7 @@ class Needles(EvaluationTask):
         return queries
 
     def _tokenize(self, question: str, answer: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of the question, and those that the answer adds to it."""
+        """Return the tokens of the question, and the tokens that the answer adds to it."""
         # A tokenizer may join the end of the question and the beginning of the answer
         # into one token. Both are therefore tokenized together, and the answer begins
         # at the first token in which this differs from the question tokenized by

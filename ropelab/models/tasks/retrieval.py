@@ -47,7 +47,7 @@ from ropelab.runs.sentences import join_names
 
 # The number of contexts on which a search for parameters of a method measures its loss.
 SEARCH_SEQUENCES = 4
-# The baseline without a model predicts from so many tokens before a token.
+# The baseline without a model predicts a token from this many tokens before it.
 GRAMS = (1, 2, 3)
 # This value stands for a token of text, which is filled in later. No symbol has it.
 BLANK = -1
@@ -238,7 +238,9 @@ class _Context:
         self.tokens[start : start + len(symbols)] = symbols
 
     def ask(self, start: int, count: int, distance: int) -> None:
-        """Note that so many tokens have to be predicted, and how far their source is."""
+        """Note the number of tokens that have to be predicted, and the distance of
+        their source.
+        """
         self.distances[start : start + count] = distance
 
 

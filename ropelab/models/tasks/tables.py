@@ -54,7 +54,7 @@ from ropelab.runs.tables import Tables
 NLL = "nll_nats_per_byte"
 # The column of the log-probabilities of the right answers.
 LOG_PROBABILITY = "log_probability_nats"
-# What these two columns measure. All other columns that are compared are shares.
+# The measures of these two columns. All other columns that are compared are shares.
 MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
 # The columns with the ends of an interval.
 INTERVAL = ["ci_low", "ci_high"]
@@ -222,7 +222,7 @@ def _make_tables_of_task(
 def _average_answers(answers: pd.DataFrame) -> pd.DataFrame:
     """Return the share of keys whose value was recalled, by depth and context.
 
-    The mean log-probability of the values is in a column of its own.
+    The mean log-probability of the values is in a separate column.
     """
     columns = [*ROW, "depth_percent", "context_tokens"]
     groups = answers.groupby(columns, sort=False)

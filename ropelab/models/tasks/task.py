@@ -123,7 +123,7 @@ class EvaluationTask(ABC):
     def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the loss that a search for parameters lowers.
 
-        It is a loss on sequences other than those that are measured.
+        It is a loss on other sequences than the measured ones.
         """
         raise NotImplementedError(f"nothing is searched on {self.name}")
 
@@ -182,7 +182,7 @@ class Texts(DocumentTask):
     # The lengths of contexts that end with the text, in tokens. In each context the
     # loss of the same final tokens is measured.
     contexts: Sequence[int] = ()
-    # The number of these final tokens; 0 if there are no contexts.
+    # The number of final tokens; 0 if the task has no contexts.
     last: int = 0
     # A search lowers the loss from this position on; None: nothing is searched.
     beyond: int | None = None

@@ -77,12 +77,12 @@ class TokenText:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What results on documents depend on."""
+        """The facts that results on documents depend on."""
         return {**self.stretch_key, "drawn": "kinds in turn"}
 
     @property
     def stretch_key(self) -> dict[str, Any]:
-        """What results on stretches depend on."""
+        """The facts that results on stretches depend on."""
         return {
             "corpus": self.fingerprint,
             "tokenizer": True,
@@ -166,7 +166,8 @@ class TokenText:
         return _read_corpus(self.path).names
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a piece of the packed text; after the last one the first follows.
+        """Return a piece of the packed text; after the last piece the first one
+        follows.
 
         InputError: there is none of that length.
         """

@@ -41,8 +41,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_bound(tables: Tables) -> Figure:
-    """Draw the recommended and the smallest admissible bases, and those that a paper
-    prints.
+    """Draw the recommended and the smallest admissible bases, and the bases that a
+    paper prints.
 
     The mark of a printed base is filled if the sum is negative inside its context.
     """

@@ -92,7 +92,7 @@ def draw_ledger(claims: pd.DataFrame) -> Figure:
     row_counts = [_count_rows(group) for group in groups.values()]
     figure = shapes.make_figure((9.2, 1.4 + ROW_INCHES * (sum(row_counts) + 6)))
     heights = [count + HEAD_ROWS for count in row_counts]
-    # The two kinds are arithmetic and trained models, one above the other.
+    # The two kinds are arithmetic and, below it, trained models.
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)
 
     panels = zip(parts[:, 0], groups.items(), row_counts, strict=True)

@@ -259,7 +259,7 @@ def _draw_family(
             continue
 
         # A named encoding has the same look in all figures. A design or a method has no
-        # look of its own, and takes one by its number in this figure.
+        # fixed look, and takes a look by its number in this figure.
         is_composed = "(" in name or " + " in name
         if is_composed:
             look = pick_look(number)

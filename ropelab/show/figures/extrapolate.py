@@ -1,8 +1,9 @@
 """The figures of extrapolate: how well methods read beyond the trained length.
 
 An experiment compares methods in arms: without fine-tuning, with parameters searched on
-the model, and after fine-tuning. Each arm has figures of its own for retrieval and for
-text loss, which are drawn by the files extrapolate_retrieval.py and extrapolate_loss.py.
+the model, and after fine-tuning. Each arm has separate figures for retrieval and for
+text loss, which are drawn by the files extrapolate_retrieval.py and
+extrapolate_loss.py.
 """
 
 from collections.abc import Mapping

@@ -164,7 +164,7 @@ def _write_tax_title(
     scaled = losses.drop(list(BASELINES), errors="ignore").dropna()
 
     def find_best(length: int) -> Sequence[str]:
-        """Return the best method, and those that are not shown to be worse."""
+        """Return the best method, and all methods that are not shown to be worse."""
         about = {"metric": "nll_last_window", "context_tokens": length}
         lead = find_lead(scaled[length], comparisons, about, lower_is_better=True)
         return lead.names if lead else ()

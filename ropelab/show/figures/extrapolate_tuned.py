@@ -74,7 +74,7 @@ def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         column = "accuracy"
         rows = rows[rows["distance_tokens"] > rows["train_len_tokens"]]
 
-    # Sliding windows get arms of their own, since no method was applied to them.
+    # Sliding windows get separate arms, since no method was applied to them.
     is_window = rows["method"] == WINDOW
     arm = rows["arm"].mask(is_window, "window " + rows["arm"])
     # A label normally says the arm, too. Without it a method has one row in all arms.

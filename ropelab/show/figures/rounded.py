@@ -27,7 +27,7 @@ LINEAR = 1e-3
 COSTS = "costs"
 # The column of the divergence of two predictions.
 KL = "kl_nats_per_token"
-# The most casts that have a line, those with the largest values.
+# At most this many casts have a line, the casts with the largest values.
 MOST_LINES = 8
 # The colour behind a range of errors that no rounding has.
 GAP = "#eeeeee"

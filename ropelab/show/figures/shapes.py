@@ -21,8 +21,8 @@ from matplotlib.transforms import Bbox
 
 from ropelab.show.looks import GREY, Look
 
-# The lower ends of the intervals of some values, and the upper ends; None if there are
-# no intervals.
+# The lower ends of the intervals of some values, and the upper ends; None if the values
+# have no intervals.
 Band = tuple[Any, Any] | None
 # The least distance between two labelled ticks, in octaves.
 LEAST_APART = 0.35

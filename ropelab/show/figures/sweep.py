@@ -21,12 +21,12 @@ from ropelab.show.figures import shapes
 from ropelab.show.intervals import find_ends, find_intervals
 from ropelab.show.looks import FIGURES, LOOKS, Look, pick_look
 
-# What results are, with their unit, by their columns.
+# The words for results, with their unit, by their columns.
 RESULTS = FIGURES["sweep"]["results"]
-# At most so many results are drawn, each with at most so many lines.
+# At most this many results are drawn, each with at most this many lines.
 MOST_PANELS = 4
 MOST_LINES = 10
-# An axis is logarithmic if its largest value is so many times the smallest, or more.
+# An axis is logarithmic if its largest value is at least this many times the smallest.
 WIDE = 8.0
 # The fields of configs that are lengths in tokens.
 LENGTHS = (
@@ -182,8 +182,8 @@ def _draw_result(ax: Axes, table: pd.DataFrame, result: str, parts: Parts) -> No
 def choose_looks(names: Sequence[str]) -> dict[str, Look]:
     """Return a look for each line: the look that its method has in every figure.
 
-    `ntk ×4` and `ntk ×8` would have the same one. The second gets a look of a colour that
-    no line has, as far as there are colours, and so do names that are no methods.
+    `ntk ×4` and `ntk ×8` would have the same one. The second gets a look of a colour
+    that no line has, as far as there are colours, and so do names that are not methods.
     """
     looks: dict[str, Look] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""What the page takes from single tables, by the names of their columns.
+"""The parts of the page that come from single tables, found by the names of columns.
 
 joins.toml says which number is the headline of a run, how a table is first drawn, and
 which rows disagree with something published. Tests run it against the committed
@@ -131,7 +131,7 @@ class Headline:
         comparisons = run.tables.get("comparisons")
         if comparisons is not None:
             leads = find_leads(table, comparisons)
-            # The largest or smallest value is no headline unless comparisons show that
+            # The largest or smallest value is a headline only if comparisons show that
             # its row leads.
             if is_ranked and column not in leads and is_compared(column, comparisons):
                 return None

@@ -33,8 +33,8 @@ SCRIPTS = (
     "compare.js",
     "report.js",
 )
-# The script has Student's quantiles for 1 to so many degrees of freedom. No run has so
-# many seeds.
+# The script has Student's quantiles for 1 to this many degrees of freedom. No run has
+# as many seeds.
 QUANTILES = 60
 # The font of figures, and the fonts that a browser may use: if the first one is not
 # installed, one whose letters are as wide.

@@ -49,7 +49,7 @@ class Shown:
 
     @cached_property
     def stored(self) -> dict[str, pd.DataFrame]:
-        """The tables as they are stored, with those that have no rows."""
+        """The tables as they are stored, including tables without rows."""
         return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
@@ -139,7 +139,7 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
         runs |= at_path
 
     # Links of the page use the key, which follows from the config. Of two runs with the
-    # same key the first one is shown.
+    # same key the first is shown.
     by_key: dict[str, Shown] = {}
     for run in runs.values():
         first = by_key.setdefault(run.key, run)

@@ -17,7 +17,7 @@ from ropelab.runs.tables import find_unit
 from ropelab.show.intervals import find_intervals
 from ropelab.show.page.joins import HINTS, UNDRAWN, WORDS, View
 
-# Counts say how much was measured. They are no findings, and are never drawn first.
+# Counts say how much was measured. They are not findings, and are never drawn first.
 COUNTS = (
     "n",
     "documents",
