@@ -30,7 +30,7 @@ LENGTH = 512
 LAYERS = 4
 HEADS = 4
 HEAD = 32
-# The sizes at which the work of encodings is compared.
+# The words for the measure by which the work of encodings is compared.
 WORK = (
     f"additions and multiplications of the scores of {LENGTH} tokens, plain attention"
     " is 1"

@@ -153,7 +153,7 @@ class Corpus:
         return _cut_windows(texts, starts, window)
 
     def long_enough(self, length: int, documents: int) -> list[TextDocument]:
-        """Return the first `count` held-out documents of at least `length` bytes.
+        """Return the first `documents` held-out documents of at least `length` bytes.
 
         InputError: there are too few. Of the standard library there may be fewer, down
         to FEWEST.
