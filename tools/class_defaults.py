@@ -169,6 +169,7 @@ def row(config_class: Any) -> Row | None:
         if asked.head(rotary, rope_parameters=dict.fromkeys(labels, part)) is None:
             found["layer_types"] = labels
         found |= refused(asked, rotary, found)
+    found["stops_at_null_head_dim"] = stops_at_null(asked, rotary)
     found["reads_share_unscaled"] = shares(asked, rotary, rope)
     found["key_types"] = declared(config_class) or None
     found["needs_divisible_size"] = divides(asked, bare)
@@ -220,6 +221,16 @@ def refused(asked: Asked, rotary: Any, found: Row) -> Row:
         )
         (always if built is None else without).append(kind)
     return {"refuses": always or None, "refuses_without_head_dim": without or None}
+
+
+def stops_at_null(asked: Asked, rotary: Any) -> bool:
+    """Tell whether a head_dim of null stops the class with YaRN, and not without it."""
+    plain: Row = {"rope_scaling": {"rope_type": "default"}}
+    scaled: Row = {"rope_scaling": {"rope_type": "yarn", **BLOCKS["yarn"]}}
+    null: Row = {"head_dim": None}
+    works = asked.head(rotary, **scaled) is not None
+    works_unscaled = asked.head(rotary, **plain, **null) is not None
+    return works and works_unscaled and asked.head(rotary, **scaled, **null) is None
 
 
 def sizes(asked: Asked, bare: Any) -> Row:

@@ -18,7 +18,7 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import MAXIMUM, ORIGINAL, OUTSIDE, Trace
+from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
@@ -30,6 +30,8 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 MOST_LABELS = 2**16
 # The dict of a layer type that a file leaves out.
 UNSCALED = {"rope_type": "default"}
+# The classes that look for the rotated width on loading.
+MULTIPLIES_SHARE = ("phi3", "phi4_multimodal")
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
 
@@ -100,6 +102,13 @@ def read_layers(
     if is_refused:
         layers = ", ".join(family.layer_blocks)
         raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
+
+    has_null = trace.has("rope_scaling") and trace.text["rope_scaling"] is None
+    keeps_null = not family.scaled_layer_types and not family.replaces_null_block
+    if has_null and block is None and keeps_null:
+        raise RefusedError(
+            "rope_scaling is null, which replaces the dicts of its class"
+        )
 
     mark_others(trace, "rope_parameters", block, given)
     parts = given
@@ -353,9 +362,24 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
         trace.get(f"{where}.{name}")
     else:
         default_share = defaults.get(name, family.share)
+        for key in family.share_keys:
+            if trace.get(key, ABSENT) is None:
+                default_share = read_null_share(trace, key)
         share, path = trace.first(family.share_keys, default_share)
         share = choose_for_layer(trace, share, layer)
         put_moved(settings, name, share, path, usual_source)
+
+
+def read_null_share(trace: Trace, key: str) -> float:
+    """Return the rotated share of a file in which its key is null.
+
+    The class keeps the null in place of its default and moves no share into the block,
+    whose code then has `.get("partial_rotary_factor", 1.0)`. RefusedError: the class
+    multiplies by the null.
+    """
+    if trace.family.name in MULTIPLIES_SHARE or key != "partial_rotary_factor":
+        raise RefusedError(f"{key} is null")
+    return 1.0
 
 
 def put_moved(
@@ -388,6 +412,9 @@ def fill_original(settings: Settings, where: str, usual_source: str) -> None:
     beside = None
     if not settings.layer:
         beside = trace.get(ORIGINAL, trace.family.original_max_position_embeddings)
+        if beside is None and trace.has(ORIGINAL):
+            # The null replaces the length in the block, and no number is divided by it.
+            raise RefusedError(f"{ORIGINAL} is null")
 
     if beside is not None:
         if ORIGINAL in settings.values:

@@ -127,6 +127,10 @@ class Family:
     refuses: tuple[str, ...] = ()
     # Scaling types in a file without a head_dim.
     refuses_without_head_dim: tuple[str, ...] = ()
+    # True: YaRN, dynamic or longrope, and a head_dim of null.
+    stops_at_null_head_dim: bool = False
+    # False: a rope_scaling of null, where each layer type has a block.
+    replaces_null_block: bool = False
     # True: one block for all layer types.
     refuses_flat: bool = False
     # True: no rope_scaling.

@@ -19,7 +19,7 @@ from ropelab.readers.spec import (
     require_whole,
     shorten_value,
 )
-from ropelab.readers.trace import MAXIMUM, Trace
+from ropelab.readers.trace import ABSENT, MAXIMUM, Trace
 
 
 class Reader:
@@ -235,11 +235,18 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """
     family = trace.family
     has_default = keys != () and not family.ignores_head_dim
+    has_null = False
     if keys is None:
         keys = family.head_keys
+        has_null = "head_dim" in keys and trace.get("head_dim", ABSENT) is None
     given, source = trace.first(keys)
 
-    if given is not None:
+    if has_null:
+        # A class keeps the null, in place of its default and of other keys. Its code has
+        # `config.head_dim or config.hidden_size // config.num_attention_heads`.
+        source = "hidden_size / num_attention_heads"
+        head_dim = divide_by_heads(trace, scale=1)
+    elif given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
                 trace.mark(unread, "used", f"not for the head: {source} is given")
@@ -256,9 +263,14 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     return head_dim
 
 
-def divide_by_heads(trace: Trace) -> int:
-    """Return hidden_size / num_attention_heads, where these keys have several names."""
+def divide_by_heads(trace: Trace, scale: int | None = None) -> int:
+    """Return hidden_size / num_attention_heads, where these keys have several names.
+
+    The result is multiplied by `scale`; None: by that of the class.
+    """
     family = trace.family
+    if scale is None:
+        scale = family.head_scale
     hidden, _ = trace.first(("hidden_size", "n_embd", "dim"), family.hidden_size)
     head_names = ("num_attention_heads", "n_head", "n_heads")
     heads, _ = trace.first(head_names, family.num_attention_heads)
@@ -267,7 +279,7 @@ def divide_by_heads(trace: Trace) -> int:
             "neither head_dim nor hidden_size and num_attention_heads are there"
         )
 
-    features = require_whole(hidden, "hidden_size") * family.head_scale
+    features = require_whole(hidden, "hidden_size") * scale
     head_dim = features // require_whole(heads, "num_attention_heads")
     if head_dim < 1:
         raise RefusedError("hidden_size is below num_attention_heads")

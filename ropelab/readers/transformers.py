@@ -21,7 +21,11 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import Trace
+from ropelab.readers.trace import ABSENT, Trace
+
+# The scalings that multiply the head_dim of the configuration, whatever it is
+# (modeling_rope_utils.py:324, :415 and :548).
+MULTIPLY_HEAD_DIM = ("dynamic", "yarn", "longrope")
 
 
 class Transformers(Reader):
@@ -134,6 +138,16 @@ class Transformers5(Transformers):
         check_values(trace)
         return reader.widen_full_attention(trace, super().read(trace))
 
+    def make_scaling(self, settings: Settings) -> MadeScaling:
+        trace = settings.trace
+        # The scalings have `getattr(config, "head_dim", hidden_size // heads)`, which takes
+        # a null for a size. Other classes replace it on loading.
+        multiplies_head_dim = settings.get("rope_type") in MULTIPLY_HEAD_DIM
+        has_null = trace.get("head_dim", ABSENT) is None
+        if trace.family.stops_at_null_head_dim and multiplies_head_dim and has_null:
+            raise RefusedError("head_dim is null, which its scaling multiplies")
+        return super().make_scaling(settings)
+
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         name = "rope_parameters"
         block = trace.block(name)
@@ -182,7 +196,6 @@ class Transformers5(Transformers):
         default_share = 1.0
         if is_unscaled and family.unscaled_share:
             default_share = family.unscaled_share
-        share = settings.number("partial_rotary_factor", default_share)
 
         # Most classes read no share in compute_default_rope_parameters, which is called if
         # there is no scaling.
@@ -190,6 +203,8 @@ class Transformers5(Transformers):
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
+        else:
+            share = settings.number("partial_rotary_factor", default_share)
 
         if kind == "proportional":
             # The scaling itself leaves all pairs beyond the share unrotated.

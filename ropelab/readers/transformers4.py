@@ -14,7 +14,7 @@ from ropelab.readers.blocks import refuse_null
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, require_number, require_whole
-from ropelab.readers.trace import ORIGINAL, Trace
+from ropelab.readers.trace import ABSENT, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
 # The classes that take the type `mrope`.
@@ -77,6 +77,10 @@ class Transformers4(Transformers):
         usual_source = f"default of the {family.name or 'model'} class"
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
 
+        for key in family.share_keys:
+            if trace.get(key, ABSENT) is None:
+                # The code has `int(head_dim * getattr(config, key, 1.0))`.
+                raise RefusedError(f"{key} is null")
         share, source = trace.first(family.share_keys, family.share or 1.0)
         share_by_width = reader.find_rotated_share(trace, reader.read_head_dim(trace))
         if share_by_width is not None:

@@ -74,6 +74,24 @@ FILES: dict[str, dict[str, Any]] = {
     "axes": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
     "axes alone": {"rope_scaling": {"rope_type": "mrope"}},
     "default": {"rope_parameters": {"rope_type": "default", "rope_theta": 54321.0}},
+    "head null": {"head_dim": None},
+    "head null beside yarn": {"head_dim": None, "rope_scaling": YARN},
+    "head null beside linear": {
+        "head_dim": None,
+        "rope_scaling": {"type": "linear", "factor": 2.0},
+    },
+    "share null": {"partial_rotary_factor": None, "rope_theta": 54321.0},
+    "share null in the block": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 54321.0,
+            "partial_rotary_factor": None,
+        }
+    },
+    "pct null": {"rotary_pct": None},
+    "original null": {"rope_scaling": YARN, "original_max_position_embeddings": None},
+    "scaling null": {"rope_scaling": None},
+    "all null": {"rope_scaling": None, "rope_parameters": None},
     "by layer": {
         "rope_parameters": {
             "full_attention": {**YARN, "rope_theta": 1e6},
@@ -87,7 +105,12 @@ ORDERED = {"ernie4_5_vl_moe_text"}
 # rotation.
 EXCEPT = {
     "ernie4_5_vl_moe_text": {"sizes", "head"},  # its sections do not fit
-    "falcon": {"head"},  # a property that cannot be set
+    "falcon": {
+        "head",
+        "head null",
+        "head null beside yarn",
+        "head null beside linear",
+    },  # a property that cannot be set
     "qwen3_omni_moe_text": {"yarn and share"},  # an odd head in its default sizes
     "csm_depth_decoder_model": {"alpha"},  # a length of 33, above which dynamic scales
     "neomme": {"no base"},  # takes null for none
@@ -97,6 +120,7 @@ EXCEPT = {
         "llama3",
         "linear",
         "alpha",
+        "head null beside linear",
     },  # tables twice as wide as what attention rotates
 }
 
@@ -300,6 +324,15 @@ def test_values_of_another_type_are_refused_as_the_class_refuses_them(
                     f"{config}: {refused}, {reading.problem}"
                 )
                 assert refused, f"{config}: {reading.problem}"
+
+
+@pytest.mark.parametrize("kind", ["llama", "stablelm", "phi3"])
+@pytest.mark.parametrize("release", ["4.57", "4.44"])
+def test_a_share_of_null_stops_transformers_4(kind: str, release: str) -> None:
+    """Its code has int(head_dim * partial_rotary_factor) (modeling_rope_utils.py:126)."""
+    keys = {"model_type": kind, "partial_rotary_factor": None}
+    reading = registry.read(registry.RUNTIMES[f"transformers-{release}"], keys)
+    assert not reading.layers
 
 
 @pytest.mark.slow
