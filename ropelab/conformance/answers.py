@@ -38,32 +38,68 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
     try:
         return call_with(lambda array: array)
-    except (TypeError, AttributeError):
+    except Exception as error:
         if "torch" not in sys.modules:
             raise
+        refusal = error
     import torch
 
-    with torch.no_grad():
-        return call_with(torch.from_numpy)
+    try:
+        with torch.no_grad():
+            return call_with(torch.from_numpy)
+    except Exception:
+        # Compiled, scripted and mapped functions refuse arrays by errors of their own.
+        # Any other code that raises such an error raised it for itself.
+        if isinstance(refusal, TypeError | AttributeError):
+            raise
+        raise refusal from None
 
 
 def to_numbers(value: Any) -> np.ndarray:
     """Return an array or torch tensor as a float64 or complex128 array.
 
-    InputError: it has more numbers than memory has room for.
+    InputError: it has no numbers, or more than memory has room for.
     """
+    _refuse_numberless(value)
     _check_memory(value)
     if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if not value.is_complex():
-            value = value.double()
-        value = value.numpy()
+        value = _read_tensor(value)
     if isinstance(value, np.ma.MaskedArray):
         # `asarray` would return the numbers that the mask hides.
         value = np.where(value.mask, np.nan, value.data)
     array = np.asarray(value)
+    is_one_object = array.dtype == object and array.ndim == 0
+    if is_one_object and value is not None and not hasattr(value, "__float__"):
+        # A generator, or an object with tables as its attributes.
+        raise InputError(f"answers with a {type(value).__name__}, not with an array")
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
     return array.astype(kind)
+
+
+def _refuse_numberless(value: Any) -> None:
+    """Raise InputError for a coroutine, and for a tensor without numbers in rows."""
+    if inspect.iscoroutine(value):
+        # Python would warn that nobody waited for it.
+        value.close()
+        raise InputError("answers with a coroutine: give a function without async")
+    if getattr(value, "is_nested", False) is True:
+        raise InputError("answers with a nested tensor, whose rows are no table")
+    if getattr(value, "is_meta", False) is True:
+        raise InputError("answers with a tensor on the device meta, without numbers")
+
+
+def _read_tensor(tensor: Any) -> np.ndarray:
+    """Return a torch tensor of any layout and format as an array."""
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if str(tensor.layout) != "torch.strided":
+        tensor = tensor.to_dense()
+    tensor = tensor.cpu()
+    if tensor.is_complex():
+        # The sign of a conjugate may be kept beside its numbers, which NumPy cannot read.
+        return tensor.cdouble().resolve_conj().numpy()
+    return tensor.double().numpy()
 
 
 def _check_memory(value: Any) -> None:
@@ -102,6 +138,10 @@ def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
         names = vectors
         expected = "a rotation of each of them"
 
+    # The fields of a named tuple may be in any order.
+    fields = getattr(answer, "_fields", ())
+    if isinstance(answer, tuple) and sorted(fields) == sorted(names):
+        return {name: getattr(answer, name) for name in names}
     if isinstance(answer, tuple | list):
         if len(answer) == len(names):
             return dict(zip(names, answer, strict=True))

@@ -6,6 +6,7 @@ the same answer. The first of these ways is then asked at all positions. If posi
 have several axes, the first way that takes several axes is preferred.
 """
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -132,6 +133,9 @@ def try_ways(
 
 
 def check_callable(name: str, function: Any) -> None:
+    if inspect.iscoroutine(function):
+        # Python would warn that nobody waited for it.
+        function.close()
     if not callable(function):
         kind = type(function).__name__
         raise InputError(f"{name} made a {kind}, which cannot be called")
@@ -169,6 +173,9 @@ def describe_difference(name: str, working: Sequence[Working]) -> str:
     """Name two ways that give different answers, and what to do."""
     (first_way, first_parts), *others = working
     different = [way for way, parts in others if not agree(first_parts, parts)]
+    if str(different[0]) == str(first_way):
+        # It is given the same in both ways, in shapes that its answer does not tell.
+        return f"{name}: {first_way} gives other numbers when it is called again"
     advice = ASK
     if first_way.roles.keys() <= ROLES.keys():
         advice = "take but one of them"

@@ -84,10 +84,28 @@ def list_parameters(function: Any) -> list[inspect.Parameter]:
     """Return the parameters of a function without *args and **kwargs."""
     # The call of a torch module takes what its `forward` takes.
     code = getattr(function, "forward", function)
+    schema = getattr(code, "schema", None)
+    if type(code).__module__.startswith("torch.") and schema is not None:
+        return list_scripted(schema)
+
     parameters = []
     for parameter in inspect.signature(code).parameters.values():
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             parameters.append(parameter)
+    return parameters
+
+
+def list_scripted(schema: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function of TorchScript, which has no signature."""
+    parameters = []
+    for argument in schema.arguments:
+        if argument.name == "self":
+            continue
+        default = inspect.Parameter.empty
+        if argument.has_default_value():
+            default = argument.default_value
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(argument.name, kind, default=default))
     return parameters
 
 
