@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import InputError, check_known
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 FORMATS = ("png", "pdf", "svg")
 DOTS_PER_INCH = {"screen": 150, "paper": 600}
 STYLES = tuple(DOTS_PER_INCH)
+# Held while a figure is drawn: the settings and the parser of formulas that matplotlib has
+# are those of the whole process, and runs may be asked for in several threads.
+DRAWING = RLock()
 # Experiments that are drawn as another one is.
 SAME = {"evaluate": "extrapolate"}
 # Metadata without dates and names of programs, so that the same figure is the same file.
@@ -76,7 +80,7 @@ def draw_figures(
     load_matplotlib()
     from ropelab.show.figures.style import fit_paper, fit_titles, use_style
 
-    with use_style():
+    with DRAWING, use_style():
         figures = draw(tables)
         for figure in figures.values():
             if style == "paper":
@@ -116,12 +120,14 @@ def encode_figures(
     }
     files = {}
     for name, figure in figures.items():
-        find_room(figure, dpi)
         # SVG has names that are random unless they are made from a fixed text.
         settings["svg.hashsalt"] = f"{name}{ending}"
-        for kind in formats:
-            with use_style(), rc_context(settings):
-                files[f"{name}{ending}.{kind}"] = _encode_figure(figure, kind, dpi)
+        with DRAWING:
+            find_room(figure, dpi)
+            for kind in formats:
+                with use_style(), rc_context(settings):
+                    content = _encode_figure(figure, kind, dpi)
+                files[f"{name}{ending}.{kind}"] = content
     return files
 
 
