@@ -3,7 +3,9 @@
 import dataclasses
 import inspect
 import json
+import pickle
 import pydoc
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,9 @@ def test_models_are_listed_by_a_command(capsys):
 
 def test_methods_are_a_table():
     assert {"yarn", "pi"} <= set(ropelab.methods()["method"])
+
+
+@pytest.mark.parametrize("room", ["audit", "claims", "models"])
+def test_a_room_that_is_called_is_given_to_other_processes_by_its_name(room):
+    module = import_module(f"ropelab.{room}")
+    assert pickle.loads(pickle.dumps(module)) is module

@@ -9,6 +9,7 @@ room.
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,10 @@ class _CallableAudit(ModuleType):
         from ropelab.audit.audited import audit
 
         return audit(source, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pool of processes is given what it calls as a name.
+        return import_module, (__name__,)
 
 
 sys.modules[__name__].__class__ = _CallableAudit

@@ -6,6 +6,7 @@ name, and decides it by a computation, program code or a dated document. The che
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,10 @@ class _CallableClaims(ModuleType):
         import ropelab
 
         return ropelab.write_command("claims")(**values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pool of processes is given what it calls as a name.
+        return import_module, (__name__,)
 
 
 sys.modules[__name__].__class__ = _CallableClaims

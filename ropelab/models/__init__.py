@@ -6,8 +6,9 @@ as soon as anything imports the package.
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,10 @@ class _CallableModels(ModuleType):
         from ropelab.math.models import table
 
         return table()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pool of processes is given what it calls as a name.
+        return import_module, (__name__,)
 
 
 sys.modules[__name__].__class__ = _CallableModels
