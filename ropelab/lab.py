@@ -126,7 +126,9 @@ class Lab:
         """
         numbers_of_plan = self._number_plans(plans)
         # Runs that read the results of other runs are made after them, one by one.
-        reading = [plan for plan in numbers_of_plan if plan.config.reads()]
+        reading = [
+            plan for plan in numbers_of_plan if plan.config.list_read_experiments()
+        ]
         independent = [plan for plan in numbers_of_plan if plan not in reading]
         groups = [independent, *([plan] for plan in reading)]
 
@@ -154,7 +156,7 @@ class Lab:
             return numbers_of_plan
 
         for plan in list(numbers_of_plan):
-            for name, values in plan.config.requires():
+            for name, values in plan.config.list_required_runs():
                 required_plan = self.prepare(name, values)
                 numbers_of_plan.setdefault(required_plan, [])
         return numbers_of_plan
@@ -356,7 +358,7 @@ class Lab:
 
         config = plan.config
         folders_read: list[Path] = []
-        for name in config.reads():
+        for name in config.list_read_experiments():
             folders_read += [Path(run.path) for run in self._find_stored_runs(name)]
 
         hashes_of_inputs = {

@@ -785,10 +785,10 @@ def test_the_engine_is_left_when_nobody_wants_more_runs(lab):
 class Reads(ToyConfig):
     """A run that reads others and has one made first."""
 
-    def reads(self):
+    def list_read_experiments(self):
         return ("toy",)
 
-    def requires(self):
+    def list_required_runs(self):
         return (("toy", {"base": 3.0}),)
 
 

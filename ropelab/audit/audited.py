@@ -183,7 +183,7 @@ def read_by_runtimes(
 
     readings = []
     for runtime in registry.choose_runtimes(names, document.kind):
-        config = flags.applied(runtime.name, document.config)
+        config = flags.apply(runtime.name, document.config)
         readings.append(registry.read(runtime, config, flags.settings, problem))
     return tuple(readings)
 

@@ -76,7 +76,7 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
             continue
 
         name = reading.runtime.name
-        changed = case.flags.applied(name, config)
+        changed = case.flags.apply(name, config)
         spec = registry.read(reading.runtime, changed, case.flags.settings).main
         if spec is None:
             misled.append(name)

@@ -388,7 +388,7 @@ def find_losses(
         config = source.config
         if fragment and target.as_flag:
             patch = nest_fragment(fragment, find_nest(target, source))
-            config = Flags(overrides={name: patch}).applied(name, config)
+            config = Flags(overrides={name: patch}).apply(name, config)
         elif fragment:
             config = merge_into_part(config, fragment, source.nest)
         reading = registry.read(READERS[name], config, flags)

@@ -33,7 +33,9 @@ class Alike:
     spec: RopeSpec
     names: list[str] = field(default_factory=list)
 
-    def includes(self, row: Mapping[str, Any], spec: RopeSpec, length: int) -> bool:
+    def has_equal_rotation(
+        self, row: Mapping[str, Any], spec: RopeSpec, length: int
+    ) -> bool:
         """Return True if another runtime has an equal rotation, at this length and at
         other lengths.
         """
@@ -70,7 +72,7 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
 
         group = None
         for each in groups:
-            if each.includes(row, spec, case.length):
+            if each.has_equal_rotation(row, spec, case.length):
                 group = each
                 break
         if group is None:

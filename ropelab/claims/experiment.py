@@ -71,13 +71,13 @@ class ClaimsConfig(Config):
             inputs["torch"] = "not installed"
         return inputs
 
-    def reads(self) -> tuple[str, ...]:
+    def list_read_experiments(self) -> tuple[str, ...]:
         """Return the experiments whose stored runs decide claims, each once."""
         from ropelab.claims.ledger import CLAIMS
 
         return tuple(dict.fromkeys(claim.reads for claim in CLAIMS if claim.reads))
 
-    def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Return the runs that decide the chosen claims: the experiment and the values of
         each config that a claim names.
         """

@@ -43,14 +43,14 @@ class Flags:
     # True if the keys belong to a part of the configuration, such as text_config.
     nested: bool = False
 
-    def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    def apply(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the configuration as a runtime reads it after its flags."""
         changes = self.overrides.get(runtime)
         if not isinstance(changes, Mapping):
             return config
         if is_moved(config) and not self.nested:
             inside = {runtime: changes.get("text_config", {})}
-            return Flags(overrides=inside, nested=True).applied(runtime, config)
+            return Flags(overrides=inside, nested=True).apply(runtime, config)
         if runtime == "axolotl":
             return set_on_loaded(config, changes)
 
@@ -71,7 +71,7 @@ class Flags:
             change = changes.get(part)
             if isinstance(part_of_file, Mapping) and isinstance(change, Mapping):
                 inner = Flags(overrides={runtime: change}, nested=True)
-                result[part] = inner.applied(runtime, part_of_file)
+                result[part] = inner.apply(runtime, part_of_file)
         return result
 
 

@@ -244,11 +244,11 @@ class Config(BaseModel):
         """
         return {}
 
-    def reads(self) -> tuple[str, ...]:
+    def list_read_experiments(self) -> tuple[str, ...]:
         """Return the experiments whose stored runs this one reads."""
         return ()
 
-    def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Return the runs to make before this one: (experiment, values)."""
         return ()
 

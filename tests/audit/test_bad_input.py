@@ -155,7 +155,7 @@ def test_a_type_that_is_no_name_is_no_defect(kind: object) -> None:
 def test_a_block_that_is_no_table_is_replaced(block: object) -> None:
     wanted = {"rope_type": "yarn", "factor": 4.0}
     flags = Flags(overrides={"sglang": {"rope_scaling": wanted}})
-    replaced = flags.applied("sglang", {"rope_scaling": block})["rope_scaling"]
+    replaced = flags.apply("sglang", {"rope_scaling": block})["rope_scaling"]
     # Without one, the class fills in its base.
     assert replaced == wanted | ({"rope_theta": 10000.0} if block is None else {})
 
@@ -353,7 +353,7 @@ def test_overrides_of_a_part_leave_its_other_keys() -> None:
     config = {"model_type": "llava", "text_config": {**LLAMA, "rope_scaling": own}}
     for name, key in (("vllm", "rope_parameters"), ("sglang", "rope_scaling")):
         changes = {"text_config": {"max_position_embeddings": 16384, key: block}}
-        applied = Flags(overrides={name: changes}).applied(name, config)
+        applied = Flags(overrides={name: changes}).apply(name, config)
         (runtime,) = choose_runtimes([name])
         spec = read(runtime, applied).main
         assert spec is not None

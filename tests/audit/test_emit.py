@@ -135,9 +135,7 @@ def read_back(target, text, spec):
     if text.startswith("{"):
         return registry.read(runtime, {**plain, **json.loads(text)}).main
     flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
-    return registry.read(
-        runtime, flags.applied(runtime.name, plain), flags.settings
-    ).main
+    return registry.read(runtime, flags.apply(runtime.name, plain), flags.settings).main
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name != "portable"])

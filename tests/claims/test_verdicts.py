@@ -270,7 +270,7 @@ def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_
     tables, asked
 ):
     assert sorted(asked) == sorted({claim.reads for claim in CLAIMS if claim.reads})
-    assert set(asked) == set(ClaimsConfig().reads())
+    assert set(asked) == set(ClaimsConfig().list_read_experiments())
     cells = verdicts.cells(ClaimsConfig(seed=3))
     assert {cell.key["claim"] for cell in cells} == {
         c.id for c in CLAIMS if not c.reads
@@ -291,23 +291,23 @@ def test_a_cell_of_a_claim_is_the_same_in_every_run_that_needs_it():
 
 
 def test_run_asks_for_what_the_trained_claims_read():
-    assert ClaimsConfig().requires() == ()
-    asked = {name for name, _ in ClaimsConfig(run=True).requires()}
+    assert ClaimsConfig().list_required_runs() == ()
+    asked = {name for name, _ in ClaimsConfig(run=True).list_required_runs()}
     # A released model is nobody's to make.
     read = {claim.reads for claim in CLAIMS if claim.reads}
     assert asked == read - {"evaluate"}
-    assert read == {*ClaimsConfig().reads()}
+    assert read == {*ClaimsConfig().list_read_experiments()}
 
 
 def test_run_makes_the_run_of_the_config_that_a_claim_names():
-    one = ClaimsConfig(run=True, id="one-frequency-learned").requires()
+    one = ClaimsConfig(run=True, id="one-frequency-learned").list_required_runs()
     [(name, values)] = one
     assert name == "spectrum"
     assert "one(period=1e6, pairs=8)" in values["schemes"]
     assert len(values["seeds"]) == 5
-    assert ClaimsConfig(run=True, id="kvquant-before-rope").requires() == ()
-    assert ClaimsConfig(run=True, id="rotate-half").requires() == ()
-    of_note = ClaimsConfig(run=True, source="003").requires()
+    assert ClaimsConfig(run=True, id="kvquant-before-rope").list_required_runs() == ()
+    assert ClaimsConfig(run=True, id="rotate-half").list_required_runs() == ()
+    of_note = ClaimsConfig(run=True, source="003").list_required_runs()
     assert {name for name, _ in of_note} == {"encodings", "extrapolate", "spectrum"}
 
 

@@ -73,7 +73,7 @@ def rows_of(name: str) -> list[Any]:
 )
 def test_a_trainer_computes_this_from_a_file(name: str, row: dict[str, Any]) -> None:
     flags = parse_flags(row.get("flags", ""))
-    reading = read(TRAINERS[name], flags.applied(name, row["config"]), flags.settings)
+    reading = read(TRAINERS[name], flags.apply(name, row["config"]), flags.settings)
     if "refused" in row:
         assert reading.outcome == "refused", reading.problem
         return
