@@ -20,7 +20,7 @@ from ropelab.conformance.expected import (
 )
 from ropelab.conformance.rotary_classes import ask_module, has_layer_types
 from ropelab.runs.arguments import check_texts, copy_mapping, read_path
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.exits import refuse_exits
 
 
@@ -128,7 +128,7 @@ def _fail_if_ended(name: str, code: Any) -> Iterator[None]:
         if isinstance(error, Exception) and not isinstance(error, SkipTest):
             raise
         kind = type(error).__name__
-        raise AssertionError(f"{name} raised {kind}: {error}") from None
+        raise AssertionError(f"{name} raised {kind}: {describe_error(error)}") from None
 
 
 def _find_file(code: Any) -> str | None:

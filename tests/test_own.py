@@ -1007,6 +1007,7 @@ def my_task(seed, distances, context, rows, background):
         "f = lambda: f(); f()",
         "raise StopIteration",
         "raise ValueError('x' * 10**6)",
+        "raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})",
     ],
 )
 @pytest.mark.parametrize("place", ["module", "method"])

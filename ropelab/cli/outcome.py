@@ -24,7 +24,7 @@ from ropelab.runs.errors import (
     InputError,
     RopelabError,
     cut_middle,
-    cut_text,
+    describe_error,
     escape_controls,
     find_unseen,
     report_defect,
@@ -104,7 +104,7 @@ def _find_place_in_user_code(error: BaseException) -> str:
 
 
 def _report_user_code(place: str, error: BaseException) -> int:
-    text = f"{place}: {type(error).__name__}: {cut_text(str(error))}"
+    text = f"{place}: {type(error).__name__}: {describe_error(error)}"
     return _report_failure(text, InputError.exit_status)
 
 

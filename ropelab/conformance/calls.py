@@ -59,6 +59,23 @@ def ask_function(
         spec: what it should rotate.
         positions: [n], or [axes, n] for a code that takes several axes.
     """
+    try:
+        return find_and_ask(made, name, spec, positions)
+    except InputError as error:
+        # Code that works at one position may answer others in another shape.
+        text = str(error)
+        if text.startswith(name):
+            raise
+        raise InputError(f"{name} {text}") from None
+
+
+def find_and_ask(
+    made: Any,
+    name: str,
+    spec: RopeSpec,
+    positions: Positions,
+) -> dict[str, Observed]:
+    """Do the work of `ask_function`, with errors that do not name the function."""
     grid = find_grid(made, spec)
     if grid is not None:
         return ask_grid(grid, name, spec, positions)

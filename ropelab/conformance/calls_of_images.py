@@ -30,7 +30,7 @@ from ropelab.conformance.parameters import (
 )
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.arrays import Int
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, describe_error
 
 # Pixels along a side of a patch, the commonest numbers first.
 PATCH_SIZES = (16, 14, 32, 28, 8, 12, 20, 24, 10, 4, 2, 1)
@@ -136,7 +136,7 @@ def ask_with_pixels(
             parts = call_grid(grid, {**values, "image": image})
         # The code may refuse an image whose sides are not multiples of its patches.
         except Exception as error:
-            problem = f"raised {type(error).__name__}: {error}"
+            problem = f"raised {type(error).__name__}: {describe_error(error)}"
             continue
 
         # The last axis counts features, and all axes before it count patches.

@@ -20,7 +20,7 @@ from ropelab.readers.document import load
 from ropelab.readers.families import FACTS_OF_WHOLES
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace, find_language_part
-from ropelab.runs.errors import InputError, check_known, require
+from ropelab.runs.errors import InputError, check_known, describe_error, require
 
 # Endings of the names of rotary classes. DINOv3's class has the last ending.
 ROTARY_CLASSES = ("RotaryEmbedding", "RopePositionEmbedding")
@@ -58,7 +58,9 @@ def ask_module(
             answer = module(*arguments)
         # The configured sections of positions may not add up to the number of pairs.
         except RuntimeError as error:
-            raise InputError(f"{type(module).__name__} stops: {error}") from None
+            raise InputError(
+                f"{type(module).__name__} stops: {describe_error(error)}"
+            ) from None
 
     parts = name_parts(answer, [])
     numbers = {name: to_numbers(part) for name, part in parts.items()}
@@ -140,7 +142,7 @@ def build_rotary(folder: Path, vision: bool = False) -> Any:
         raise
     # The class, or what checks its fields, may raise anything.
     except Exception as error:
-        problem = " ".join(str(error).split())
+        problem = " ".join(describe_error(error).split())
         raise InputError(
             f"{kind}'s class refuses the configuration: {problem}"
         ) from None

@@ -27,7 +27,13 @@ from ropelab.conformance.calls import ask_function
 from ropelab.conformance.observation import Observed, Positions
 from ropelab.conformance.parameters import list_parameters, list_required
 from ropelab.readers.spec import RopeSpec
-from ropelab.runs.errors import InputError, MachineError, RopelabError, cut_text, say
+from ropelab.runs.errors import (
+    InputError,
+    MachineError,
+    RopelabError,
+    describe_error,
+    say,
+)
 from ropelab.runs.from_source import importing
 from ropelab.runs.temporary import TemporaryFolder
 
@@ -147,7 +153,7 @@ def ask_factory(
     except BaseException as error:
         kind = type(error).__name__
         where = describe_place(error)
-        text = cut_text(str(error))
+        text = describe_error(error)
         raise InputError(f"{name} raised {kind}: {text}{where}") from None
 
 
@@ -158,7 +164,7 @@ def load_factory(module: str, factory: str) -> Any:
         with importing(module):
             return getattr(importlib.import_module(module), factory)
     except (ImportError, AttributeError) as error:
-        text = cut_text(str(error))
+        text = describe_error(error)
         raise InputError(f"cannot load {module}:{factory}: {text}") from None
 
 

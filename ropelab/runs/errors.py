@@ -92,6 +92,17 @@ def cut_text(text: str) -> str:
     return f"{text[:LONGEST_REPEATED]} ..."
 
 
+def describe_error(error: BaseException) -> str:
+    """Return what an error of a user's code says, cut if it is too long.
+
+    Its text is made by code of the user, too, which may fail.
+    """
+    try:
+        return cut_text(str(error))
+    except Exception:
+        return "(its text cannot be made)"
+
+
 def cut_middle(line: str) -> str:
     """Return the beginning and the end of a line that is too long to be read."""
     if len(line) <= LONGEST_BEGINNING + LONGEST_END:

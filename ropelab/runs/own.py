@@ -28,7 +28,7 @@ from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any, Literal
 
-from ropelab.runs.errors import InputError, MachineError, RopelabError, cut_text
+from ropelab.runs.errors import InputError, MachineError, RopelabError, describe_error
 from ropelab.runs.exits import files_of_user
 from ropelab.runs.from_source import importing, read_source
 
@@ -99,7 +99,7 @@ def _import(reference: str) -> Any:
     except BaseException as error:
         # The code of a module may raise any error.
         kind = type(error).__name__
-        text = cut_text(str(error))
+        text = describe_error(error)
         raise InputError(
             f"cannot load {reference}: {kind}: {text} (docs/own.md)"
         ) from None

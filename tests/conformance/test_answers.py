@@ -112,6 +112,17 @@ def test_code_that_answers_otherwise_the_second_time_is_told_so() -> None:
         assert_rope(code, LLAMA)
 
 
+def test_an_answer_of_another_length_names_the_code() -> None:
+    cached: dict[int, Tables] = {}
+
+    def code(positions: Any) -> Tables:
+        last = int(max(positions))
+        return cached.setdefault(last, tables(positions))
+
+    with pytest.raises(InputError, match=r"^code gives shape"):
+        assert_rope(code, LLAMA)
+
+
 def test_an_error_of_the_code_is_that_of_its_first_call() -> None:
     def code(positions: Any) -> Tables:
         raise LookupError(f"no {type(positions).__name__}")

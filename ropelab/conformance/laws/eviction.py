@@ -49,6 +49,7 @@ from ropelab.conformance.laws.moved import (
     move_keys,
 )
 from ropelab.conformance.laws.subject import Function, PerToken, Stages
+from ropelab.runs.errors import describe_error
 
 # The tokens that are read after the first eviction.
 LATER = range(PREFILLED, TOKENS)
@@ -365,7 +366,7 @@ def read_with_own_eviction(
         try:
             passes.append(subject.read(tokens, positions, cache=cache))
         except REFUSALS as error:
-            said = " ".join(str(error).split())[:DESCRIBED]
+            said = " ".join(describe_error(error).split())[:DESCRIBED]
             trace.fault = trace.fault or (
                 f"behind {len(keep)} kept keys the code raises"
                 f" {type(error).__name__}: {said}"

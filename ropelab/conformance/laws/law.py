@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ropelab.conformance.laws.caches import UnaskedError
 from ropelab.conformance.laws.subject import Stages, Subject, Tokens
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.files import read_table_beside
 
 Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
@@ -160,7 +160,7 @@ def check_readable(case: Case) -> None:
         second_result = second_logits.cpu().double()
     # The user's code may raise anything.
     except Exception as error:
-        said = " ".join(str(error).split())[:DESCRIBED]
+        said = " ".join(describe_error(error).split())[:DESCRIBED]
         asked = f"{TOKENS} tokens with ids below {ids}"
         kind = type(error).__name__
         raise InputError(f"{name} cannot read {asked}: {kind}: {said}") from None
@@ -244,7 +244,7 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     except (UnaskedError, InputError) as error:
         return Statement("cannot be asked", str(error))
     except REFUSALS as error:
-        said = " ".join(str(error).split()) or "no message"
+        said = " ".join(describe_error(error).split()) or "no message"
         says = f"raises {type(error).__name__}: {said}"
         return Statement("cannot be asked", says[:DESCRIBED])
 

@@ -20,7 +20,7 @@ from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
 from ropelab.models.released.folder import WEIGHTS, list_files, locate
 from ropelab.models.released.model import count_weights
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.estimate import write_size
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.from_source import importing
@@ -86,7 +86,7 @@ def ask_for_subject(target: str) -> Subject:
     # The user's code may raise anything.
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"{target} gives no model: {type(error).__name__}: {error}"
+            f"{target} gives no model: {type(error).__name__}: {describe_error(error)}"
         ) from None
 
 
