@@ -6,8 +6,7 @@ page is a run about a single source: it is shown sentence by sentence.
 
 import pandas as pd
 
-from ropelab.claims.committed import CLOSED, COMMITTED, is_closed
-from ropelab.claims.ledger import find_claim
+from ropelab.claims.committed import CLOSED, COMMITTED
 from ropelab.claims.record import OUTCOMES, Kind
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.tables import Tables
@@ -21,7 +20,7 @@ def answer(tables: Tables) -> str:
     claims = tables["claims"]
     passages = tables["passages"]
     if len(claims) == 1:
-        return _explain_claim(claims.iloc[0], passages)
+        return _explain_claim(claims.iloc[0], tables)
 
     sentences = []
     if is_page(tables):
@@ -40,6 +39,7 @@ def answer(tables: Tables) -> str:
             claims["verdict"], claims["evidence"], "statements"
         )
     sentences += _describe_origins(claims)
+    sentences += _describe_draws(tables)
 
     if is_page(tables) and "questions" in tables:
         for row in tables["questions"].itertuples():
@@ -70,7 +70,7 @@ def _count_verdicts(verdicts: pd.Series, evidence: pd.Series, noun: str) -> list
 
 
 def _describe_origins(claims: pd.DataFrame) -> list[str]:
-    """Say how many verdicts are not computed here, and how many depend on a seed."""
+    """Say how many verdicts are not computed here."""
     sentences = []
     committed = int((claims["decided_from"] == COMMITTED).sum())
     if committed:
@@ -85,14 +85,27 @@ def _describe_origins(claims: pd.DataFrame) -> list[str]:
             f"{closed} of arithmetic need torch, which is not installed: theirs are"
             " those of the committed results (pip install '.[train]')."
         )
-
-    random = int(claims["id"].map(_draws_vectors).sum())
-    if random:
-        sentences.append(
-            f"{random} claims measure random vectors: another --seed gives other digits"
-            " and the same verdicts."
-        )
     return sentences
+
+
+def _describe_draws(tables: Tables) -> list[str]:
+    """Say how many claims have numbers that are means of random draws."""
+    drawn = len(_list_drawn(tables))
+    if not drawn:
+        return []
+    return [
+        f"{drawn} claims measure means of random draws, each with an interval of 95 %:"
+        " another --seed gives other digits and the same verdicts."
+    ]
+
+
+def _list_drawn(tables: Tables) -> set[str]:
+    """List the claims that have a number which is a mean of random draws."""
+    findings = tables["findings"]
+    # A stored run of an earlier version does not say what was drawn.
+    if "draws" not in findings:
+        return set()
+    return set(findings.loc[findings["draws"].notna(), "id"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -151,10 +164,11 @@ def page(tables: Tables) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def _explain_claim(claim: pd.Series, passages: pd.DataFrame) -> str:
+def _explain_claim(claim: pd.Series, tables: Tables) -> str:
     """Give the verdict on a claim, a row of `claims`, what was measured, and the passages
     that make the claim.
     """
+    passages = tables["passages"]
     verdict = claim["verdict"]
     quotations = []
     for _, passage in passages.iterrows():
@@ -170,21 +184,17 @@ def _explain_claim(claim: pd.Series, passages: pd.DataFrame) -> str:
     elif claim["decided_from"] == COMMITTED:
         way = f"`{claim['command']}` makes a run that decides anew"
         notes = f" These are the committed results; {way}."
-    if _draws_vectors(claim["id"]):
-        notes += " The vectors are random: another --seed gives other digits."
+    if claim["id"] in _list_drawn(tables):
+        notes += (
+            " The vectors are random and the intervals of 95 %: another --seed gives other"
+            " digits."
+        )
     # The statement is marked as our wording: the quotations may differ from it.
     statement = claim["statement"].removesuffix(".")
     return (
         f"{verdict.capitalize()}{models}: {statement} ({claim['id']}, in our words)."
         f" Measured: {claim['measured']}.{notes} {' '.join(quotations)}"
     )
-
-
-def _draws_vectors(id_: str) -> bool:
-    """Return True if the check of a claim draws random vectors here."""
-    claim = find_claim(id_)
-    # `takes_seed` imports the check, which is not possible for a claim that is closed.
-    return not is_closed(claim) and claim.takes_seed
 
 
 def _fill_missing(row: pd.Series) -> pd.Series:

@@ -38,6 +38,13 @@ def write_magnitude(value: float) -> str:
     return f"{value:.1e}"
 
 
+def write_zero(value: float, bound: float, otherwise: str) -> str:
+    """Write a difference that should be 0: `0 within rounding` up to a bound, and
+    `otherwise` beyond it.
+    """
+    return "0 within rounding" if value <= bound else otherwise
+
+
 def write_hits(hits: int, total: int) -> str:
     """Write `none of 3`, `2 of 3` or `all 3`."""
     if hits == total:

@@ -30,10 +30,10 @@ SECOND_SCORES = ((0.73, 0.70, 0.95), (0.70, 1.25, 1.00), (0.95, 1.00, 1.25))
 # The features of a head, and the base of its frequencies.
 HEAD = 64
 BASE = 10000.0
-# The number of random pairs of a query and a key, and their number where quantiles are
+# The number of random pairs of a query and a key, and of queries where quantiles are
 # compared.
 DRAWS = 256
-DRAWS_FOR_QUANTILES = 1 << 17
+QUERIES_FOR_QUANTILES = 1 << 14
 # The tokens of a random text, and the features of a token.
 TOKENS = 16
 WIDTH = 32
@@ -96,19 +96,15 @@ def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -
 
     # Rows are queries and columns are keys: both are rearranged.
     difference = arrays.max_abs(new_scores - scores[order][:, order])
-    findings.add_part(
-        "scores against rearranged scores",
-        arrays.write_magnitude(difference),
-        difference <= SUMS,
-    )
+    findings.add_zero("scores less rearranged scores", difference, SUMS)
     difference = arrays.max_abs(new_outputs - outputs[order])
-    findings.add_at_most("outputs against rearranged outputs", difference, SUMS, "{}")
+    findings.add_zero("outputs less rearranged outputs", difference, SUMS)
     # Under a causal mask a token at another place sees other tokens.
     _, masked_outputs = attend_in_order(straight, causal=True, seed=seed)
     _, new_masked_outputs = attend_in_order(order, causal=True, seed=seed)
     difference = arrays.max_abs(new_masked_outputs - masked_outputs[order])
     what = "the same outputs under a causal mask"
-    findings.add_at_most(what, difference, SUMS, "{:.2f} apart", role="limit")
+    findings.add_zero(what, difference, SUMS, role="limit")
 
 
 @claim("same-output")
@@ -119,11 +115,11 @@ def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> Non
     _, backwards = attend_in_order(straight[::-1], causal=False, seed=seed)
 
     difference = arrays.max_abs(backwards - forwards)
-    findings.add_at_most("row by row", difference, SUMS, "{:.2f} apart")
+    findings.add_zero("differences row by row", difference, SUMS)
     difference = arrays.max_abs(backwards[::-1] - forwards)
-    findings.add_at_most("row against mirrored row", difference, SUMS, role="limit")
+    findings.add_zero("of row and mirrored row", difference, SUMS, role="limit")
     difference = arrays.max_abs(backwards.sum(axis=0) - forwards.sum(axis=0))
-    findings.add_at_most("summed over the rows", difference, SUMS, role="limit")
+    findings.add_zero("summed over the rows", difference, SUMS, role="limit")
 
 
 @claim("scores-without-order")
@@ -133,13 +129,13 @@ def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) ->
     scores = q @ k.T
     backward_scores = q[::-1] @ k[::-1].T
     difference = arrays.max_abs(backward_scores - scores)
-    findings.add_at_most("the two matrices", difference, SUMS)
+    findings.add_zero("difference of the two matrices", difference, SUMS)
     # Sorted, the numbers of a matrix do not tell their places.
     sorted_scores = np.sort(scores, axis=None)
     sorted_backward_scores = np.sort(backward_scores, axis=None)
     difference = arrays.max_abs(sorted_backward_scores - sorted_scores)
-    what = "the numbers in them, whatever their places"
-    findings.add_at_most(what, difference, SUMS, role="limit")
+    what = "of the numbers in them, whatever their places"
+    findings.add_zero(what, difference, SUMS, role="limit")
 
 
 @claim("softmax-as-printed")
@@ -158,7 +154,7 @@ def check_printed_softmax(
     else:
         printed = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
     difference = arrays.max_abs(printed - compute_attention(x, x, x))
-    findings.add_at_most("the two outputs", difference, SUMS, "{:.2f} apart")
+    findings.add_zero("difference of the two outputs", difference, SUMS)
 
 
 @claim("score-example")
@@ -178,7 +174,8 @@ def check_score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) ->
     eigenvalues = np.linalg.eigvalsh(first)
     lowest = float(eigenvalues.min())
     what = "such scores exist with q = k (no negative eigenvalue)"
-    text = f"smallest eigenvalue {arrays.write_magnitude(lowest)}"
+    size = arrays.write_zero(abs(lowest), SUMS, f"{lowest:.2g}")
+    text = f"smallest eigenvalue {size}"
     is_symmetric = bool((first == first.T).all())
     findings.add_limit(what, text, is_symmetric and lowest >= -SUMS, lowest)
 
@@ -211,9 +208,8 @@ def check_one_hot_orders(
     forwards = words + offset_of_position
     backwards = words[::-1] + offset_of_position
     difference = arrays.max_abs(forwards @ forwards.T - backwards @ backwards.T)
-    findings.add_above(
-        "largest difference between the matrices", difference, SUMS, "{}"
-    )
+    what = "largest difference between the matrices"
+    findings.add_nonzero(what, difference, SUMS)
 
 
 def compute_scores(
@@ -251,14 +247,28 @@ def check_relative_only(
     for shift in shifts:
         moved = compute_scores(q, k, shift, shift + 3)
         changes.append(arrays.max_abs(moved - at_start))
-    change_with_distance = arrays.max_abs(compute_scores(q, k, 0, 4) - at_start)
+    # The score of a pair of features is |q| |k| cos(angle), whose change from one angle to
+    # another has the variance 2 (2 sin(half the angle between them))^2 over normal q and k.
+    step_angles = arrays.frequencies(HEAD, BASE)
+    typical_change = _compute_typical_turn(step_angles)
 
     # Angles of 4e3 rad are known to 5e-13, so that EXACT suffices for shifts of a few
     # thousand tokens.
     what = f"change when both positions move by up to {max(shifts)}"
-    findings.add_at_most(what, max(changes), EXACT, "{}")
-    what = "change with one more token between"
-    findings.add_above(what, change_with_distance, EXACT, "{:.1f}")
+    findings.add_zero(what, max(changes), EXACT)
+    what = "typical change with one more token between (root mean square over normal q and k)"
+    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_above(what, typical_change, EXACT, text)
+
+
+def _compute_typical_turn(angles: Float[arrays.Array, " pairs"]) -> float:
+    """Return the root mean square over normal vectors of what a rotation by these angles
+    changes: the length of the change of a vector, and the change of a score.
+    """
+    # A pair of standard normal features has a mean square of 2, and a rotation moves it by
+    # 2 sin(angle / 2) times its length. A score is as large: E|q|^2 E|k|^2 / 2 = 2.
+    moves = 2 * np.sin(angles / 2)
+    return math.sqrt(2 * float(np.square(moves).sum()))
 
 
 @claim("rotation-factor")
@@ -277,18 +287,51 @@ def check_rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) 
     difference = arrays.max_abs(matrix_scores - rotated_scores)
 
     # The product without rotation can be near 0, so that the ratio has no mean. Its
-    # quantiles are compared. This many draws give them to a tenth, and they are printed
-    # to a whole number.
-    q, k = arrays.gaussian(seed, 2, DRAWS_FOR_QUANTILES, HEAD)
-    ratios = compute_scores(q, k, 0, distance) / compute_scores(q, k, 0, 0)
-    low, high = np.quantile(ratios, (0.05, 0.95)).tolist()
+    # quantiles are compared.
+    low = _find_ratio_quantile(0.05, distance)
+    high = _find_ratio_quantile(0.95, distance)
 
-    what = f"as a rotation matrix between q and k, at distance {distance}"
-    findings.add_at_most(what, difference, EXACT)
-    what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
+    what = f"a rotation matrix between q and k, at distance {distance}, is off by"
+    findings.add_zero(what, difference, EXACT, otherwise="another score")
+    what = "as a number behind the finished product q.k, 5 to 95 % of normal q, k"
     findings.add_limit(
-        what, f"{low:.0f} to {high:.0f}", high - low <= EXACT, high - low
+        what, f"{low:.1f} to {high:.1f}", high - low <= EXACT, high - low
     )
+
+
+def _find_ratio_quantile(share: float, distance: int) -> float:
+    """Return the quantile of the ratio of a rotated score and the score without rotation,
+    over normal queries and keys.
+    """
+    # Given the query both scores are normal numbers of one variance, and their correlation
+    # is the mean of cos(distance theta), weighted by the squares of the query's pairs. The
+    # ratio of two such numbers has a Cauchy distribution with the correlation c as its
+    # middle and the width sqrt(1 - c^2). Only the mean over queries is sampled: to 0.01,
+    # by the same queries in every run.
+    queries = arrays.gaussian(0, QUERIES_FOR_QUANTILES, HEAD)
+    first, second = arrays.split(queries, "half")
+    squares = first**2 + second**2
+    cosines = np.cos(distance * arrays.frequencies(HEAD, BASE))
+    correlations = (squares @ cosines) / squares.sum(axis=-1)
+    if correlations.min() >= 1 - EXACT:
+        # Without a rotation the two scores are equal.
+        return 1.0
+    widths = np.sqrt(1 - correlations**2)
+
+    def find_share_below(ratio: float) -> float:
+        shares = 0.5 + np.arctan((ratio - correlations) / widths) / math.pi
+        return float(shares.mean())
+
+    # The share grows with the ratio, so that halving an interval finds the quantile.
+    low = -1e3
+    high = 1e3
+    for _ in range(60):
+        middle = (low + high) / 2
+        if find_share_below(middle) < share:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def attend_from(
@@ -327,11 +370,9 @@ def check_absolute_too(
     # Weights that differ by rounding only count as one.
     distinct = len(np.unique(weights_of_first.round(12)))
 
-    q = arrays.gaussian(seed, 1, HEAD)
-    inv_freq = arrays.frequencies(HEAD, BASE)
-    q_at_five = arrays.rotate(q, 5 * inv_freq)
-    q_at_ten = arrays.rotate(q, 10 * inv_freq)
-    rotation_difference = arrays.max_abs(q_at_ten - q_at_five)
+    # From position 5 to 10 a vector is rotated by five steps.
+    five_steps = 5 * arrays.frequencies(HEAD, BASE)
+    rotation_difference = _compute_typical_turn(five_steps)
 
     at_start = attend_from(0, positions, seed)
     changes = []
@@ -339,19 +380,18 @@ def check_absolute_too(
         moved = attend_from(shift, positions, seed)
         changes.append(arrays.max_abs(moved - at_start))
 
-    findings.add_part(
-        "the rotated vectors at positions 5 and 10",
-        f"{rotation_difference:.1f} apart",
-        rotation_difference > EXACT,
-    )
+    what = "a rotated vector at positions 5 and 10 (root mean square)"
+    text = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
+    findings.add_above(what, rotation_difference, EXACT, text)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {distinct} values at {TOKENS} positions"
     findings.add_part(what, text, distinct == TOKENS, distinct)
     what = (
         "what the rotation adds to that: attention's output after all positions move by"
-        f" up to {max(SHIFTS)}"
+        f" up to {max(SHIFTS)} changes by"
     )
-    findings.add_above(what, max(changes), EXACT, role="limit")
+    text = "another output"
+    findings.add_nonzero(what, max(changes), EXACT, text, role="limit")
 
 
 @claim("values-left-alone")
@@ -365,10 +405,10 @@ def check_values_left_alone(
         moved = attend_from(shift, method, seed)
         return arrays.max_abs(moved - at_start)
 
-    what = f"output after all positions move by {shift}, values as they are"
-    findings.add_at_most(what, measure_change("rotated"), EXACT)
+    what = f"change of outputs when all positions move by {shift}, values as they are"
+    findings.add_zero(what, measure_change("rotated"), EXACT)
     what = "the same with rotated values"
-    findings.add_above(what, measure_change("values too"), EXACT, "{:.2f} apart")
+    findings.add_nonzero(what, measure_change("values too"), EXACT)
 
 
 @claim("either-direction")
@@ -384,38 +424,35 @@ def check_either_direction(
     # keeps products. It changes the sign of the second feature of each pair.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
     mirrored = compute_scores(q * mirror, k * mirror, 0, distance, sign=-1)
-    clockwise = compute_scores(q, k, 0, distance, sign=-1)
 
-    what = "with the second feature of each pair mirrored"
+    what = "difference of scores with the second feature of each pair mirrored"
     difference = arrays.max_abs(mirrored - counterclockwise)
-    text = f"{arrays.write_magnitude(difference)} apart"
-    findings.add_part(what, text, difference <= EXACT)
-    what = "with the same features"
-    difference = arrays.max_abs(clockwise - counterclockwise)
-    findings.add_at_most(what, difference, EXACT, "{:.1f} apart", role="limit")
+    findings.add_zero(what, difference, EXACT)
+    # From one direction to the other every pair is rotated by twice its angle.
+    what = f"with the same features, at distance {distance} (root mean square)"
+    typical = _compute_typical_turn(2 * distance * arrays.frequencies(HEAD, BASE))
+    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_at_most(what, typical, EXACT, text, role="limit")
 
 
 @claim("script-equal-scores")
 def check_equal_scores(
-    findings: Findings,
-    tokens: Literal["different", "same"] = "different",
-    seed: int = 0,
+    findings: Findings, tokens: Literal["different", "same"] = "different"
 ) -> None:
     """Compare the scores of tokens with themselves at position 0 and at position 1.
 
     ``tokens``: says if the same token is at both positions, or two different tokens.
     """
-    # Two queries and two keys for each draw: [draws, HEAD].
-    (q0, q1), (k0, k1) = arrays.gaussian(seed, 2, 2, DRAWS, HEAD)
-    if tokens == "same":
-        q1 = q0
-        k1 = k0
-    first = compute_scores(q0, k0, 0, 0)
-    second = compute_scores(q1, k1, 1, 1)
-    # The root mean square of the differences.
-    typical = float(np.sqrt(np.square(first - second).mean()))
-    what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
-    findings.add_at_most(what, typical, EQUAL_SCORES, "{:.1f}")
+    # A score of normal vectors has the variance HEAD at every distance. The difference of
+    # two independent scores has twice that; equal tokens at one distance have equal scores.
+    variance = 2 * HEAD if tokens == "different" else 0
+    typical = math.sqrt(variance)
+    what = (
+        f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1 (root mean"
+        " square over normal q and k)"
+    )
+    text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
+    findings.add_at_most(what, typical, EQUAL_SCORES, text)
 
 
 @claim("scaled-scores")
@@ -438,7 +475,8 @@ def check_scaled_scores(
     what = f"deviation of the scores, widths {width_list}"
     findings.add_part(what, write_values(deviations), stay_small, deviations[-1])
     what = f"{what}, not divided"
-    findings.add_limit(what, write_values(undivided), True, undivided[-1])
+    grow = undivided[-1] >= 2 * undivided[0]
+    findings.add_limit(what, write_values(undivided), grow, undivided[-1])
 
     gradients = [_measure_mean_gradient(deviation) for deviation in deviations]
     stay_large = gradients[-1] > gradients[0] / 2
@@ -446,21 +484,36 @@ def check_scaled_scores(
     findings.add_part(what, write_values(gradients), stay_large, gradients[-1])
     undivided_gradients = [_measure_mean_gradient(deviation) for deviation in undivided]
     what = f"{what}, not divided"
+    fall = undivided_gradients[-1] <= undivided_gradients[0] / 2
     findings.add_limit(
-        what, write_values(undivided_gradients), True, undivided_gradients[-1]
+        what, write_values(undivided_gradients), fall, undivided_gradients[-1]
     )
 
 
-def _measure_mean_gradient(
-    deviation: float, keys: int = 32, queries: int = 2048
-) -> float:
+def _measure_mean_gradient(deviation: float, keys: int = 32) -> float:
     """Return the mean derivative of a softmax weight by its own score.
 
-    The scores are random, normal and independent, with the given deviation. The
-    derivative of a weight w is w (1 - w), which is 0 if one key has all the weight.
+    The scores are normal and independent, with that deviation. The derivative of a weight
+    w is w (1 - w), which is 0 if one key has all the weight.
     """
-    weights = arrays.softmax(deviation * arrays.gaussian(0, queries, keys))
-    return float((weights * (1 - weights)).mean())
+    # The mean of w is 1 / keys. With e = exp(score) and their sum S, w^2 is e^2 / S^2, and
+    # 1 / S^2 is the integral of t exp(-t S) over t from 0 on. Over independent scores this
+    # is the integral of t E[e^2 exp(-t e)] E[exp(-t e)]^(keys - 1). Both means are sums
+    # over a grid of normal scores, and t = exp(u) on a grid of u.
+    z = np.linspace(-9, 9, 1441)
+    density = np.exp(-(z**2) / 2)
+    density /= density.sum()
+    score = deviation * z
+    # The integrand is negligible where t times the largest e, or the sum of all, is far
+    # from 1.
+    u = np.linspace(-9.5 * deviation - 8, 9.5 * deviation + 8, 2001)
+    t_times_e = np.exp((u[:, None] + score).clip(max=50))  # [t, scores]
+    decays = np.exp(-t_times_e)
+    # The integral over t is one over u with a further factor t: (t e)^2 in all.
+    square = (t_times_e**2 * decays) @ density
+    integrand = square * (decays @ density) ** (keys - 1)
+    mean_square = float(integrand.sum() * (u[1] - u[0]))
+    return 1 / keys - mean_square
 
 
 @claim("segments-reach-further")

@@ -17,7 +17,7 @@ from ropelab.runs.errors import is_installed
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # The columns of findings, in the table of a run. The file has `expected` and `models`,
 # too.
-FINDINGS = ["id", "role", "what", "measured", "value", "agrees", "margin"]
+FINDINGS = ["id", "role", "what", "measured", "value", "agrees", "margin", "draws"]
 # The words for the answer of a finding.
 AGREES: dict[Agrees, str] = {True: "yes", False: "no", None: "unknown"}
 # The words for where a verdict comes from.
@@ -42,6 +42,9 @@ def read_committed() -> dict[str, Findings]:
         value = _read_number(row["value"])
         margin = _read_number(row["margin"])
         findings.add(role, row["what"], row["measured"], agrees, value, margin)
+        draws = _read_number(row["draws"])
+        if draws is not None:
+            findings.mark_drawn(int(draws))
     return evidence
 
 

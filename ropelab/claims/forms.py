@@ -174,8 +174,7 @@ def check_elementwise_form(
     largest = float(error_of_pair.max())
 
     what = f"pairs that differ at position {POSITION}"
-    text = f"{wrong} of {len(angles)}, by up to {arrays.write_magnitude(largest)}"
-    findings.add_part(what, text, wrong == 0, largest)
+    findings.add_part(what, f"{wrong} of {len(angles)}", wrong == 0, largest)
 
 
 @claim("dense-product")
@@ -203,9 +202,8 @@ def check_one_rotation(findings: Findings) -> None:
     """
     matrix = arrays.rotation_matrix(POSITION * arrays.frequencies(HEAD, BASE))
     difference = arrays.max_abs(matrix @ matrix.T - np.eye(HEAD))
-    findings.add_at_most(
-        "the matrix times its transpose", difference, EXACT, "{} from 1"
-    )
+    what = "difference of the matrix times its transpose from 1"
+    findings.add_zero(what, difference, EXACT)
     determinant = float(np.linalg.det(matrix))
     is_one = abs(determinant - 1) <= EXACT
     findings.add_part("determinant", f"{determinant:.12f}", is_one, determinant)
@@ -228,12 +226,13 @@ def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -
     reordered_k = arrays.join(*arrays.split(k, "interleaved"), "half")
     half_scores = compute_scores(reordered_q, reordered_k, query_position, key_position)
     difference = arrays.max_abs(half_scores - neighbour_scores)
-    findings.add_at_most("features reordered once, scores", difference, EXACT)
+    what = "difference of scores, features reordered once"
+    findings.add_zero(what, difference, EXACT)
 
     half_scores = compute_scores(q, k, query_position, key_position)
     difference = arrays.max_abs(half_scores - neighbour_scores)
-    what = "features as they are, scores"
-    findings.add_at_most(what, difference, EXACT, "{:.1f} apart", role="limit")
+    what = "of scores, features as they are"
+    findings.add_zero(what, difference, EXACT, role="limit")
 
     def score_with_mixed_pairings(position: int) -> arrays.Array:
         # It is a common mistake to use rotate_half with tables that repeat each cos and
@@ -250,9 +249,8 @@ def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -
         "rotate_half with tables for neighbouring features, change of scores when both"
         f" positions move by {POSITION}"
     )
-    findings.add_at_most(
-        what, arrays.max_abs(moved - at_start), EXACT, "{:.1f}", role="limit"
-    )
+    change = arrays.max_abs(moved - at_start)
+    findings.add_zero(what, change, EXACT, role="limit")
 
 
 @claim("rotate-half-efficient")
@@ -318,7 +316,7 @@ def check_listing_is_relative(
     change = arrays.max_abs(first_scores - moved_scores)
 
     what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
-    findings.add_at_most(what, change, FLOAT32_SCORES, "{}")
+    findings.add_zero(what, change, FLOAT32_SCORES)
 
 
 @claim("note-003-code", bound=FLOAT32_SCORES)
@@ -345,7 +343,7 @@ def check_listing_with_position_ids(
     what = (
         f"change of scores when all position ids grow by {SHIFT}, shape {scores.shape}"
     )
-    findings.add_at_most(what, change, FLOAT32_SCORES, "{}")
+    findings.add_zero(what, change, FLOAT32_SCORES)
 
 
 @claim("rotate-half-words")
@@ -446,12 +444,12 @@ def check_negative_indices(findings: Findings, tokens: int = 5) -> None:
 
 
 @claim("rope-in-embeddings")
-def check_embeddings(findings: Findings, name: str = "rope", seed: int = 0) -> None:
+def check_embeddings(findings: Findings, name: str = "rope") -> None:
     """Measure what an encoding changes: embeddings, and queries."""
     import torch
 
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=8)
-    encoding = make_encoding(name, shape, seed)
+    encoding = make_encoding(name, shape, seed=0)
     positions = torch.arange(8)
     embeddings = torch.ones(1, 8, 32)  # [1, tokens, width]
     queries = torch.ones(1, 2, 8, 16)  # [1, heads, tokens, head_dim]
@@ -459,9 +457,13 @@ def check_embeddings(findings: Findings, name: str = "rope", seed: int = 0) -> N
         embedded = encoding.embed(embeddings, positions)
         encoded_queries = encoding.for_layer(0).query(queries, positions)
     change = arrays.max_abs((embedded - embeddings).numpy())
-    findings.add_above("change of the embeddings", change, 0, "{}")
+    findings.add_part("embeddings", _write_change(change), change > 0, change)
     change = arrays.max_abs((encoded_queries - queries).numpy())
-    findings.add_above("change of queries", change, 0, "{:.1f}", role="limit")
+    findings.add_limit("queries", _write_change(change), change > 0, change)
+
+
+def _write_change(change: float) -> str:
+    return "unchanged" if change == 0 else "changed"
 
 
 @claim("vector-on-score", "bias-of-vectors")

@@ -88,14 +88,16 @@ def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None
 @claim("turn-comes-back")
 def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
     distance = _measure_distance_to_start(math.radians(360 * degrees_per_token))
-    findings.add_at_most("codes of positions 0 and 360", distance, SAME_CODE)
+    what = "difference of the codes of positions 0 and 360"
+    findings.add_zero(what, distance, SAME_CODE)
 
 
 @claim("script-covers-everything")
 def covers_everything(findings: Findings, period: float = PERIOD) -> None:
     position = round(period)
     distance = _measure_distance_to_start(position * (2 * math.pi / period))
-    findings.add_above(f"codes of positions 0 and {position}", distance, SAME_CODE)
+    what = f"difference of the codes of positions 0 and {position:,}"
+    findings.add_nonzero(what, distance, SAME_CODE)
 
 
 @claim("float32-precision")
@@ -121,7 +123,7 @@ def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
 
 @claim("script-cos-step")
 def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
-    """Compute the change of the cosine over one token, from several positions."""
+    """Compute the change of the cosine over one token, before and after position 1."""
     theta = 2 * math.pi / PERIOD
 
     def step_from(start: float) -> float:
@@ -129,13 +131,15 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
         # digits.
         return 2 * math.sin(theta * (start + 0.5)) * math.sin(theta / 2)
 
+    before = step_from(0.0)
+    after = step_from(1.0)
+    mean = (before + after) / 2
     steps: tuple[tuple[Role, str, float], ...] = (
-        ("part", "step of cos around position 1, from 0.5 to 1.5", 0.5),
-        ("limit", "step of cos from position 0 to 1", 0.0),
-        ("limit", "step of cos from position 1 to 2", 1.0),
+        ("part", "mean of the steps of cos before and after position 1", mean),
+        ("limit", "step of cos from position 0 to 1", before),
+        ("limit", "step of cos from position 1 to 2", after),
     )
-    for role, what, start in steps:
-        step = step_from(start)
+    for role, what, step in steps:
         text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
         findings.add(role, what, text, abs(step - printed) <= 0.01e-11, step)
 
@@ -155,16 +159,13 @@ def clock_is_unique(
 
 @claim("second-hand")
 def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
-    """Find where a hand of a clock is after the time at which it is said to be back.
-    `hand` is its period; both are in seconds.
+    """Find where a hand of a clock is after the time at which it is said to be at its
+    start. `hand` is its period; both are in seconds.
     """
     past_start = said % hand
     what = f"where it stands after {said:,} s"
-    findings.add_part(
-        what, f"{past_start} s past its start", past_start == 0, past_start
-    )
-    what = "when it is back for the first time"
-    findings.add_limit(what, f"{hand:,} s", hand == said, hand)
+    text = f"{past_start} s past its start, as every {hand} s"
+    findings.add_part(what, text, past_start == 0, past_start)
 
 
 @claim("clock-like-rope", "calendar-like-rope")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from ropelab.claims.arrays import write_magnitude
+from ropelab.claims.arrays import write_magnitude, write_zero
 from ropelab.claims.margins import Number, margin_above, margin_below
 
 Role = Literal["part", "limit"]
@@ -94,6 +94,9 @@ class ClaimFinding:
     # (`ropelab.claims.margins`); None if the answer has no threshold, such as a count
     # that is complete or not.
     margin: Number = None
+    # The number of random draws that `measured` is a mean of, with its interval; None if
+    # another seed gives the same text.
+    draws: int | None = None
     # True if there was nothing to measure.
     missing: bool = False
     # True if the finding is open because a model did not learn the task, or because the
@@ -224,6 +227,49 @@ class Findings:
         measured = _write_number(value, text)
         margin = margin_above(value, bound)
         self.add(role, what, measured, value > bound, value, margin)
+
+    def add_zero(
+        self,
+        what: str,
+        value: float,
+        bound: float,
+        role: Role = "part",
+        otherwise: str = "more than rounding",
+    ) -> None:
+        """Add a difference that must be 0 within rounding.
+
+        The digits of a residue depend on the vectors and on the machine and say nothing,
+        so they are not written.
+
+        Args:
+            what: what was compared, in words.
+            value: the largest difference.
+            bound: the largest difference that rounding makes.
+            role: whether the finding is a part of the claim, or a limit.
+            otherwise: the result in words if the difference is larger.
+        """
+        measured = write_zero(value, bound, otherwise)
+        margin = margin_below(value, bound)
+        self.add(role, what, measured, value <= bound, value, margin)
+
+    def add_nonzero(
+        self,
+        what: str,
+        value: float,
+        bound: float,
+        text: str = "more than rounding",
+        role: Role = "part",
+    ) -> None:
+        """Add a difference that must be more than rounding; see `add_zero`. `text` is the
+        result in words if it is.
+        """
+        measured = write_zero(value, bound, text)
+        margin = margin_above(value, bound)
+        self.add(role, what, measured, value > bound, value, margin)
+
+    def mark_drawn(self, draws: int) -> None:
+        """Say that the last finding is a mean of this many random draws."""
+        self.findings[-1] = replace(self.findings[-1], draws=draws)
 
     def add_count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
         """Add a count that must be complete."""

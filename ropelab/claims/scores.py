@@ -6,7 +6,7 @@ claim does not hold, or as a limit, which puts a condition on it (see `Findings`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,9 +29,13 @@ BASE = 10000.0
 # The positions of a query and of a key. Any two would do.
 QUERY = 11
 KEY = 3
-# The largest distance of a curve, and the random pairs of a query and a key.
+# The largest distance of a curve and the number of octaves up to it, and a distance far
+# beyond.
 FARTHEST = 4096
-DRAWS = 8192
+NEAR_OCTAVES = 12
+FAR = 65536
+# The number of distances whose waves are computed at a time.
+BLOCK = 2048
 
 
 # Embeddings and codes joined
@@ -55,30 +59,26 @@ def check_concatenation(findings: Findings, seed: int = 0) -> None:
     width = concatenated.shape[-1]
     text = f"{WIDTH} for a sum, {width} side by side"
     findings.add_part("inputs of the next layer", text, width > WIDTH, width)
-    what = "what that layer puts out, against the sum of x and a projected code"
-    findings.add_above(what, difference, EXACT, role="limit")
+    what = "what that layer puts out, less the sum of x and a projected code"
+    findings.add_nonzero(what, difference, EXACT, role="limit")
 
 
 @claim("multiplication-stronger")
 def check_multiplication(
-    findings: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
+    findings: Findings, sizes: Sequence[float] = (1.0, 0.02)
 ) -> None:
     """Compare how much codes change embeddings of several sizes when they are multiplied
-    and when they are added.
+    and when they are added: root mean squares over normal embeddings.
     """
-
-    def length(x: arrays.Array) -> float:
-        # `fsum` rounds once. np.linalg.norm calls BLAS, whose order of additions depends
-        # on threads and alignment, so that the last digit of its result does, too.
-        return math.sqrt(math.fsum(np.square(x).ravel()))
-
     codes = _make_first_codes(WIDTH, TOKENS)
+    # A feature x becomes c x or x + c, with c of the code, and changes by (c - 1) x or c.
+    # Over normal x the mean squares of both, of that of x, follow from the code alone.
+    # `fsum` rounds once, so that the sums are the same on every machine.
+    multiplied = math.sqrt(math.fsum(np.square(codes - 1).ravel()) / codes.size)
+    code_size = math.sqrt(math.fsum(np.square(codes).ravel()) / codes.size)
     # Embeddings have unit size, or 0.02, with which they are usually initialized.
     for size in sizes:
-        embeddings = size * arrays.gaussian(seed, TOKENS, WIDTH)
-        change = embeddings * codes - embeddings
-        multiplied = length(change) / length(embeddings)
-        added = length(codes) / length(embeddings)
+        added = code_size / size
         what = f"change of embeddings of size {size:g}, of their length"
         text = f"{multiplied:.2f} multiplied, {added:.2f} added"
         # The first size decides, and all other sizes are limits.
@@ -103,17 +103,19 @@ def check_rope_multiplies(
 
     factors = np.exp(1j * angles)
     difference = arrays.max_abs(to_complex(rotated) - to_complex(x) * factors)
-    what = "turned vectors against one complex factor for each pair"
-    findings.add_at_most(what, difference, EXACT)
+    what = "difference of turned vectors and one complex factor for each pair"
+    findings.add_zero(what, difference, EXACT)
 
-    # A feature that is nearly 0 gives any factor, so that quantiles over the vectors are
-    # compared: each is [WIDTH].
-    low, high = np.quantile(rotated / x, (0.05, 0.95), axis=0)
+    # A feature x beside y becomes x cos - y sin: its factor is cos - (y / x) sin. The ratio
+    # of two normal numbers has a Cauchy distribution, with quantiles tan(pi (p - 1/2)).
+    quantile = math.tan(0.45 * math.pi)
+    spreads = 2 * quantile * np.abs(np.sin(angles))
     what = (
-        f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
+        f"one real factor for each feature at position {position}, 5 to 95 % of normal"
+        " vectors"
     )
-    text = "differ by up to {:.1f}"
-    findings.add_at_most(what, arrays.max_abs(high - low), EXACT, text, role="limit")
+    text = "up to {:.1f} apart"
+    findings.add_at_most(what, arrays.max_abs(spreads), EXACT, text, role="limit")
 
 
 @claim("code-coefficients")
@@ -138,8 +140,10 @@ def check_fixed_coefficients(
         f"a learned projection of the code picks out each of {tokens} positions, d ="
         f" {CODE_WIDTH}"
     )
-    text = "to {}: it learns the coefficients instead"
-    findings.add_above(what, difference, ROUNDING, text, role="limit")
+    exactly = "within rounding: it learns the coefficients instead"
+    picks_out = difference <= ROUNDING
+    text = exactly if picks_out else f"off by {difference:.2g}"
+    findings.add_limit(what, text, not picks_out, difference)
 
 
 @claim("only-at-the-product")
@@ -167,11 +171,12 @@ def check_only_at_product(
     change = arrays.max_abs((moved_scores - scores).numpy())
     added = arrays.max_abs((scores - products).numpy())
 
+    moves = arrays.write_zero(change, ROUNDING, "more than rounding")
     what = (
         f"{name}: what is done to the product, while moving both tokens by"
-        f" {shift} changes the score by {arrays.write_magnitude(change)}"
+        f" {shift} changes the score by {moves}"
     )
-    text = "nothing" if added <= ROUNDING else f"scores change by {added:.1f}"
+    text = "nothing" if added <= ROUNDING else "scores change"
     findings.add_part(what, text, added > ROUNDING, added)
 
 
@@ -251,12 +256,9 @@ def check_four_terms(findings: Findings, seed: int = 0) -> None:
     query, key = _draw_embeddings(seed) + _make_codes(0)
     score = float(query @ weights @ key)
 
-    findings.expected = f"the score, {score:.3f}"
-    listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
     difference = abs(sum(terms.values()) - score)
-    findings.add_at_most(
-        "sum against score", difference, EXACT, f"{{}} apart ({listed})"
-    )
+    what = f"difference of the score and the sum of {', '.join(terms)}"
+    findings.add_zero(what, difference, EXACT)
 
 
 @claim("position-terms-absolute")
@@ -276,14 +278,15 @@ def check_position_terms(findings: Findings, shift: int = 100, seed: int = 0) ->
 
     changes = measure_changes(_make_weights(seed))
     smallest = min(changes.values())
-    listed = ", ".join(f"{name} by {change:.2f}" for name, change in changes.items())
+    changing = [name for name, change in changes.items() if change > EXACT]
     what = f"terms that change when both move by {shift}, random weights"
+    listed = ", ".join(changing) or "none"
     findings.add_part(what, listed, smallest > EXACT, smallest)
 
     changes = measure_changes(np.eye(WIDTH))
-    what = "position-position with W_q^T W_k = 1"
+    what = "change of position-position with W_q^T W_k = 1"
     change = changes["position-position"]
-    findings.add_above(what, change, EXACT, "changes by {}", role="limit")
+    findings.add_nonzero(what, change, EXACT, "more", role="limit")
 
 
 @claim("query-bias")
@@ -299,27 +302,30 @@ def check_query_bias(findings: Findings, seed: int = 0) -> None:
 
     with_distance = arrays.softmax(scores + distance_bias)
     change = arrays.max_abs(with_distance - weights)
-    findings.add_above("change of the weights by c_(q-k)", change, EXACT, "{:.2f}")
+    what = "weights with c_(q-k) and without"
+    findings.add_nonzero(what, change, EXACT)
     # The softmax of a row does not change if one number is added to all its scores.
     with_query = arrays.softmax(scores + query_bias)
     change = arrays.max_abs(with_query - weights)
     what = "change of the weights by b_q, which the softmax of a row cancels"
-    findings.add_above(what, change, EXACT, "{}", role="limit")
+    findings.add_nonzero(what, change, EXACT, role="limit")
 
 
 @claim("relative-table")
-def check_relative_table(findings: Findings, rows: int = 1024) -> None:
-    """Compare the number of distances in 512 tokens with the rows of a table of relative
-    positions.
+def check_relative_table(
+    findings: Findings, rows: int = 1024, said: int = 512, tokens: int = 512
+) -> None:
+    """Compare the farthest distance in a text with the one that is said, and the number of
+    distances with the rows of a table of relative positions.
     """
-    positions = np.arange(512)
+    positions = np.arange(tokens)
     distances = np.unique(positions[:, None] - positions)
-    farthest = distances.max()
+    farthest = int(distances.max())
+    what = f"farthest distance in {tokens} tokens"
+    findings.add_part(what, f"{farthest}, said {said}", farthest == said, farthest)
     count = len(distances)
-    text = f"{count}, from -{farthest} to {farthest}"
-    findings.add_part("different distances in 512 tokens", text, count <= rows, count)
-    unused = rows - count
-    findings.add_limit("rows that no distance uses", f"{unused}", unused == 0, unused)
+    what = "different distances, which the table has to hold"
+    findings.add_part(what, f"{count:,}, rows {rows:,}", count <= rows, count)
 
 
 @claim("deberta-distance", "deberta-as-noted")
@@ -353,8 +359,9 @@ def check_deberta_distance(
 
     texts = []
     for name, difference in differences.items():
-        texts.append(f"{arrays.write_magnitude(difference)} {name}")
-    what = "position-to-content term as coded, apart from K_j . Q at the distance"
+        result = arrays.write_zero(difference, EXACT, "another number")
+        texts.append(f"{name} {result.replace('0 within rounding', 'the same')}")
+    what = "position-to-content term as coded, and K_j . Q at the distance"
     difference = differences[printed]
     findings.add_part(what, "; ".join(texts), difference <= EXACT, difference)
 
@@ -363,12 +370,21 @@ def check_deberta_distance(
 # has a value for each distance from 0 on.
 
 
-def _compute_waves(head_dim: int, farthest: int) -> np.ndarray:
-    """Return e^(i distance theta) for all distances and the frequencies theta of all
-    pairs: [distances, pairs].
+def _compute_curve(
+    measure: Callable[[np.ndarray], np.ndarray], head_dim: int, farthest: int
+) -> Float[arrays.Array, " distances"]:
+    """Compute a curve of the waves e^(i distance theta) of all frequencies theta.
+
+    `measure` takes the waves of some distances, [distances, pairs].
     """
-    distances = np.arange(farthest + 1)[:, None]
-    return np.exp(1j * distances * arrays.frequencies(head_dim, BASE))
+    inv_freq = arrays.frequencies(head_dim, BASE)
+    blocks = []
+    # The waves of a few thousand distances at a time fit the cache of a processor.
+    for start in range(0, farthest + 1, BLOCK):
+        stop = min(start + BLOCK, farthest + 1)
+        distances = np.arange(start, stop)[:, None]
+        blocks.append(measure(np.exp(1j * distances * inv_freq)))
+    return np.concatenate(blocks)
 
 
 def compute_bound_curve(
@@ -377,33 +393,39 @@ def compute_bound_curve(
     """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864,
     eq. 37).
     """
-    partial_sums = _compute_waves(head_dim, farthest).cumsum(axis=-1)
-    return np.abs(partial_sums).mean(axis=-1)
+
+    def average_partial_sums(waves: np.ndarray) -> np.ndarray:
+        return np.abs(waves.cumsum(axis=-1)).mean(axis=-1)
+
+    return _compute_curve(average_partial_sums, head_dim, farthest)
 
 
-def compute_aligned_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
+def compute_aligned_curve(
+    head_dim: int, farthest: int = FARTHEST
+) -> Float[arrays.Array, " distances"]:
     """Return the mean score of a random vector with itself: the mean of cos(distance
     theta_i).
     """
-    return _compute_waves(head_dim, FARTHEST).real.mean(axis=-1)
+
+    def average_cosines(waves: np.ndarray) -> np.ndarray:
+        return waves.real.mean(axis=-1)
+
+    return _compute_curve(average_cosines, head_dim, farthest)
 
 
-def draw_random_curves(
-    distances: Float[arrays.Array, " distances"],
-    head_dim: int,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Float[arrays.Array, "draws distances"]:
-    """Return the scores of independent random queries and keys at some distances."""
-    # A pair of features is a complex number. The score is then the real part of the sum of
-    # q conj(k) e^(-i distance theta) over pairs.
-    features = arrays.gaussian(seed, 2, 2, draws, head_dim // 2)
-    (q_real, q_imaginary), (k_real, k_imaginary) = features
-    q = q_real + 1j * q_imaginary
-    k = k_real + 1j * k_imaginary
-    products = q * k.conj()  # [draws, pairs]
-    angles = arrays.frequencies(head_dim, BASE)[:, None] * distances
-    return products.real @ np.cos(angles) + products.imag @ np.sin(angles)
+def compute_independent_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
+    """Return the root mean square of the score of independent normal q and k, of that at
+    distance 0.
+    """
+    # With a pair of features as a complex number its part of the score is the real part of
+    # q conj(k) times a wave. Real and imaginary part of the product have one variance and
+    # are uncorrelated, so the variance is in proportion to cos^2 + sin^2 of the wave.
+
+    def average_squares(waves: np.ndarray) -> np.ndarray:
+        return (waves.real**2 + waves.imag**2).mean(axis=-1)
+
+    mean_squares = _compute_curve(average_squares, head_dim, FARTHEST)
+    return np.sqrt(mean_squares / mean_squares[0])
 
 
 def compute_octave_means(curve: Float[arrays.Array, " distances"]) -> list[float]:
@@ -425,70 +447,72 @@ def _is_falling(means: list[float]) -> bool:
 
 
 @claim("decay-bound")
-def check_decay_of_bound(
-    findings: Findings, head_dim: int = 128, seed: int = 0
-) -> None:
+def check_decay_of_bound(findings: Findings, head_dim: int = 128) -> None:
     """Follow the bound on scores over distance."""
-    curve = compute_bound_curve(head_dim)
-    means = compute_octave_means(curve)
-    what = f"mean over octaves from 1 to {FARTHEST}"
+    curve = compute_bound_curve(head_dim, FAR)
+    octaves = compute_octave_means(curve)
+    means = octaves[:NEAR_OCTAVES]
+    what = f"mean over octaves from 1 to {FARTHEST:,}"
     text = " ".join(f"{mean:.1f}" for mean in means)
     ratio = means[-1] / means[0]
     findings.add_part(what, text, _is_falling(means), ratio)
 
-    rises = int((np.diff(curve) > 0).sum())
-    text = f"{rises} of {FARTHEST}"
+    far_means = octaves[NEAR_OCTAVES:]
+    what = f"mean over octaves from {FARTHEST:,} to {FAR:,}"
+    text = " ".join(f"{mean:.2f}" for mean in far_means)
+    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
+
+    rises = int((np.diff(curve[: FARTHEST + 1]) > 0).sum())
+    text = f"{rises:,} of {FARTHEST:,}"
     findings.add_limit("steps at which it rises", text, rises == 0, rises)
-    findings.series["decay"] = make_decay_series(head_dim, seed)
+    findings.series["decay"] = make_decay_series(head_dim)
 
 
 @claim("decay-scores")
-def check_decay_of_scores(
-    findings: Findings, head_dim: int = 128, seed: int = 0
-) -> None:
-    """Follow, over distance, the scores of a vector with itself and the scores of
-    random vectors.
+def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
+    """Follow the scores of a vector with itself over distance, and those of independent
+    vectors.
     """
-    aligned = compute_aligned_curve(head_dim)
-    means = compute_octave_means(aligned)
-    what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
+    aligned = compute_aligned_curve(head_dim, FAR)
+    octaves = compute_octave_means(aligned)
+    means = octaves[:NEAR_OCTAVES]
+    what = f"q = k, mean score over octaves from 1 to {FARTHEST:,}, score at 0 is 1"
     text = " ".join(f"{mean:.2f}" for mean in means)
     findings.add_part(what, text, _is_falling(means), means[-1])
 
-    negative = np.flatnonzero(aligned < 0)
+    far_means = octaves[NEAR_OCTAVES:]
+    what = f"q = k, mean score over octaves from {FARTHEST:,} to {FAR:,}"
+    text = " ".join(f"{mean:.3f}" for mean in far_means)
+    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
+
+    negative = np.flatnonzero(aligned[: FARTHEST + 1] < 0)
     is_never_negative = len(negative) == 0
-    text = "nowhere" if is_never_negative else f"from distance {int(negative[0])} on"
+    text = "nowhere"
+    if not is_never_negative:
+        text = f"first at distance {int(negative[0]):,}"
     findings.add_limit("q = k, below zero", text, is_never_negative)
 
-    # The other scores belong to tokens that have nothing to do with each other. DRAWS
-    # pairs give their typical score to about 1 %, so that a ratio below 0.9 is a fall
-    # and not chance.
-    scores = draw_random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
-    rms_at_0, rms_at_farthest = np.sqrt(np.square(scores).mean(axis=0)).tolist()
-    ratio = rms_at_farthest / rms_at_0
-    falls = rms_at_farthest < 0.9 * rms_at_0
-    what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
-    findings.add_limit(what, f"{ratio:.2f}", falls, ratio)
+    # The other scores are those of tokens that have nothing to do with each other.
+    ratio = float(compute_independent_curve(head_dim)[-1])
+    what = f"independent q and k, typical |score| at {FARTHEST:,} over that at 0"
+    findings.add_limit(what, f"{ratio:.6g}, exactly", ratio < 1 - EXACT, ratio)
 
-    findings.series["decay"] = make_decay_series(head_dim, seed)
+    findings.series["decay"] = make_decay_series(head_dim)
 
 
-def make_decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
+def make_decay_series(head_dim: int, points: int = 512) -> pd.DataFrame:
     """Return the curves over distance, each divided by its value at distance 0: a row per
     curve and distance.
     """
     # The distances are evenly spaced on the logarithmic axis of the figure.
     distances = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
-    distances_from_zero = np.concatenate(([0], distances)).astype(float)
-    scores = draw_random_curves(distances_from_zero, head_dim, seed=seed)
-    rms = np.sqrt(np.square(scores).mean(axis=0))
     bound = compute_bound_curve(head_dim)
 
     curves = {
         "bound": (bound / bound[0])[distances],
         # At distance 0 this curve is 1.
         "equal q and k": compute_aligned_curve(head_dim)[distances],
-        "independent q and k": rms[1:] / rms[0],
+        "independent q and k": compute_independent_curve(head_dim)[distances],
     }
 
     table = pd.DataFrame({"distance_tokens": distances, **curves})

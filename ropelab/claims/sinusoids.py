@@ -21,7 +21,6 @@ from ropelab.claims.arrays import (
     frequencies,
     max_abs,
     rotation_matrix,
-    write_magnitude,
 )
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.runs.arrays import Float
@@ -81,16 +80,16 @@ def compare_rotated_codes(
         difference_from_earlier = max_abs(
             rotated - encode_positions(positions - shift, omega)
         )
-        text = "{} apart"
-        if difference > EXACT and difference_from_earlier <= EXACT:
-            text += f", and gives the code of p - {shift}"
+        text = "more than rounding"
+        if difference_from_earlier <= EXACT:
+            text += f", and it gives the code of p - {shift}"
         what = (
-            f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning"
-            f" {turning}"
+            f"difference of PE(p + {shift}) and one matrix times PE(p), p < 512, blocks"
+            f" turning {turning}"
         )
         # The first direction decides, and all other directions are limits.
         role: Role = "limit" if findings.findings else "part"
-        findings.add_at_most(what, difference, EXACT, text, role)
+        findings.add_zero(what, difference, EXACT, role, text)
 
     findings.series["sinusoid_shift"] = make_shift_series()
 
@@ -170,9 +169,9 @@ def compare_after_period(
 
     findings.expected = f"the code repeats after {period:,.0f} tokens"
     what = f"largest change of a feature after {period:,.0f} tokens, d = {width}"
+    size = "0 within rounding" if change <= bound else "{:.2g}"
     text = (
-        f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least"
-        " frequency)"
+        f"{size} ({whole} of {len(ratios)} are whole multiples of the least frequency)"
     )
     findings.add_at_most(what, change, bound, text)
     findings.series["sinusoid_sum"] = make_sum_series()
@@ -268,21 +267,29 @@ def make_distance_series() -> pd.DataFrame:
 
 
 @claim("uniform-geometric")
-def compare_ratios(findings: Findings, spacing: Spacing = "harmonic") -> None:
-    """Compare the ratios of neighbouring frequencies: a geometric series has one ratio."""
-    omega = np.sort(space_frequencies(spacing, 64, 512))
-    ratios = omega[1:] / omega[:-1]
-    are_equal = bool(np.ptp(ratios) <= EXACT)
-    largest_to_smallest = float(ratios.max() / ratios.min())
-    exponential = frequencies(64, BASE)
-    exponential_ratios = exponential[:-1] / exponential[1:]
+def compare_ratios(
+    findings: Findings,
+    in_logarithm: Spacing = "exponential",
+    in_frequency: Spacing = "harmonic",
+) -> None:
+    """Compare the ratios of neighbouring frequencies: a geometric series has one ratio.
 
-    what = "ratios of neighbouring evenly spaced frequencies"
-    text = (
-        f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all"
-        f" {exponential_ratios.mean():.4g}: its own spacing is the geometric one)"
+    The two spacings are those that are even in the logarithm and in the frequency.
+    """
+    spacings: tuple[tuple[Role, str, Spacing], ...] = (
+        ("part", "the logarithm, as the Transformer has it", in_logarithm),
+        ("limit", "the frequency", in_frequency),
     )
-    findings.add_part(what, text, are_equal, largest_to_smallest)
+    for role, where, spacing in spacings:
+        omega = np.sort(space_frequencies(spacing, 64, 512))
+        ratios = omega[1:] / omega[:-1]
+        are_equal = bool(np.ptp(ratios) <= EXACT)
+        largest_to_smallest = float(ratios.max() / ratios.min())
+        what = f"ratios of neighbours that are evenly spaced in {where}"
+        text = f"{ratios.min():.3g} to {ratios.max():.3g}"
+        if are_equal:
+            text = f"all {ratios.mean():.4g}"
+        findings.add(role, what, text, are_equal, largest_to_smallest)
 
 
 @claim("sinusoid-smooth")
@@ -296,8 +303,13 @@ def measure_steps(findings: Findings) -> None:
     # Each pair has the length 1, as sin^2 + cos^2 = 1.
     norm = math.sqrt(width / 2)
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
-    text = f"{step_lengths.mean():.2f} everywhere, to {write_magnitude(spread)}"
-    findings.add_part(what, text, spread <= EXACT, spread)
+    are_equal = spread <= EXACT
+    text = f"{step_lengths.mean():.2f}"
+    if are_equal:
+        text += " everywhere"
+    else:
+        text = f"{step_lengths.min():.2f} to {step_lengths.max():.2f}"
+    findings.add_part(what, text, are_equal, spread)
 
     # The first pair is the fastest.
     degrees = math.degrees(float(omega[0]))

@@ -55,9 +55,10 @@ def test_the_cosine_of_one_step():
 
 def test_the_step_of_the_cosine_at_position_one():
     theta = 2 * mpmath.pi / 1_000_000
-    for finding, (start, end) in enumerate(((0.5, 1.5), (0, 1), (1, 2))):
+    # The first is the mean of the two others.
+    for finding, (start, end) in enumerate(((0, 2), (0, 1), (1, 2))):
         exact = mpmath.cos(start * theta) - mpmath.cos(end * theta)
-        step = value("script-cos-step", finding)
+        step = value("script-cos-step", finding) * (end - start)
         assert math.isclose(step, float(exact), rel_tol=1e-12)
 
 
@@ -126,15 +127,14 @@ def test_rotated_scores_are_real_parts_of_complex_products():
 
 
 def test_random_scores_are_as_large_at_every_distance():
-    random = scores.draw_random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
-    # The score of two standard normal vectors has variance d, rotated or not.
-    np.testing.assert_allclose(np.square(random).mean(0), 8, rtol=0.03)
-
-
-def test_random_scores_come_back_after_a_full_turn():
-    turned = scores.draw_random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
-    np.testing.assert_allclose(turned[:, 0], turned[:, 2])
-    assert not np.allclose(turned[:, 0], turned[:, 1])
+    q, k = gaussian(0, 2, 20_000, 8)
+    sizes = []
+    for distance in (0, 5, 3000):
+        turned = attention.compute_scores(q, k, 0, distance)
+        sizes.append(np.sqrt(np.square(turned).mean()))
+    assert sizes == pytest.approx([np.sqrt(8)] * 3, rel=0.03)
+    curve = scores.compute_independent_curve(8)
+    np.testing.assert_allclose(curve, 1, rtol=1e-12)
 
 
 def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():

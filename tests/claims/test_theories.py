@@ -11,10 +11,9 @@ from ropelab.math.frequencies import inverse_frequencies
 
 
 def test_scores_are_those_of_rotated_vectors():
-    query, first, second = (
-        torch.tensor(x)[None, None, None] for x in gaussian(3, 3, 128)
-    )
-    rope, null = theories.scores(5e5, 0.0, 3)
+    drawn = gaussian(3, theories.DRAWS, 3, 128)[2]
+    query, first, second = (torch.tensor(x)[None, None, None] for x in drawn)
+    rope, null = (model[2] for model in theories.scores(5e5, 0.0, 3))
     for distance in (0, 7, 4000):
         angle = torch.tensor(distance * np.tile(inverse_frequencies(128, 5e5), 2))[
             None, None
@@ -31,8 +30,8 @@ def test_scores_are_those_of_rotated_vectors():
 
 
 def test_shared_keys_have_that_cosine_with_the_query():
-    rope, _ = theories.scores(1e4, 0.99, 1)
-    query = gaussian(1, 3, 128)[0]
+    rope = theories.scores(1e4, 0.99, 1)[0][0]
+    query = gaussian(1, theories.DRAWS, 3, 128)[0, 0]
     assert rope[:, 0] == pytest.approx(np.full(2, 0.99 * float(query @ query)), rel=0.1)
 
 

@@ -19,6 +19,7 @@ from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import label_method
+from ropelab.runs.stats import Interval
 from tests.texts import mentions
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
@@ -205,8 +206,10 @@ NEAR_LOSSES = {"sinusoidal": 0.1, "t5": -0.02, "transformer_xl": 0.0}
 
 
 def with_worst(quality: pd.DataFrame) -> pd.DataFrame:
-    """All seeds alike."""
-    return quality.assign(worst_seed_value=quality["value"])
+    """All seeds alike, and intervals of 0.01 to each side."""
+    value = quality["value"]
+    ends = {"ci_low": value - 0.01, "ci_high": value + 0.01}
+    return quality.assign(worst_seed_value=value, **ends)
 
 
 def encodings(
@@ -280,11 +283,20 @@ def encodings(
         ),
         # What still copies is not refuted by its loss alone.
         ("fast-ones-extrapolate", {"copies": FAR_COPIES | {FAST: 0.95}}, CONDITION),
+        # The whole interval of what it copies decides, not its middle.
+        ("fast-ones-extrapolate", {"copies": FAR_COPIES | {FAST: 0.885}}, OPEN),
+        ("alibi-extrapolates", {"copies": FAR_COPIES | {"alibi": 0.885}}, HOLDS),
         ("t5-extrapolates", {"copies": FAR_COPIES | {"t5": 0.95}}, HOLDS),
         ("sinusoidal-extrapolates", {}, WRONG),
         ("sinusoidal-extrapolates", {"rises": RISES | {"sinusoidal": 0.0}}, CONDITION),
-        ("t5-extrapolates", {}, CONDITION),
-        ("t5-extrapolates", {"rises": RISES | {"t5": 0.6}}, WRONG),
+        ("t5-extrapolates", {}, HOLDS),
+        ("t5-extrapolates", {"rises": RISES | {"t5": 0.6}}, CONDITION),
+        ("t5-extrapolates", {"copies": FAR_COPIES | {"t5": 0.4}}, CONDITION),
+        (
+            "t5-extrapolates",
+            {"rises": RISES | {"t5": 0.6}, "copies": FAR_COPIES | {"t5": 0.4}},
+            WRONG,
+        ),
         ("fast-ones-extrapolate", {}, WRONG),
         ("fast-ones-extrapolate", {"rises": RISES | {FAST: 0.01}}, CONDITION),
         ("fast-ones-extrapolate", {"unlearned": (FAST,)}, OPEN),
@@ -378,6 +390,27 @@ def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
     # Copying is told, and decides nothing about a loss on text.
     assert verdict(0.2, unlearned=pair[:1]) == HOLDS
     assert find_claim(id_).verdict(runs=(paired("nope", "rope", 0.2),)) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("difference", "expected"), [(-0.06, CONDITION), (0.06, HOLDS), (0.001, HOLDS)]
+)
+def test_values_turned_and_turned_back_are_asked_too(difference, expected):
+    """In the reference they read text better than RoPE, by 0.064 nats per byte."""
+    run = paired("rope_values", "rope", 0.2)
+    names = ("rope_values_back", "rope")
+    ends = {"ci_low": difference - 0.01, "ci_high": difference + 0.01}
+    row = {"encoding_a": names[0], "encoding_b": names[1], "difference": difference}
+    row |= {"metric": "text loss", "times_trained_len": 1, **ends}
+    row["verdict"] = _better(difference, 0.01, names)
+    whole = replace(run, tables=run.tables | {"comparisons": pd.DataFrame([row])})
+    evidence = find_claim("values-without-positions").evidence(runs=(run, whole))
+    assert evidence.verdict(Kind.TRAINED) == expected
+    # The run that has both is preferred.
+    asked = evidence.find(
+        "turned back by the query's position (rope_values_back) against rope, text loss at 512"
+    )
+    assert f"{difference:+.3f} [" in asked.measured
 
 
 def test_a_learned_table_is_compared_where_every_position_was_trained_as_often() -> (
@@ -1013,6 +1046,16 @@ def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_short
         (Tally(0, 1, 0), False, "worse"),
         (Tally(0, 0, 1), None, "within the noise; no difference is shown"),
         (Tally(0, 0, 0), None, "not compared"),
+        (
+            Tally(1, 0, 0, Interval(-0.2, -0.3, -0.1, 1)),
+            True,
+            "better, -0.200 [-0.300, -0.100]",
+        ),
+        (
+            Tally(1, 0, 1, differences=((64, Interval(0.5, 0.4, 0.6, 1)),)),
+            True,
+            "better at 1, worse at 0 of 2 distances (64: +0.500 [+0.400, +0.600])",
+        ),
         (Tally(2, 1, 1), True, "better at 2, worse at 1 of 4 distances"),
         (Tally(1, 1, 0), False, "better at 1, worse at 1 of 2 distances"),
     ],

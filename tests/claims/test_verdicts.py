@@ -14,6 +14,7 @@ from rich.console import Console
 from ropelab.claims import answer, committed, verdicts
 from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES, find_claim
+from ropelab.claims.published import precision
 from ropelab.claims.record import Findings, Kind, Verdict
 from ropelab.runs import builtin
 from ropelab.runs.cell import Context, Stored, Values, hash_cell
@@ -148,17 +149,16 @@ def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
     assert f"{len(closed)} of arithmetic need torch" in verdicts.answer(without)
 
 
-def test_without_torch_a_check_that_needs_it_is_not_even_imported(monkeypatch):
-    class NeedsTorch:
-        needs_torch = True
-
-        @property
-        def takes_seed(self):
-            raise ModuleNotFoundError("torch")
-
-    monkeypatch.setattr(committed, "is_installed", lambda package: False)
-    monkeypatch.setattr(answer, "find_claim", lambda id_: NeedsTorch())
-    assert not answer._draws_vectors("any")
+def test_only_numbers_that_another_seed_changes_are_called_random():
+    said = "another --seed gives other digits"
+    for id_ in ("t5-relative", "decay-scores", "same-output", "scaled-scores"):
+        assert said not in verdicts.answer(run(ClaimsConfig(id=id_)))
+    drawn = run(ClaimsConfig(id="bfloat16-breaks"))
+    assert said in verdicts.answer(drawn)
+    assert set(drawn["findings"]["draws"]) == {precision.DRAWS}
+    # A run of an earlier version does not say what was drawn.
+    older = drawn | {"findings": drawn["findings"].drop(columns="draws")}
+    assert said not in verdicts.answer(older)
 
 
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
@@ -199,8 +199,14 @@ def test_a_run_is_deterministic(tables):
 
 @pytest.mark.slow
 def test_verdicts_do_not_hang_on_one_draw(tables):
-    other = run(ClaimsConfig(seed=7))["claims"]
-    assert list(other["verdict"]) == list(tables["claims"]["verdict"])
+    other = run(ClaimsConfig(seed=7))
+    assert list(other["claims"]["verdict"]) == list(tables["claims"]["verdict"])
+    here, there = tables["findings"], other["findings"]
+    is_drawn = here["draws"].notna()
+    changed = here["measured"] != there["measured"]
+    assert set(here.loc[changed & ~is_drawn, "id"]) == set()
+    count = here.loc[is_drawn, "id"].nunique()
+    assert f"{count} claims measure means of random draws" in verdicts.answer(tables)
 
 
 def test_one_claim_gives_its_own_rows_and_series():
@@ -284,9 +290,9 @@ def test_a_cell_of_a_claim_is_the_same_in_every_run_that_needs_it():
     def names(**values):
         return {hash_cell(cell) for cell in verdicts.cells(ClaimsConfig(**values))}
 
-    assert len(names(id="decay-scores")) == 1
-    assert names(id="decay-scores") < names()
-    assert not names(id="decay-scores") & names(seed=1)
+    assert len(names(id="bfloat16-breaks")) == 1
+    assert names(id="bfloat16-breaks") < names()
+    assert not names(id="bfloat16-breaks") & names(seed=1)
     assert names(id="three-forms") < names(seed=1)  # it draws nothing
 
 

@@ -148,13 +148,14 @@ def compare_power_law(findings: Findings, runs: Sequence[Stored] = ()) -> None:
 
 @claim("base-10000")
 def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
-    """Find the first distance with a negative sum of cosines, for the heads of two
-    models.
+    """Find the first distance with a negative sum of cosines, for the heads of three
+    models that have this base.
     """
     # The role of the finding, the name of the model, the features of its heads, and the
     # length of its texts.
     models: tuple[tuple[Role, str, int, int], ...] = (
         ("part", "English RoFormer", 64, 512),
+        ("limit", "LLaMA 1", 128, 2048),
         ("limit", "Llama 2", 128, 4096),
     )
     for role, model, head_dim, length in models:

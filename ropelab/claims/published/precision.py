@@ -4,11 +4,12 @@ A check measures something and adds the result to `findings`: as a part, without
 claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ropelab.claims.record import Findings, Role, claim
+from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.math.bounds.walls import make_chain
 from ropelab.math.numerics.angle_errors import (
     Worst,
@@ -16,10 +17,12 @@ from ropelab.math.numerics.angle_errors import (
     find_worst,
     find_worst_by_octave,
 )
-from ropelab.math.numerics.casts import find_preset
+from ropelab.math.numerics.casts import find_preset, parse_cast
 from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.incidents import measure_incidents
-from ropelab.math.numerics.scores import compute_scores, draw, measure_shift_errors
+from ropelab.math.numerics.scores import draw, measure_shift_errors
+from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
 
 # The features of a head and the base, which these claims do not name.
@@ -30,6 +33,8 @@ FLOAT32_LENGTH = 1 << 17
 # The numbers of tokens by which positions are moved: primes just above 2^12 and 2^16, for
 # which bfloat16 has 8 bits.
 SHIFTS = (4099, 65537)
+# The number of random queries with their keys.
+DRAWS = 4096
 
 
 def make_preset_chain(preset: str) -> Chain:
@@ -80,32 +85,41 @@ def measure_shifts(
     """Measure how much scores change when both positions move, in an implementation that
     rounds to bfloat16, and in one that is more careful.
     """
-    draws = draw(512, HEAD // 2, "random", seed)
+    draws = draw(DRAWS, HEAD // 2, "random", seed)
     query_positions = np.array([61.0])
-    key_positions = np.array([0.0])
     shifts = np.array(SHIFTS, dtype=float)
 
-    def measure_changes(name: str) -> tuple[str, bool, float]:
-        """Return the changes by shift in words, whether all break scores, and the
-        largest. They are shares of a typical score.
-        """
+    def measure_changes(name: str) -> list[Interval]:
+        """Return the changes by shift, as shares of a typical score."""
         implementation = make_preset_chain(name)
         # [shifts, draws, 1]
         errors = measure_shift_errors(implementation, draws, 0, query_positions, shifts)
-        unmoved = compute_scores(implementation, draws, query_positions, key_positions)
-        # Root mean squares are compared, because single scores may be close to 0.
-        typical_score = np.sqrt(np.square(unmoved).mean())
-        typical_errors = np.sqrt(np.square(errors).mean(axis=(1, 2)))
-        shares = (typical_errors / typical_score).tolist()
-        text = " and ".join(f"{share:.1%}" for share in shares)
-        return text, min(shares) > BROKEN, max(shares)
+        # Root mean squares are compared, because single scores may be close to 0. The mean
+        # square of the scores of `draw` is 1, so that a change is a share of it.
+        shares = []
+        for squares in np.square(errors[..., 0]):
+            mean = average_samples(squares)
+            low = math.sqrt(max(mean.low, 0))
+            high = math.sqrt(mean.high)
+            shares.append(Interval(math.sqrt(mean.value), low, high, mean.n))
+        return shares
+
+    def add_changes(role: Role, what: str, name: str) -> None:
+        shares = measure_changes(name)
+        texts = [f"{x.value:.1%} [{x.low:.1%}, {x.high:.1%}]" for x in shares]
+        breaks: Agrees = None
+        if all(share.low > BROKEN for share in shares):
+            breaks = True
+        elif any(share.high <= BROKEN for share in shares):
+            breaks = False
+        largest = max(share.value for share in shares)
+        findings.add(role, what, " and ".join(texts), breaks, largest)
+        findings.mark_drawn(DRAWS)
 
     listed = " and ".join(f"{shift:,}" for shift in SHIFTS)
     what = f"change of a typical score when both positions move by {listed}, {preset}"
-    text, breaks, largest = measure_changes(preset)
-    findings.add_part(what, text, breaks, largest)
-    text, breaks, largest = measure_changes(careful)
-    findings.add_limit(careful, text, breaks, largest)
+    add_changes("part", what, preset)
+    add_changes("limit", careful, careful)
 
 
 @claim(
@@ -117,10 +131,25 @@ def measure_shifts(
     "reported-transformers-48428",
     "reported-mlx-lm-1076",
 )
-def compare_reported(findings: Findings, link: str) -> None:
-    """Compare the numbers of a reported fault with ours; `link` is the report."""
+def compare_reported(
+    findings: Findings, link: str, grid: tuple[int, int] | None = None
+) -> None:
+    """Compare the numbers of a reported fault with ours; `link` is the report.
+
+    `grid` is the first position and the number of positions that are reported to become
+    one in bfloat16, if the report is about that.
+    """
     rows = measure_incidents()
     for _, row in rows[rows["source"] == link].iterrows():
-        what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
+        plan = parse_cast(row["plan"]).title
+        what = f"{row['measure']} ({row['meaning']}; {plan})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"
         findings.add_part(what, text, row["verdict"] == "agrees", float(row["ours"]))
+
+    if grid is not None:
+        first, reported = grid
+        positions = np.arange(first, first + reported, dtype=float)
+        is_first = round_to(positions, FORMATS["bfloat16"]) == first
+        alike = reported if is_first.all() else int(is_first.argmin())
+        what = f"positions from {first:,} on that do become one"
+        findings.add_limit(what, f"the first {alike}", alike == reported, alike)

@@ -14,7 +14,7 @@ from ropelab.claims.arrays import Array, frequencies
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import parse_scaling
-from ropelab.math.scaling import NtkAware, Yarn, YarnPaper
+from ropelab.math.scaling import DynamicNtk, NtkAware, Yarn, YarnPaper
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import SAME
 
@@ -27,6 +27,8 @@ MANY_ROTATIONS = Geometry(64, 1e4, 131072)
 # The tested length of claims about MiniMind, and a length between it and the trained one.
 LONGER = 8192
 SHORTER = 4096
+# The longest text that a server allows, in trained lengths, which is also its factor.
+LONGEST_TIMES = 4
 
 
 def find_unseen_shares(
@@ -107,6 +109,14 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
     what = f"pairs with {yarn.beta_fast:g} turns or more in training that YaRN changes"
     findings.add_part(what, f"{changed} of {int(is_fast.sum())}", changed == 0, changed)
 
+    # "Fast" may also mean a full rotation in training, after which no angle is new.
+    rotates_fully = rotations(model.inv_freq, model.trained_len) >= 1
+    slowed = int((ratios[rotates_fully] < 1 - SAME).sum())
+    what = "pairs with a full turn in training that YaRN slows, too"
+    findings.add_limit(
+        what, f"{slowed} of {int(rotates_fully.sum())}", slowed == 0, slowed
+    )
+
     multiplier = plan.logit_multiplier
     what = "every logit, also of the pairs that are kept, is multiplied by"
     findings.add_limit(
@@ -116,21 +126,30 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
 
 @claim("yarn-dynamic")
 def compare_lengths(findings: Findings, method: str = "yarn(factor=4)") -> None:
-    """Compare the frequencies of a method at two lengths."""
+    """Compare the frequencies of a method at two lengths, and those of a variant whose
+    factor follows the length.
+    """
     model = Geometry(*MINIMIND)
-    scaling = parse_scaling(method)
-    at_shorter = scaling.plan(model, SHORTER).inv_freq
-    at_longer = scaling.plan(model, LONGER).inv_freq
-    ratio = find_largest_ratio(at_shorter, at_longer)
+    methods: tuple[tuple[Role, str], ...] = (
+        ("part", method),
+        ("limit", "dynamic_yarn"),
+    )
+    for role, name in methods:
+        scaling = parse_scaling(name)
+        at_shorter = scaling.plan(model, SHORTER).inv_freq
+        at_longer = scaling.plan(model, LONGER).inv_freq
+        ratio = find_largest_ratio(at_shorter, at_longer)
 
-    what = f"frequencies of {method} for {SHORTER} and {LONGER} tokens"
-    differ = ratio > 1 + SAME
-    findings.add_part(what, write_ratio(ratio), differ, ratio)
+        what = f"frequencies of {name} for {SHORTER} and {LONGER} tokens"
+        differ = ratio > 1 + SAME
+        findings.add(role, what, write_ratio(ratio), differ, ratio)
 
 
 @claim("dynamic-free-short")
 def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
-    """Compare a method inside the trained length with no method."""
+    """Compare a method inside the trained length with no method: computed for the length
+    of the text, and once for the longest one, as servers do.
+    """
     lengths = (2, 1024, LLAMA_2.trained_len)
     ratios = []
     logit_changes = []
@@ -145,7 +164,18 @@ def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     findings.add_part(what, write_ratio(ratio), are_equal, ratio)
 
     change = max(logit_changes)
-    findings.add_part("and logits", f"{change:.2g} apart", change <= SAME, change)
+    findings.add_zero("and logits apart", change, SAME, otherwise=f"{change:.2g}")
+
+    # vLLM and SGLang compute their tables when a model is loaded, for the length that they
+    # may serve.
+    longest = LONGEST_TIMES * LLAMA_2.trained_len
+    once = DynamicNtk(factor=LONGEST_TIMES).plan(LLAMA_2, longest)
+    ratio = find_largest_ratio(once.inv_freq, LLAMA_2.inv_freq)
+    what = (
+        f"frequencies computed once for {longest:,} tokens, as vLLM and SGLang do for factor"
+        f" {LONGEST_TIMES}, against none"
+    )
+    findings.add_limit(what, write_ratio(ratio), ratio <= 1 + SAME, ratio)
 
 
 @claim("yarn-one-ramp")
@@ -286,8 +316,8 @@ def compare_minimind(
     )
     compare_frequencies("limit", what, MANY_ROTATIONS)
 
-    # MiniMind applies no attention factor.
+    # MiniMind multiplies by a setting, which is 1 as shipped.
     yarn_factor = Yarn(factor=factor).plan(model, 0).attention_factor
     is_one = abs(1 - yarn_factor) <= SAME
     text = f"1, YaRN's is {yarn_factor:.4f}"
-    findings.add_limit("attention factor", text, is_one, yarn_factor)
+    findings.add_limit("attention factor as shipped", text, is_one, yarn_factor)

@@ -10,7 +10,8 @@ from ropelab.claims.margins import margin_of_interval
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs, open_unless_learned
 from ropelab.claims.trained.runs import COPYING, Encodings
-from ropelab.claims.trained.tally import is_at_least, negate, write_seed_count
+from ropelab.claims.trained.tally import has_reached, negate, write_seed_count
+from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import HARMLESS, WORKS
 
 
@@ -21,23 +22,35 @@ from ropelab.runs.thresholds import HARMLESS, WORKS
     "fast-ones-extrapolate",
 )
 @ask_runs(Encodings)
-def check_extrapolation(findings: Findings, run: Encodings, encoding: str) -> None:
-    """Test that text loss does not rise in a longer context, or that copying goes on."""
-    near = run.read_quality(encoding, COPYING, False)
-    far = run.read_quality(encoding, COPYING, True)
-    copies = is_at_least(far - WORKS * near, 0)
+def check_extrapolation(
+    findings: Findings, run: Encodings, encoding: str, kept: float = WORKS
+) -> None:
+    """Test that text loss does not rise in a longer context, or that copying goes on.
+
+    `kept` is the share of what a model copies within the trained length that it has to
+    copy beyond it.
+    """
+    near = run.read_interval(encoding, COPYING, False)
+    far = run.read_interval(encoding, COPYING, True)
+    threshold = kept * near.value
+    copies = has_reached(far, threshold)
+    row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
+    is_measured = row is not None and not math.isnan(row["ci_low"])
+    reads = _is_harmless(row) if is_measured and row is not None else None
+
     # A model can go beyond the trained length in two ways: its text loss does not rise, or
     # it still copies. Either is enough for the claim. Where the model copies, copying is
-    # the part that decides, and a risen loss is only a condition on it. Elsewhere the loss
-    # decides, and the lack of copying is the condition.
-    text_role: Role = "limit" if copies else "part"
-    copy_role: Role = "part" if copies else "limit"
+    # the part that decides, and a risen loss is only a condition on it. The same is so
+    # where its copying is open and its loss is not enough. Elsewhere the loss decides, and
+    # the lack of copying is the condition.
+    by_copying = copies is True or (copies is None and reads is not True)
+    text_role: Role = "limit" if by_copying else "part"
+    copy_role: Role = "part" if by_copying else "limit"
 
     what = (
         f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
     )
-    row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
-    if row is None or math.isnan(row["ci_low"]):
+    if row is None or not is_measured:
         findings.add_missing(what, "not measured")
     else:
         rise = float(row["difference"])
@@ -45,12 +58,20 @@ def check_extrapolation(findings: Findings, run: Encodings, encoding: str) -> No
         _explain_harmless(findings, row)
     open_unless_learned(findings, run, encoding)
 
-    plain_near = run.read_quality(run.plain, COPYING, False)
-    plain_far = run.read_quality(run.plain, COPYING, True)
+    plain_near = run.read_interval(run.plain, COPYING, False)
+    plain_far = run.read_interval(run.plain, COPYING, True)
     what = "copy accuracy at the trained length and at the longest"
-    plain = f"{run.plain}: {plain_near:.2f} and {plain_far:.2f}"
-    findings.add(copy_role, what, f"{near:.2f} and {far:.2f} ({plain})", copies, far)
+    plain = f"{run.plain}: {_write_share(plain_near)} and {_write_share(plain_far)}"
+    measured = f"{_write_share(near)} and {_write_share(far)} ({plain})"
+    margin = margin_of_interval(far.low, far.high, threshold)
+    findings.add(copy_role, what, measured, copies, far.value, margin)
+    if copies is None:
+        findings.leave_open(f"the interval contains {threshold:.3f}")
     open_unless_learned(findings, run, encoding)
+
+
+def _write_share(share: Interval) -> str:
+    return f"{share.value:.3f} [{share.low:.3f}, {share.high:.3f}]"
 
 
 @claim(
@@ -128,6 +149,7 @@ def check_cost(
     pair: Sequence[str],
     hardly: bool = False,
     evenly: bool = False,
+    back: str = "",
 ) -> None:
     """Test that the first of a pair has the higher text loss at the trained length.
 
@@ -138,6 +160,8 @@ def check_cost(
         hardly: True if the claim is that the loss of the first is higher by HARMLESS at
             most.
         evenly: True if the claim is about models that trained all positions alike.
+        back: another encoding that the claim includes and that must not be better than
+            the plain one; empty if there is none.
     """
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.find_row("pairs", encoding_a=pair[0], encoding_b=pair[1])
@@ -174,6 +198,31 @@ def check_cost(
         else:
             shown = f"yes, windows of {run.train_len} tokens from the first step"
             findings.add_limit(what, shown, True)
+
+    if back:
+        _compare_turned_back(findings, run, back)
+
+
+def _compare_turned_back(findings: Findings, run: Encodings, back: str) -> None:
+    """Add limits that disagree where an encoding is better than the plain one."""
+    lead = f"values turned and turned back by the query's position ({back})"
+    for metric in ("text loss", COPYING):
+        for context in (run.train_len, run.test_len):
+            times = context / run.train_len
+            about = {"encoding_a": back, "metric": metric, "times_trained_len": times}
+            row = run.find_row("comparisons", **about)
+            what = f"{lead} against {run.plain}, {metric} at {context} tokens"
+            if row is None:
+                findings.add_unmet(what, "not in this run", None)
+                continue
+
+            # The verdict names the better of the two, or neither.
+            agrees = {back: False, run.plain: True}.get(row["verdict"])
+            interval = f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}]"
+            measured = f"{row['difference']:+.3f} {interval}"
+            findings.add_limit(what, measured, agrees, row["difference"])
+            if agrees is None:
+                findings.leave_open("the interval contains 0")
 
 
 def _write_loss_change(row: pd.Series) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs
 from ropelab.claims.trained.runs import Frequencies
-from ropelab.claims.trained.tally import count_verdicts, negate
+from ropelab.claims.trained.tally import count_verdicts, negate, write_interval
 from ropelab.runs.thresholds import MISSED, WORKS
 
 
@@ -69,7 +69,12 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     elif result.worse == len(rows):
         agrees = True
     shares = f"{recall:.2f} against {plain_recall:.2f}"
-    where = f"from {run.train_len // 2} tokens back"
+    half = run.train_len // 2
+    where = f"from {half} tokens back"
+    # The difference at that distance has an interval, if the run has it.
+    interval_at = dict(result.differences)
+    if half in interval_at:
+        where += f", {write_interval(interval_at[half])}"
     worse = f"lower at {result.worse} of {len(rows)} distances"
     findings.add_part(what, f"{shares} {where}; {worse}", agrees, recall)
     if agrees is None:
@@ -169,7 +174,7 @@ def _add_fall(
 
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     interval = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
-    measured = f"{row['difference']:+.2f} {interval} ({result.text})"
+    measured = f"{row['difference']:+.2f} {interval} ({result.words})"
     findings.add(role, where, measured, agrees)
     if fell is None:
         findings.leave_open(reason)

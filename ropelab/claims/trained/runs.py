@@ -6,6 +6,7 @@ differences with 95 % intervals, and a `verdict` that names the better row or is
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -179,6 +180,15 @@ class Methods(Trained):
             rows = rows[rows["at_tokens"] > self.train_len]
         return count_verdicts(select_context(rows, "at_tokens"), a)
 
+    def tally_within(self, a: str, b: str, length: int) -> Tally:
+        """Compare `a` with `b` by the text loss at positions up to a length."""
+        rows = self.select_comparisons(a, b, "nll_bucket")
+        if rows.empty:
+            return Tally(0, 0, 0)
+        rows = rows[rows["at_tokens"] <= length]
+        tally = count_verdicts(select_context(rows, "at_tokens"), a)
+        return replace(tally, noun="positions")
+
     def are_equal(self, a: str, b: str, metric: str) -> bool:
         """Return True if the whole interval of the difference of two rows is within
         CLOSE of 0.
@@ -272,6 +282,17 @@ class Encodings(Trained):
         """
         row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
         return math.nan if row is None else float(row[column])
+
+    def read_interval(self, encoding: str, metric: str, longest: bool) -> Interval:
+        """Return `read_quality` with its interval; nan ends if it has none."""
+        value = self.read_quality(encoding, metric, longest)
+        ends = {}
+        for column in ("ci_low", "ci_high"):
+            row = self.find_end_row(
+                "quality", longest, encoding=encoding, metric=metric
+            )
+            ends[column] = math.nan if row is None else row.get(column, math.nan)
+        return Interval(value, float(ends["ci_low"]), float(ends["ci_high"]), 1)
 
     def losses_by_seed(self, encoding: str, context: int) -> pd.Series:
         """Return the text loss after a context, by training seed."""

@@ -31,6 +31,10 @@ class Tally:
     # The least margin by which the model is better, of all places where it is better;
     # None if it is better at no place.
     margin: Number = None
+    # The difference at each place, by its distance in tokens; empty if they are not known.
+    differences: tuple[tuple[int, Interval], ...] = ()
+    # What the places are.
+    noun: str = "distances"
 
     @property
     def places(self) -> int:
@@ -38,12 +42,22 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """The result in words."""
+        """The result in words, with the differences and their intervals."""
+        if self.interval is not None:
+            return f"{self.words}, {write_interval(self.interval)}"
+        if self.places > 1 and self.differences:
+            texts = [f"{at}: {write_interval(x)}" for at, x in self.differences]
+            return f"{self.words} ({', '.join(texts)})"
+        return self.words
+
+    @property
+    def words(self) -> str:
+        """The result in words alone."""
         if self.places == 0:
             return "not compared"
         if self.places > 1:
             counts = f"better at {self.better}, worse at {self.worse}"
-            return f"{counts} of {self.places} distances"
+            return f"{counts} of {self.places} {self.noun}"
 
         if self.better:
             return "better"
@@ -56,7 +70,7 @@ class Tally:
         """Why the answer is open, if no place shows a difference."""
         if self.interval is None:
             return "no difference is shown"
-        return f"the interval of the difference, {write_interval(self.interval)}, contains 0"
+        return "the interval contains 0"
 
     def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
         """Add the answer to a question about the places; open if nothing was compared.
@@ -68,7 +82,10 @@ class Tally:
         no cost Is the model worse at no place? A part of the claim.
         nowhere worse
             The same question as a limit of the claim.
-        gains Is the model better at any place? A limit of the claim.
+        gains
+            Is it better at a place? A limit of the claim.
+        better there, too
+            Is it better at more places than it is worse? A limit of the claim.
 
         Args:
             findings: the findings so far.
@@ -82,7 +99,8 @@ class Tally:
         role: Role = "part"
         agrees: Agrees = None
         value: int | None = None
-        if asks == "better":
+        if asks in ("better", "better there, too"):
+            role = "part" if asks == "better" else "limit"
             value = self.better - self.worse
             # If all differences are within the noise, the answer is open.
             if self.better or self.worse:
@@ -125,11 +143,17 @@ def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
         if margin is not None:
             margins.append(margin)
 
+    differences = []
+    for _, row in rows.iterrows():
+        at = int(row.get("at_tokens", row.get("distance_tokens", 0)))
+        difference = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+        if not math.isnan(difference.low):
+            differences.append((at, difference))
     interval = None
-    row = rows.iloc[0]
-    if len(rows) == 1 and not math.isnan(row["ci_low"]):
-        interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
-    return Tally(better, worse, ties, interval, min(margins, default=None))
+    if len(rows) == 1 and differences:
+        (_, interval), *_ = differences
+    margin = min(margins, default=None)
+    return Tally(better, worse, ties, interval, margin, tuple(differences))
 
 
 def write_interval(interval: Interval) -> str:
