@@ -94,6 +94,7 @@ BLOCKS: dict[str, Row] = {
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 1024,
     },
+    "proportional": {"partial_rotary_factor": 0.5},
 }
 
 

@@ -247,7 +247,9 @@ def keep_scaling(
     patched: Fragment = {**source.text, MAXIMUM: longest, key: kept}
     # In files of transformers 5 each layer type may have a block.
     if source.layers:
-        patched["rope_scaling"] = None
+        if "rope_scaling" in patched:
+            # Some classes refuse the key, null included.
+            patched["rope_scaling"] = None
         patched["rope_parameters"] = {**source.layers, source.main: kept}
     config = merge_into_part(source.config, patched, source.nest)
     rotation = copy_fields(registry.read_main_rotation(name, config))

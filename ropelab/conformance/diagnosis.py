@@ -26,7 +26,7 @@ from ropelab.conformance.angles import (
 from ropelab.conformance.blocks import explain_blocks
 from ropelab.conformance.cast_plans import compare_casts
 from ropelab.conformance.expected import Expected
-from ropelab.conformance.frequencies import explain_frequencies
+from ropelab.conformance.frequencies import UNEXPLAINED, explain_frequencies
 from ropelab.conformance.gains import (
     NO_DRIFT,
     explain_drift,
@@ -36,7 +36,7 @@ from ropelab.conformance.gains import (
 from ropelab.conformance.observation import Fault, Observed, Table, are_bounded
 from ropelab.conformance.positions import explain_positions
 from ropelab.conformance.rotations import NOT_FINITE
-from ropelab.conformance.sines import explain_sine
+from ropelab.conformance.sines import LEAST_OF_SLOW_PAIRS, explain_sine
 from ropelab.conformance.wrong_tables import explain_tables
 from ropelab.runs.rows import Result, Rows
 
@@ -141,11 +141,12 @@ def explain_numbers(
         fits = nearest["mean_difference"] < FITS
         is_rounded = fits and nearest["cast"] != "float32"
     if not is_rounded:
-        fault = (
-            explain_steps(observed, expected)
-            or explain_sine(observed, expected)
-            or explain_frequencies(observed, expected)
-        )
+        fault = explain_steps(observed, expected) or explain_sine(observed, expected)
+        if not fault:
+            fault = explain_frequencies(observed, expected)
+            if fault and UNEXPLAINED in fault[0]:
+                sine = explain_sine(observed, expected, LEAST_OF_SLOW_PAIRS)
+                fault = sine or fault
     return fault or explain_gain(observed.gain, expected.spec)
 
 

@@ -23,6 +23,8 @@ from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.sentences import write_number
 
+# The end of the answer where the frequencies look like no mistake that is known.
+UNEXPLAINED = "no known mistake explains them"
 # Radians. A frequency that is read off a table in bfloat16 is off by a share of about
 # 2^-8, so that angles up to this one are known to less than half a rotation.
 LARGEST_KNOWN_ANGLE = 2**6
@@ -330,7 +332,6 @@ def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:
     answer = (
         f"{len(wrong_pairs)} of {len(right)} frequencies are wrong, pairs"
         f" {wrong_pairs[0]} to {wrong_pairs[-1]}, by factors from"
-        f" {np.nanmin(factors):.4g} to {np.nanmax(factors):.4g}; no known mistake"
-        " explains them"
+        f" {np.nanmin(factors):.4g} to {np.nanmax(factors):.4g}; {UNEXPLAINED}"
     )
     return answer, "compare inv_freq pair by pair"

@@ -6,7 +6,7 @@ length come from the block, from keys beside it, or from the class.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from ropelab.readers import reader
 from ropelab.readers.layers import find_rule
@@ -34,6 +34,9 @@ UNSCALED = {"rope_type": "default"}
 MULTIPLIES_SHARE = ("phi3", "phi4_multimodal")
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
+# The classes that put a share of null into the block, where no width follows from it. The
+# others then have no share there.
+KEEPING_NULL_SHARE = ("phi3", "phi4_multimodal")
 
 
 def find_labels(trace: Trace) -> Collection[str]:
@@ -92,16 +95,17 @@ def read_layers(
             scaling = None
         block = given or None
 
+    # These classes fill in the layer types that a block lacks.
+    fills_missing = bool(family.scaled_layer_types or family.layer_base_keys)
     # A flat block has the keys of one rotation, and no dict of a layer type.
     is_flat = block is not None and not given
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
         is_refused = (
-            bool(scaling) or family.refuses_flat or not family.scaled_layer_types
+            bool(scaling) or bool(block and family.refuses_flat) or not fills_missing
         )
     if is_refused:
-        layers = ", ".join(family.layer_blocks)
-        raise RefusedError(f"'{family.name}' needs a dict for each of {layers}")
+        refuse_layers(trace)
 
     has_null = trace.has("rope_scaling") and trace.text["rope_scaling"] is None
     keeps_null = not family.scaled_layer_types and not family.replaces_null_block
@@ -114,10 +118,58 @@ def read_layers(
     parts = given
     if not given:
         parts = list_usual_parts(trace, labels)
-    elif family.scaled_layer_types:
-        # Missing layer types are filled in.
-        parts = dict.fromkeys(family.layer_blocks, UNSCALED) | given
+    elif fills_missing:
+        parts = complete_parts(trace, given)
     return fill_parts(trace, parts, scaling)
+
+
+def refuse_layers(trace: Trace) -> NoReturn:
+    """Raise RefusedError for a file without the dicts that its class needs."""
+    layers = ", ".join(trace.family.layer_blocks)
+    raise RefusedError(f"'{trace.family.name}' needs a dict for each of {layers}")
+
+
+def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
+    """Return a dict for each layer type of a class that fills in missing ones.
+
+    RefusedError: one is null, and its class takes dicts alone.
+    """
+    parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED)
+    for label, part in given.items():
+        if part is not None:
+            parts[label] = part
+        elif trace.family.refuses_flat:
+            refuse_layers(trace)
+    return parts
+
+
+def refuse_incomplete_layers(trace: Trace) -> None:
+    """Raise RefusedError for dicts of layer types at which the rotary class stops.
+
+    Some classes of transformers 5 take rope_parameters as it is, and fill in nothing. Its
+    other name, rope_scaling, then replaces it, null included.
+    """
+    family = trace.family
+    if family.keeps_rope_scaling and trace.has("rope_scaling"):
+        raise RefusedError(
+            "rope_scaling replaces rope_parameters, and has no dict for each of"
+            f" {', '.join(family.layer_blocks)}"
+        )
+
+    block = trace.block("rope_parameters")
+    if block is None or not family.needs_each_layer:
+        return
+    for label in find_labels(trace) or family.layer_blocks:
+        if label not in family.layer_blocks:
+            continue
+        part = block.get(label, ABSENT)
+        # Null is a layer without positions for those classes alone.
+        is_null = part is None and not family.keeps_rope_scaling
+        if part is ABSENT or is_null:
+            refuse_layers(trace)
+        has_no_base = isinstance(part, Mapping) and "rope_theta" not in part
+        if has_no_base and family.keeps_rope_scaling:
+            raise RefusedError(f"rope_parameters.{label}.rope_theta is missing")
 
 
 def list_declared(trace: Trace) -> set[str]:

@@ -133,10 +133,19 @@ class Family:
     replaces_null_block: bool = False
     # True: one block for all layer types.
     refuses_flat: bool = False
+    # True: a rope_scaling, null included, which replaces the dicts of the layer types. The
+    # class fills in no base there.
+    keeps_rope_scaling: bool = False
+    # True: no dict for a layer type that the model has.
+    needs_each_layer: bool = False
+    # True: no rotated share, which its attention takes from the block.
+    attends_by_share: bool = False
     # True: no rope_scaling.
     needs_block: bool = False
     # A block without these keys, in transformers 4.
     block_keys: tuple[str, ...] = ()
+    # A block without these keys, in transformers 5: its first forward pass stops.
+    forward_keys: tuple[str, ...] = ()
     # True: a hidden_size that is not a multiple of num_attention_heads.
     needs_divisible_size: bool = False
     # True: a head_dim other than hidden_size / num_attention_heads. Its tables are as wide

@@ -43,6 +43,8 @@ class LayerDefaults:
     flags_key: str = ""
     # The key of a list with the numbers of the layers that do not rotate.
     unrotated_key: str = ""
+    # Their numbers where a file has no such list, or null.
+    unrotated: tuple[int, ...] = ()
 
 
 DEFAULTS: dict[str, LayerDefaults] = {

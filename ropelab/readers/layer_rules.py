@@ -244,7 +244,9 @@ def rotate_by_needed_flags(file: LayerFile) -> Rotating:
 @layer_rule("numbers")
 def rotate_by_numbers(file: LayerFile) -> Rotating:
     """Rotate all layers but those whose numbers are in a list of the file."""
-    unrotated = file.text.get(file.defaults.unrotated_key) or []
+    unrotated = file.text.get(file.defaults.unrotated_key)
+    if unrotated is None:
+        unrotated = list(file.defaults.unrotated)
     if not isinstance(unrotated, list):
         return None
     return [layer not in unrotated for layer in range(file.count)]

@@ -260,7 +260,9 @@ def write_widths(trace: Trace, block: str) -> Fields:
             *family.share_keys,
         )
         share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
-        share, _ = trace.first(share_keys, family.share or 1)
+        share, path = trace.first(share_keys, family.share or 1)
+        if not path and any(trace.has(key) for key in share_keys):
+            raise NotModelledError("a rotated share of null")
         share_by_width = reader.find_rotated_share(trace, head_dim)
         if share_by_width is not None and family.name not in NAMES["shares"]:
             share = share_by_width

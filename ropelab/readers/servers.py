@@ -81,6 +81,18 @@ class Server(Transformers5):
         )
         return {**specs, "sliding_attention": sliding.check()}
 
+    def check_forward(self, trace: Trace) -> None:
+        """Do nothing: the model file of the server has a forward pass of its own."""
+
+    def check_layers(self, trace: Trace) -> None:
+        if "layer_blocks" in trace.served.facts:
+            # The model file has defaults of its own.
+            return
+        try:
+            super().check_layers(trace)
+        except RefusedError as error:
+            raise NotModelledError(f"what the model file does where {error}") from error
+
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.family.has_scaling_beside_base:
             return {"all": read_beside(trace)}

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.blocks import fill_block, find_labels, mark_others, read_layers
+from ropelab.readers.blocks import (
+    SCALED,
+    fill_block,
+    find_labels,
+    mark_others,
+    read_layers,
+    refuse_incomplete_layers,
+)
 from ropelab.readers.declared import check_values
 from ropelab.readers.reader import Reader
 from ropelab.readers.scaling_types import MadeScaling
@@ -136,6 +143,7 @@ class Transformers5(Transformers):
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         check_values(trace)
+        self.check_forward(trace)
         return reader.widen_full_attention(trace, super().read(trace))
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
@@ -153,6 +161,7 @@ class Transformers5(Transformers):
         block = trace.block(name)
         scaling = trace.block("rope_scaling")
         if trace.family.layer_blocks:
+            self.check_layers(trace)
             return read_layers(trace, block, scaling)
 
         # The class of Mistral 4 puts the share of its heads only into rope_parameters.
@@ -170,29 +179,55 @@ class Transformers5(Transformers):
             block = scaling
 
         # A block may have a dict for each layer type.
-        labels = find_labels(trace)
+        labels = set(find_labels(trace))
         parts = {
             label: part
             for label, part in (block or {}).items()
             if label in labels and isinstance(part, Mapping)
         }
 
-        if not parts:
-            return {"all": fill_block(trace, name, block)}
-        if trace.family.has_known_defaults:
+        # A null counts as the dict of a layer type, too.
+        is_nested = not labels.isdisjoint(block or ())
+        if is_nested and trace.family.has_known_defaults:
             raise RefusedError(
                 f"'{trace.family.name}' has one rotation, not one per layer type"
             )
+        if not parts:
+            return {"all": fill_block(trace, name, block)}
         mark_others(trace, name, block, parts)
         return {
             label: fill_block(trace, f"{name}.{label}", part, label)
             for label, part in parts.items()
         }
 
+    def check_forward(self, trace: Trace) -> None:
+        """Raise RefusedError for a block without what the first forward pass needs."""
+        block = trace.block("rope_scaling") or trace.block("rope_parameters")
+        if block is None:
+            # That of the class has it.
+            return
+        kind = block.get("rope_type", block.get("type"))
+        for key in trace.family.forward_keys:
+            is_filled_in = key == ORIGINAL and kind in SCALED
+            if block.get(key) is None and not is_filled_in:
+                raise RefusedError(
+                    f"'{trace.family.name}' multiplies queries by a factor that needs"
+                    f" {key}"
+                )
+
+    def check_layers(self, trace: Trace) -> None:
+        """Raise RefusedError for dicts of layer types at which the class stops."""
+        refuse_incomplete_layers(trace)
+
     def find_width(self, settings: Settings, head_dim: int) -> int:
         family = settings.trace.family
         kind = settings.get("rope_type")
         is_unscaled = kind == "default"
+        if family.attends_by_share and "partial_rotary_factor" not in settings.values:
+            raise RefusedError(
+                f"'{family.name}' has tables for a share of null, and attention with"
+                " none at all"
+            )
         default_share = 1.0
         if is_unscaled and family.unscaled_share:
             default_share = family.unscaled_share
@@ -206,6 +241,7 @@ class Transformers5(Transformers):
         else:
             share = settings.number("partial_rotary_factor", default_share)
 
+        share = settings.number("partial_rotary_factor", default_share)
         if kind == "proportional":
             # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim

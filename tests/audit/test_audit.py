@@ -953,6 +953,8 @@ def test_keys_of_published_files_are_not_called_misspelt() -> None:
     block = {"rope_type": "default", "interleaved": True, "mrope_section": [24, 20, 20]}
     config = {**LLAMA, **LENGTH, "rope_scaling": block, "rotary": True}
     config |= {"rotary_emb_interleaved": False, "rotary_scaling_factor": None}
+    config |= {"no_rope_layers": [1, 0], "no_rope_layer_interval": 2}
+    config |= {"rope_traditional": False, "use_rope": True}
     assert "W01" not in codes(audited(config))
 
 

@@ -320,7 +320,7 @@ def test_a_runtime_that_passes_over_a_value_is_no_answer_for_a_model_of_others()
 def test_layer_types_that_are_all_null_are_said_to_rotate_nothing() -> None:
     blocks = dict.fromkeys(("full_attention", "sliding_attention"))
     (runtime,) = choose_runtimes(["transformers-5"])
-    reading = read(runtime, {"model_type": "gemma3_text", "rope_parameters": blocks})
+    reading = read(runtime, {"model_type": "gemma4_text", "rope_parameters": blocks})
     assert reading.outcome == "not modelled"
     assert mentions(reading.problem, "no layer type")
 

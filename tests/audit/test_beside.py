@@ -387,7 +387,7 @@ def test_sglang_has_a_table_of_deepseek_v4_without_a_factor() -> None:
 
 def test_what_a_class_puts_into_its_block_is_known() -> None:
     block = {"type": "yarn", "factor": 128, "original_max_position_embeddings": 8192}
-    block["max_position_embeddings"] = 1048576
+    block |= {"max_position_embeddings": 1048576, "llama_4_scaling_beta": 0.1}
     config = {**INDEXED, "model_type": "mistral4", "rope_parameters": block}
     result = audit(Document("a", "config", config), precision=False)
     assert "W01" not in {one.code for one in result.findings}

@@ -228,6 +228,42 @@ def polynomials(angles: np.ndarray) -> Any:
     return cos, x - x**3 / 6 + x**5 / 120 - x**7 / 5040
 
 
+def bhaskara(angles: np.ndarray) -> Any:
+    """Bhaskara's quotient, off by 0.0016."""
+
+    def sine(x: np.ndarray) -> np.ndarray:
+        x = x % math.tau
+        half = x % math.pi
+        product = half * (math.pi - half)
+        value = 16 * product / (5 * math.pi**2 - 4 * product)
+        return np.where(x < math.pi, value, -value)
+
+    return sine(angles + math.pi / 2), sine(angles)
+
+
+def taylor_5(angles: np.ndarray) -> Any:
+    x = reduce_turns(angles)
+    return np.cos(angles), x - x**3 / 6 + x**5 / 120
+
+
+def cordic(steps: int) -> Callable[[np.ndarray], Any]:
+    """Turns of arctan(2^-i), which add up to the angle but for the last of them."""
+
+    def tables(angles: np.ndarray) -> Any:
+        left = reduce_turns(angles)
+        is_behind = abs(left) > math.pi / 2
+        left = left - np.sign(left) * math.pi * is_behind
+        x, y = np.ones(left.shape), np.zeros(left.shape)
+        for step in range(steps):
+            way, size = np.where(left < 0, -1.0, 1.0), 2.0**-step
+            x, y = x - way * y * size, y + way * x * size
+            left = left - way * math.atan(size)
+        length = np.hypot(x, y) * np.where(is_behind, -1, 1)
+        return x / length, y / length
+
+    return tables
+
+
 def argument_in(kind: str) -> Callable[[np.ndarray], Any]:
     def tables(angles: np.ndarray) -> Any:
         held = round_to(angles % math.tau, FORMATS[kind])
@@ -429,6 +465,29 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
         rotating(llama3(), tables=polynomials),
         "cos and sin are approximated too coarsely: off by 0.2",
     ),
+    "Bhaskara": (
+        PLAIN,
+        rotating(ladder(), tables=bhaskara),
+        "cos and sin are approximated too coarsely: off by 0.0016",
+    ),
+    "Taylor of degree 5": (
+        PLAIN,
+        rotating(ladder(), tables=taylor_5),
+        "cos and sin are approximated too coarsely: off by 0.5",
+    ),
+    "CORDIC": (
+        PLAIN,
+        rotating(ladder(), tables=cordic(8)),
+        "cos and sin are approximated too coarsely: off by 0.0",
+    ),
+    "grown keys": (
+        PLAIN,
+        of_keys(
+            rotating(ladder(), gain=lambda p: 1 + p[:, None] / 65536),
+            rotating(ladder()),
+        ),
+        "k: cos and sin",
+    ),
     "argument in bfloat16": (
         PLAIN,
         rotating(ladder(), tables=argument_in("bfloat16")),
@@ -504,6 +563,8 @@ MISTRAL4["rope_parameters"] = {
     "factor": 1.0,
     "rope_theta": 1e4,
     "partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 32768,
+    "llama_4_scaling_beta": 0.1,
 }
 
 
@@ -649,6 +710,7 @@ RIGHT: dict[str, tuple[dict[str, Any], Any]] = {
     "bfloat16 tables": (PLAIN, bfloat16_tables()),
     "float16 results": (PLAIN, in_float16),
     "recurrence": (PLAIN, recurrence),
+    "CORDIC of 24 steps": (PLAIN, rotating(ladder(), tables=cordic(24))),
     "one token at an offset": (PLAIN, one_token),
     "a table looked up": (PLAIN, whole_table()),
     "float32 to a million": (MILLION, float32_million),

@@ -22,6 +22,8 @@ MISTRAL4["rope_parameters"] = {
     "factor": 1.0,
     "rope_theta": 1e4,
     "partial_rotary_factor": 0.5,
+    "original_max_position_embeddings": 32768,
+    "llama_4_scaling_beta": 0.1,
 }
 DEEPSEEK4: dict[str, Any] = {**SIZES, **LENGTH, "model_type": "deepseek_v4"}
 DEEPSEEK4 |= {"head_dim": 512, "num_hidden_layers": 2}

@@ -5,8 +5,10 @@ behind it.
 import importlib
 import importlib.util
 import json
+import re
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from tests.small import mostly_slow
 
 TOOL = Path(__file__).parents[2] / "tools" / "class_defaults.py"
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+PLAIN = {"rope_type": "default", "rope_theta": 54321.0}
 LLAMA3 = {
     **YARN,
     "rope_type": "llama3",
@@ -170,8 +173,8 @@ def compare(kind: str, keys: dict[str, Any]) -> str:
             if all(2 * len(table) == width + 1 for _, table, _ in tables(module))
             else "odd"
         )
-    if "and attention with" in reading.problem:
-        # Only its first forward pass stops: the next test runs it.
+    # Only its first forward pass stops: the next test runs it.
+    if re.search("and attention with|multiplies queries", reading.problem):
         return ""
     if not reading.layers:
         return f"{reading.outcome}: {reading.problem}"
@@ -233,7 +236,14 @@ def compare_forward(kind: str, keys: dict[str, Any]) -> None:
     """Assert that the reader refuses a tiny model that transformers cannot run."""
     stops = False
     try:
-        model = AutoModel.from_config(tiny_config(kind, **keys)).eval()
+        built = tiny_config(kind, **keys)
+        if None in keys.values():
+            # Of a tiny configuration what is null is left out.
+            values = {
+                key: v for key, v in {**SHAPE, **keys}.items() if key in keys or v
+            }
+            built = CONFIG_MAPPING[kind].from_dict(deepcopy(values))
+        model = AutoModel.from_config(built).eval()
         with torch.inference_mode():
             model(input_ids=torch.arange(2, 9)[None])
     except Exception:  # whatever stops transformers
@@ -272,6 +282,77 @@ def test_tables_of_another_width_than_rotates_are_refused(
     kind: str, keys: dict[str, Any]
 ) -> None:
     compare_forward(kind, keys)
+
+
+# The attention of these classes takes the share from the block.
+SHARED = ("persimmon", "phi", "stablelm", "nemotron")
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_attention_that_needs_a_share_stops_at_null(kind: str) -> None:
+    compare_forward(kind, {"partial_rotary_factor": None})
+
+
+FACTOR = {"llama_4_scaling_beta": 0.1}
+LENGTH = {"original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        YARN,
+        {**YARN, **FACTOR},
+        PLAIN,
+        {**PLAIN, **FACTOR},
+        {**PLAIN, **FACTOR, **LENGTH},
+        {},
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("ministral3", ARCHITECTURES["ministral3"]),
+        ("mistral4", {**MISTRAL4, "partial_rotary_factor": 0.5}),
+    ],
+)
+def test_a_block_without_the_factor_on_queries_is_refused(
+    kind: str, keys: dict[str, Any], block: dict[str, Any]
+) -> None:
+    compare_forward(kind, {**keys, "rope_parameters": block})
+
+
+@pytest.mark.parametrize("release", ["4.57", "4.48"])
+@pytest.mark.parametrize("kind", ["llama", "glm"])
+def test_transformers_4_stops_at_a_share_of_null(kind: str, release: str) -> None:
+    """It multiplies by it (modeling_rope_utils.py:126 in 4.57.1)."""
+    runtime = registry.RUNTIMES[f"transformers-{release}"]
+    config = {"model_type": kind, **SIZES, "partial_rotary_factor": None}
+    assert registry.read(runtime, config).outcome == "refused"
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang"])
+def test_servers_are_not_said_to_read_a_null_in_the_place_of_dicts(server: str) -> None:
+    config = {
+        "model_type": "gemma4_text",
+        "architectures": ["Gemma4ForCausalLM"],
+        "rope_scaling": None,
+    }
+    reading = registry.read(registry.RUNTIMES[server], config)
+    assert reading.outcome == "not modelled"
+
+
+def test_servers_rotate_the_whole_head_at_a_share_of_null() -> None:
+    """The class of transformers then fills in none, and get_rope takes 1."""
+    config = {
+        "model_type": "glm4",
+        "architectures": ["Glm4ForCausalLM"],
+        **SIZES,
+        "partial_rotary_factor": None,
+    }
+    reading = registry.read(registry.RUNTIMES["vllm"], config)
+    assert reading.layers["all"].rotary_dim == 128
+    llamacpp = registry.read(registry.RUNTIMES["llama.cpp"], config)
+    assert llamacpp.outcome == "not modelled"
 
 
 def test_releases_differ_in_where_the_size_of_a_head_is_read() -> None:

@@ -6,6 +6,12 @@ import pytest
 import torch
 from transformers import AutoModel, DynamicCache
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.mllama import modeling_mllama
+from transformers.models.mllama.configuration_mllama import MllamaTextConfig
+from transformers.models.mllama.modeling_mllama import (
+    MllamaTextModel,
+    apply_rotary_pos_emb,
+)
 
 from ropelab.readers import registry
 from ropelab.readers.layer_rules import LAYER_RULES
@@ -152,6 +158,44 @@ def test_layers_rotate_as_the_model_files_of_other_runtimes_say() -> None:
         base = {"model_type": kind, "architectures": [f"{name}ForCausalLM"]}
         config = {"rope_theta": 1e4, **SIZES, **base, **keys}
         assert rotate_by_reader(runtime, config) == rotating, (runtime, kind, keys)
+
+
+LOOKING: dict[str, tuple[dict[str, Any], str]] = {
+    "listed": ({"cross_attention_layers": [1, 4]}, "101101"),
+    "null": ({"cross_attention_layers": None}, "111011"),
+    "silent": ({}, "111011"),
+}
+
+
+@pytest.mark.parametrize("given", LOOKING)
+def test_layers_of_mllama_that_look_at_an_image_do_not_rotate(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, rotating = LOOKING[given]
+    text = {**SIZES, **keys, "model_type": "mllama_text_model", "pad_token_id": 0}
+    model = MllamaTextModel(MllamaTextConfig(**text)).eval()
+    done: list[str] = []
+    for layer in model.layers:
+        layer.register_forward_pre_hook(lambda *_: done.append("0"))
+
+    def rotate(*arguments: Any) -> Any:
+        done[-1] = "1"
+        return apply_rotary_pos_emb(*arguments)
+
+    monkeypatch.setattr(modeling_mllama, "apply_rotary_pos_emb", rotate)
+    image = torch.ones(1, 4, SIZES["hidden_size"])
+    with torch.no_grad():
+        model(torch.ones(1, 3, dtype=torch.long), cross_attention_states=image)
+    assert "".join(done) == rotating
+
+    base = {"rope_theta": 1e4, "rope_scaling": {"rope_type": "default"}}
+    config = {
+        "model_type": "mllama",
+        "architectures": ["MllamaForConditionalGeneration"],
+        "text_config": text | base,
+    }
+    for runtime in ("transformers-5", "sglang"):
+        assert rotate_by_reader(runtime, config) == rotating
 
 
 def test_every_rule_of_the_table_has_a_function() -> None:

@@ -50,6 +50,10 @@ def test_a_row_says_what_the_model_file_builds(kind: str) -> None:
         if (kind, name) in NOT_MODELLED:
             continue
         reading = read(kind, ASKED[name])
+        if kind == "mistral4" and name != "llama 4 in rope_parameters":
+            # It is built, and stops at its first token.
+            assert reading.outcome == "refused"
+            continue
         assert reading.layers, f"{name}: {reading.problem}"
 
         own = []
@@ -90,6 +94,31 @@ def test_a_language_part_goes_by_its_own_row(kind: str, parallel: str) -> None:
         registry.RUNTIMES["mlx-lm"], {"model_type": kind, "text_config": text}
     )
     assert whole.layers == read(parallel, ASKED["yarn"]).layers
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent"), [("llama", "half"), ("qwen2", "half"), ("glm4", "interleaved")]
+)
+def test_a_key_pairs_features(kind: str, silent: str) -> None:
+    """`rope_traditional` is handed on (mlx_lm/models/llama.py, qwen2.py, glm4.py)."""
+    keys = ASKED["many keys"]
+    pairings = {}
+    for given in (True, False):
+        reading = read(kind, {**keys, "rope_traditional": given})
+        pairings[given] = reading.layers["all"].pairing
+    assert pairings == {True: "interleaved", False: "half"}
+    assert read(kind, keys).layers["all"].pairing == silent
+
+
+def test_mistral_4_stops_without_its_factor_on_queries() -> None:
+    """mlx_lm/models/mistral4.py looks at rope_parameters["llama_4_scaling_beta"]."""
+    block = {"rope_theta": 1e4, "original_max_position_embeddings": 8192}
+    keys = {**ASKED["many keys"], "rope_interleave": True}
+    factor = {"llama_4_scaling_beta": 0.1}
+    without = read("mistral4", {**keys, "rope_parameters": block})
+    complete = read("mistral4", {**keys, "rope_parameters": block | factor})
+    assert (without.outcome, complete.outcome) == ("refused", "read")
+    assert read("mistral4", keys).outcome == "refused"
 
 
 def test_mixtures_of_keys_are_read_as_initialize_rope_takes_them() -> None:
