@@ -34,9 +34,6 @@ UNSCALED = {"rope_type": "default"}
 MULTIPLIES_SHARE = ("phi3", "phi4_multimodal")
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
-# The classes that put a share of null into the block, where no width follows from it. The
-# others then have no share there.
-KEEPING_NULL_SHARE = ("phi3", "phi4_multimodal")
 
 
 def find_labels(trace: Trace) -> Collection[str]:
@@ -147,10 +144,11 @@ def refuse_incomplete_layers(trace: Trace) -> None:
     """Raise RefusedError for dicts of layer types at which the rotary class stops.
 
     Some classes of transformers 5 take rope_parameters as it is, and fill in nothing. Its
-    other name, rope_scaling, then replaces it, null included.
+    other name, rope_scaling, then replaces it.
     """
     family = trace.family
-    if family.keeps_rope_scaling and trace.has("rope_scaling"):
+    scaling = trace.text.get("rope_scaling")
+    if family.keeps_rope_scaling and scaling is not None:
         raise RefusedError(
             "rope_scaling replaces rope_parameters, and has no dict for each of"
             f" {', '.join(family.layer_blocks)}"

@@ -28,7 +28,7 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ABSENT, Trace
+from ropelab.readers.trace import ABSENT, ORIGINAL, Trace
 
 # The scalings that multiply the head_dim of the configuration, whatever it is
 # (modeling_rope_utils.py:324, :415 and :548).
@@ -203,6 +203,13 @@ class Transformers5(Transformers):
     def check_forward(self, trace: Trace) -> None:
         """Raise RefusedError for a block without what the first forward pass needs."""
         block = trace.block("rope_scaling") or trace.block("rope_parameters")
+        share = "partial_rotary_factor"
+        is_null = trace.has(share) and trace.text[share] is None
+        if trace.family.attends_by_share and is_null and share not in (block or ()):
+            raise RefusedError(
+                f"'{trace.family.name}' has tables for a share of null, and attention"
+                " with none at all"
+            )
         if block is None:
             # That of the class has it.
             return
@@ -223,11 +230,6 @@ class Transformers5(Transformers):
         family = settings.trace.family
         kind = settings.get("rope_type")
         is_unscaled = kind == "default"
-        if family.attends_by_share and "partial_rotary_factor" not in settings.values:
-            raise RefusedError(
-                f"'{family.name}' has tables for a share of null, and attention with"
-                " none at all"
-            )
         default_share = 1.0
         if is_unscaled and family.unscaled_share:
             default_share = family.unscaled_share
@@ -241,7 +243,6 @@ class Transformers5(Transformers):
         else:
             share = settings.number("partial_rotary_factor", default_share)
 
-        share = settings.number("partial_rotary_factor", default_share)
         if kind == "proportional":
             # The scaling itself leaves all pairs beyond the share unrotated.
             return head_dim

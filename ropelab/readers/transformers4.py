@@ -85,9 +85,6 @@ class Transformers4(Transformers):
         share_by_width = reader.find_rotated_share(trace, reader.read_head_dim(trace))
         if share_by_width is not None:
             share = share_by_width
-        elif not source:
-            # A head times null has no width.
-            refuse_null(trace, family.share_keys)
         settings.put("partial_rotary_factor", share, source)
         return {"all": settings}
 

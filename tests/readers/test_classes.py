@@ -95,6 +95,25 @@ FILES: dict[str, dict[str, Any]] = {
     "original null": {"rope_scaling": YARN, "original_max_position_embeddings": None},
     "scaling null": {"rope_scaling": None},
     "all null": {"rope_scaling": None, "rope_parameters": None},
+    "two shares": {
+        "rope_parameters": {**PLAIN, "partial_rotary_factor": 0.25},
+        "partial_rotary_factor": 0.5,
+    },
+    "empty block": {"rope_parameters": {}, "rope_theta": 54321.0},
+    "proportional": {"rope_parameters": {**PLAIN, "rope_type": "proportional"}},
+    "one layer": {"rope_parameters": {"full_attention": PLAIN}, "rope_theta": 777.0},
+    "a layer without a base": {
+        "rope_parameters": {
+            "full_attention": PLAIN,
+            "sliding_attention": {"rope_type": "default"},
+        }
+    },
+    "no full layers": {
+        "rope_parameters": {"full_attention": None, "sliding_attention": PLAIN}
+    },
+    "no sliding layers": {
+        "rope_parameters": {"full_attention": PLAIN, "sliding_attention": None}
+    },
     "by layer": {
         "rope_parameters": {
             "full_attention": {**YARN, "rope_theta": 1e6},
@@ -328,17 +347,6 @@ def test_transformers_4_stops_at_a_share_of_null(kind: str, release: str) -> Non
     runtime = registry.RUNTIMES[f"transformers-{release}"]
     config = {"model_type": kind, **SIZES, "partial_rotary_factor": None}
     assert registry.read(runtime, config).outcome == "refused"
-
-
-@pytest.mark.parametrize("server", ["vllm", "sglang"])
-def test_servers_are_not_said_to_read_a_null_in_the_place_of_dicts(server: str) -> None:
-    config = {
-        "model_type": "gemma4_text",
-        "architectures": ["Gemma4ForCausalLM"],
-        "rope_scaling": None,
-    }
-    reading = registry.read(registry.RUNTIMES[server], config)
-    assert reading.outcome == "not modelled"
 
 
 def test_servers_rotate_the_whole_head_at_a_share_of_null() -> None:
