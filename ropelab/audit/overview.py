@@ -64,13 +64,13 @@ def list_keys(case: AuditCase) -> Rows:
             for reading in case.readings:
                 if reading.layer_rule in ("flags", "flags_needed", "numbers"):
                     status[reading.runtime.name] = "used"
-        _, first_use = uses_of_key[0]
+        notes = {name: use.note for name, use in uses_of_key if use.note}
         row = {
             "key": path,
             "value": describe_value(case.document.config, path),
             "does": describe_key(path),
             "status": status,
-            "note": first_use.note,
+            "notes": notes,
         }
         rows.append(row)
     return rows

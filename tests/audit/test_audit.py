@@ -347,6 +347,19 @@ def test_a_key_from_a_flag_is_listed_where_the_file_has_null():
     assert values["rope_scaling.factor"] == "from a flag"
 
 
+@pytest.mark.parametrize(
+    "runtimes", [("ollama", "transformers-5"), ("transformers-5", "ollama")]
+)
+def test_each_runtime_says_why_it_does_what_it_does_with_a_key(runtimes):
+    config = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    rows = audited(config, runtime=runtimes).rows["keys"]
+    (row,) = (row for row in rows if row["key"] == "rope_theta")
+    assert row["notes"] == {
+        "transformers-5": "moved into rope_parameters",
+        "ollama": "written as rope.freq_base",
+    }
+
+
 def test_a_clean_file_and_a_difference(tmp_path):
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
     assert one.worst() == ""

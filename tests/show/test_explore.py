@@ -11,6 +11,7 @@ import pytest
 from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.show.page import explore
+from tests.show.test_explore_in_browser import PARAMETERS
 
 STATIC = files("ropelab.show.page") / "static"
 
@@ -38,6 +39,15 @@ def test_the_script_takes_parameters_that_the_method_has(name):
     assert set(used) <= {
         parameter.name for parameter in fields(find_scaling_class(name))
     }
+
+
+def test_methods_with_a_factor_are_compared_with_one():
+    with_factor = set()
+    for name in computed():
+        if "factor" in {field.name for field in fields(find_scaling_class(name))}:
+            with_factor.add(name)
+    compared = {name for name, text in PARAMETERS.items() if "factor=" in text}
+    assert with_factor == compared
 
 
 def test_types_of_a_config_are_methods_of_the_page():
