@@ -155,14 +155,9 @@ def audit(
     axes = list_axes(case)
     if axes:
         rows["axes"] = axes
+    # An audit is its case with the results.
     return FileAudit(
-        document,
-        readings,
-        reference,
-        compared_length,
-        requested_length,
-        requested_runtime,
-        server_flags,
+        **vars(case),
         rows=rows,
         findings=findings,
         answer=write_answer(case, aspects),

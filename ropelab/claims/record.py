@@ -212,8 +212,7 @@ class Findings:
             role: whether the finding is a part of the claim, or a limit.
         """
         measured = _write_number(value, text)
-        margin = margin_below(value, bound)
-        self.add(role, what, measured, value <= bound, value, margin)
+        self._add_below(role, what, measured, value, bound)
 
     def add_above(
         self,
@@ -225,8 +224,7 @@ class Findings:
     ) -> None:
         """Add a number that must exceed a bound; see `add_at_most`."""
         measured = _write_number(value, text)
-        margin = margin_above(value, bound)
-        self.add(role, what, measured, value > bound, value, margin)
+        self._add_above(role, what, measured, value, bound)
 
     def add_zero(
         self,
@@ -249,8 +247,7 @@ class Findings:
             otherwise: the result in words if the difference is larger.
         """
         measured = write_zero(value, bound, otherwise)
-        margin = margin_below(value, bound)
-        self.add(role, what, measured, value <= bound, value, margin)
+        self._add_below(role, what, measured, value, bound)
 
     def add_nonzero(
         self,
@@ -264,6 +261,17 @@ class Findings:
         result in words if it is.
         """
         measured = write_zero(value, bound, text)
+        self._add_above(role, what, measured, value, bound)
+
+    def _add_below(
+        self, role: Role, what: str, measured: str, value: float, bound: float
+    ) -> None:
+        margin = margin_below(value, bound)
+        self.add(role, what, measured, value <= bound, value, margin)
+
+    def _add_above(
+        self, role: Role, what: str, measured: str, value: float, bound: float
+    ) -> None:
         margin = margin_above(value, bound)
         self.add(role, what, measured, value > bound, value, margin)
 
@@ -391,7 +399,7 @@ class Findings:
 
 
 def _write_number(value: float, text: str) -> str:
-    """Write a number into a text, as `Findings.within` describes it."""
+    """Write a number into a text, as `Findings.add_at_most` describes it."""
     if "{}" in text:
         return text.format(write_magnitude(value))
     return text.format(value)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ropelab.runs.stats import Interval
+
 
 def write_number(number: float) -> str:
     """Write a number as people type it, in six digits, or exactly if it is whole.
@@ -110,6 +112,17 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
         decimals = min(max(decimals, 0), 6)
     ends = f"[{low:.{decimals}{form}}, {high:.{decimals}{form}}]"
     return f"{value:.{decimals}{form}} {ends}"
+
+
+def write_interval(interval: "Interval", form: str) -> str:
+    """Write a value and the ends of its interval, all in one format.
+
+    >>> from ropelab.runs.stats import Interval
+    >>> write_interval(Interval(0.951, 0.929, 0.973, 5), ".0%")
+    '95% [93%, 97%]'
+    """
+    ends = f"[{interval.low:{form}}, {interval.high:{form}}]"
+    return f"{interval.value:{form}} {ends}"
 
 
 def join_names(names: Sequence[str], last: str = "and") -> str:

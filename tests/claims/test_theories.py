@@ -5,15 +5,15 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from ropelab.claims import theories
 from ropelab.claims.arrays import gaussian
+from ropelab.claims.theories import du
 from ropelab.math.frequencies import inverse_frequencies
 
 
 def test_scores_are_those_of_rotated_vectors():
-    drawn = gaussian(3, theories.DRAWS, 3, 128)[2]
+    drawn = gaussian(3, du.DRAWS, 3, 128)[2]
     query, first, second = (torch.tensor(x)[None, None, None] for x in drawn)
-    rope, null = (model[2] for model in theories.scores(5e5, 0.0, 3))
+    rope, null = (model[2] for model in du.scores(5e5, 0.0, 3))
     for distance in (0, 7, 4000):
         angle = torch.tensor(distance * np.tile(inverse_frequencies(128, 5e5), 2))[
             None, None
@@ -30,21 +30,19 @@ def test_scores_are_those_of_rotated_vectors():
 
 
 def test_shared_keys_have_that_cosine_with_the_query():
-    rope = theories.scores(1e4, 0.99, 1)[0][0]
-    query = gaussian(1, theories.DRAWS, 3, 128)[0, 0]
+    rope = du.scores(1e4, 0.99, 1)[0][0]
+    query = gaussian(1, du.DRAWS, 3, 128)[0, 0]
     assert rope[:, 0] == pytest.approx(np.full(2, 0.99 * float(query @ query)), rel=0.1)
 
 
 def test_pairs_and_inversions_are_counted():
     values = np.array([[1.0, 2.0, 1.0, 1.0, 2.0, 0.0]])
-    assert theories.count_equal_pairs(values) == 3 + 1
-    assert (
-        theories.count_equal_pairs(np.vstack((values, [[5.0, 5, 5, 6, 5, 5]]))) == 1 + 1
-    )
-    assert theories.measure_far_wins(np.array([3.0, 1.0, 2.0, 0.0])) == 1 / 4
+    assert du.count_equal_pairs(values) == 3 + 1
+    assert du.count_equal_pairs(np.vstack((values, [[5.0, 5, 5, 6, 5, 5]]))) == 1 + 1
+    assert du.measure_far_wins(np.array([3.0, 1.0, 2.0, 0.0])) == 1 / 4
     numbers = gaussian(0, 200)
     naive = (numbers[100:, None] > numbers[None, :100]).mean()
-    assert theories.measure_far_wins(numbers) == pytest.approx(naive)
+    assert du.measure_far_wins(numbers) == pytest.approx(naive)
 
 
 @pytest.mark.parametrize(("base", "distance"), [(1e4, 3), (1e4, 500), (5e5, 20_000)])
@@ -57,7 +55,7 @@ def test_the_chance_of_token_inversion_is_that_of_samples(base, distance):
     there = (whole * np.exp(1j * distance * inverse_frequencies(128, base))).real.sum(1)
     here = whole.real.sum(1)
     assert ((here > 0) != (there > 0)).mean() == pytest.approx(
-        theories.token_inversion(base, distance), abs=0.012
+        du.token_inversion(base, distance), abs=0.012
     )
 
 
@@ -65,5 +63,5 @@ def test_a_key_equal_to_the_query_keeps_its_locality_in_short_contexts():
     theta = inverse_frequencies(128, 5e5)
     sums = [float(np.cos(m * theta).sum()) for m in range(256)]
     wins = np.mean([far > near for near in sums[:128] for far in sums[128:]])
-    assert theories.aligned_inversion(5e5, 256) == pytest.approx(wins, abs=1e-3)
+    assert du.aligned_inversion(5e5, 256) == pytest.approx(wins, abs=1e-3)
     assert wins < 0.2

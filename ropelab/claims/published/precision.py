@@ -22,6 +22,7 @@ from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.numerics.incidents import measure_incidents
 from ropelab.math.numerics.scores import draw, measure_shift_errors
+from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
 
@@ -106,7 +107,7 @@ def measure_shifts(
 
     def add_changes(role: Role, what: str, name: str) -> None:
         shares = measure_changes(name)
-        texts = [f"{x.value:.1%} [{x.low:.1%}, {x.high:.1%}]" for x in shares]
+        texts = [write_interval(share, ".1%") for share in shares]
         breaks: Agrees = None
         if all(share.low > BROKEN for share in shares):
             breaks = True

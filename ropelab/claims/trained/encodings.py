@@ -11,6 +11,7 @@ from ropelab.claims.record import Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs, open_unless_learned
 from ropelab.claims.trained.runs import COPYING, Encodings
 from ropelab.claims.trained.tally import has_reached, negate, write_seed_count
+from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import HARMLESS, WORKS
 
@@ -71,7 +72,7 @@ def check_extrapolation(
 
 
 def _write_share(share: Interval) -> str:
-    return f"{share.value:.3f} [{share.low:.3f}, {share.high:.3f}]"
+    return write_interval(share, ".3f")
 
 
 @claim(

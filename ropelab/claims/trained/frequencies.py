@@ -12,7 +12,7 @@ import pandas as pd
 from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs
 from ropelab.claims.trained.runs import Frequencies
-from ropelab.claims.trained.tally import count_verdicts, negate, write_interval
+from ropelab.claims.trained.tally import count_verdicts, negate, write_difference
 from ropelab.runs.thresholds import MISSED, WORKS
 
 
@@ -74,7 +74,7 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     # The difference at that distance has an interval, if the run has it.
     interval_at = dict(result.differences)
     if half in interval_at:
-        where += f", {write_interval(interval_at[half])}"
+        where += f", {write_difference(interval_at[half])}"
     worse = f"lower at {result.worse} of {len(rows)} distances"
     findings.add_part(what, f"{shares} {where}; {worse}", agrees, recall)
     if agrees is None:

@@ -14,7 +14,7 @@ from ropelab.claims.margins import margin_below, margin_of_interval
 from ropelab.claims.record import ClaimFinding, Findings, claim
 from ropelab.claims.trained.deciding import describe_models, sort_largest_first
 from ropelab.claims.trained.runs import Methods, select_context
-from ropelab.claims.trained.tally import write_interval
+from ropelab.claims.trained.tally import write_difference
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, select_pair
 from ropelab.runs.labels import label_method
@@ -243,7 +243,7 @@ def _compare(
         reason = "one of the two fails here, which refutes no published order"
 
     claimed = "=" if same else ">"
-    measured = f"{sign} ({write_interval(interval)})"
+    measured = f"{sign} ({write_difference(interval)})"
     findings.add_part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
     if agrees is None:
         findings.leave_open(reason)

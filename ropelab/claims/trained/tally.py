@@ -14,6 +14,7 @@ import pandas as pd
 
 from ropelab.claims.margins import Number, margin_of_interval
 from ropelab.claims.record import Agrees, Findings, Role
+from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval
 
 
@@ -44,9 +45,9 @@ class Tally:
     def text(self) -> str:
         """The result in words, with the differences and their intervals."""
         if self.interval is not None:
-            return f"{self.words}, {write_interval(self.interval)}"
+            return f"{self.words}, {write_difference(self.interval)}"
         if self.places > 1 and self.differences:
-            texts = [f"{at}: {write_interval(x)}" for at, x in self.differences]
+            texts = [f"{at}: {write_difference(x)}" for at, x in self.differences]
             return f"{self.words} ({', '.join(texts)})"
         return self.words
 
@@ -156,9 +157,9 @@ def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
     return Tally(better, worse, ties, interval, margin, tuple(differences))
 
 
-def write_interval(interval: Interval) -> str:
+def write_difference(interval: Interval) -> str:
     """Write `-0.018 [-0.050, +0.014]`."""
-    return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+    return write_interval(interval, "+.3f")
 
 
 def is_at_least(value: float, least: float) -> Agrees:

@@ -1,0 +1,410 @@
+"""Checks of Du et al.'s four modes of failure of RoPE in long contexts (2026).
+
+They take the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a
+normal number. Their modes are compared here with a null model without RoPE: independent
+normal numbers of the same mean and spread.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from ropelab.claims.arrays import Array, frequencies, gaussian
+from ropelab.claims.record import Agrees, Findings, Role, claim
+from ropelab.claims.theories.common import (
+    CONTEXT,
+    HEAD,
+    LLAMA_3_1,
+    TOKENS,
+    is_about,
+    write_list,
+)
+from ropelab.math.bounds import Similarity, find_first_negative, scan
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.sentences import write_interval
+from ropelab.runs.stats import Interval, average_samples
+
+BASES = (1e4, LLAMA_3_1, 1e7)
+# The number of random queries with their keys. The counts of a draw are skewed: a few
+# draws have several times the usual one.
+DRAWS = 100
+# A mode of failure is RoPE's if it has more than the null model by this share of it at
+# least: a few percent are not what the paper is about.
+MORE = 0.1
+# A probability counts as 1/2 if it is nearer to it than this.
+NEAR_HALF = 0.05
+# The farthest distance whose octaves are looked through.
+FARTHEST = 2 * CONTEXT
+
+
+@cache
+def scores(base: float, shared: float, seed: int = 0) -> tuple[Array, Array]:
+    """Return the scores of queries with two keys each by distance, [DRAWS, 2, TOKENS],
+    with RoPE and in the null model.
+
+    ``shared`` is the cosine of each key with its query.
+    """
+    vectors = gaussian(seed, DRAWS, 3, HEAD)
+    # The two features of a pair are a complex number.
+    pairs = vectors[..., : HEAD // 2] + 1j * vectors[..., HEAD // 2 :]
+    query = pairs[:, :1]
+    keys = shared * query + math.sqrt(1 - shared**2) * pairs[:, 1:]
+    waves = np.exp(1j * np.outer(frequencies(HEAD, base), np.arange(TOKENS)))
+    rope = (query * keys.conj() @ waves).real
+    # The null model has the same mean and deviation for each key.
+    normal = gaussian(seed + 1, *rope.shape)
+    mean = rope.mean(axis=-1, keepdims=True)
+    deviation = rope.std(axis=-1, keepdims=True)
+    return rope, mean + deviation * normal
+
+
+def count_equal_pairs(values: Array) -> int:
+    """Count the pairs of equal columns of one row or two."""
+    # Stored numbers fit float32, and a column of one or two of them is one whole number of
+    # 32 or 64 bits, which sorts fast. Zero is added so that -0 becomes 0.
+    columns = np.ascontiguousarray((values + 0.0).T, dtype=np.float32)
+    codes = columns.view(np.uint32 if len(values) == 1 else np.uint64)
+    _, counts = np.unique(codes, return_counts=True)
+    pairs = counts * (counts - 1) // 2
+    return int(pairs.sum())
+
+
+def measure_far_wins(values: Array) -> float:
+    """Return the share of pairs in which a key of the far half has a higher score than
+    one of the near half. `values` are the scores by distance.
+    """
+    half = len(values) // 2
+    near = np.sort(values[:half])
+    far = values[half:]
+    # The place of a far score among the sorted near scores is the number of near scores
+    # below it.
+    lower = np.searchsorted(near, far)
+    return float(lower.mean() / half)
+
+
+def aligned_inversion(base: float, tokens: int) -> float:
+    """Return `measure_far_wins` for a key that equals the query, in the mean over queries."""
+    return measure_far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
+
+
+# How each mode of failure is counted, from the scores of two keys by distance: [2, TOKENS],
+# at full precision and as stored in a number format.
+MODES = {
+    "position inversion": lambda full, stored: measure_far_wins(full[0]),
+    "position aliasing": lambda full, stored: count_equal_pairs(stored[:1]),
+    "invariant attention": lambda full, stored: count_equal_pairs(stored),
+    "token aliasing": lambda full, stored: (stored[0] == stored[1]).mean(),
+}
+
+
+@cache
+def count_draws(
+    mode: str,
+    base: float,
+    fmt: str = "bfloat16",
+    shared: float = 0.0,
+    seed: int = 0,
+) -> Array:
+    """Count a mode of failure in every draw: [2, DRAWS], with RoPE and in the null
+    model.
+    """
+    count = MODES[mode]
+    number_format = FORMATS[fmt]
+    counts = []
+    for model in scores(base, shared, seed):
+        stored = round_to(model, number_format)
+        counts.append([count(*draw) for draw in zip(model, stored, strict=True)])
+    return np.array(counts, dtype=float)
+
+
+def is_all_about(interval: Interval, printed: float) -> Agrees:
+    """Return True if a whole interval is about a printed number, False if none of it is,
+    and None for an interval that leaves this open.
+    """
+    ends = (is_about(interval.low, printed), is_about(interval.high, printed))
+    if all(ends):
+        return True
+    # Both ends can be outside on two sides, with the printed number between them.
+    is_around = interval.low < printed < interval.high
+    return None if any(ends) or is_around else False
+
+
+def compare_with_printed(
+    findings: Findings,
+    what: str,
+    mean: Interval,
+    printed: float,
+    form: str,
+    open_because: str,
+) -> None:
+    """Add a part that agrees if a mean over draws is about a printed number.
+
+    Args:
+        findings: the findings.
+        what: what was counted, in words.
+        mean: the mean with its interval.
+        printed: the printed number.
+        form: the format of both.
+        open_because: the reason why another number than the printed one refutes nothing;
+            empty if it does.
+    """
+    is_printed = is_all_about(mean, printed)
+    # A share is printed in whole percent.
+    as_printed = format(printed, ".0%" if form.endswith("%") else form)
+    text = f"{write_interval(mean, form)}, printed {as_printed}"
+    findings.add_part(what, text, is_printed, mean.value)
+    findings.mark_drawn(DRAWS)
+    if is_printed is None:
+        findings.leave_open(f"the interval reaches a half or twice of {as_printed}")
+    elif open_because and not is_printed:
+        findings.leave_open(open_because)
+
+
+def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
+    """Add a limit that disagrees if the null model has about as many. `sample` is a result
+    of `count_draws`.
+    """
+    rope, null = sample
+    change = average_samples(rope - null)
+    null_mean = float(null.mean())
+    # Counts are written as whole numbers, shares in percent.
+    form = ",.0f" if null_mean >= 1 else ".3%"
+    text = f"{null_mean:{form}}, RoPE {write_interval(change, '+' + form)}"
+    what = f"{what} of independent normal numbers"
+    is_more = change.low > MORE * null_mean
+    findings.add_limit(what, text, is_more, change.value)
+    findings.mark_drawn(DRAWS)
+
+
+def token_inversion(base: float, distance: ArrayLike) -> Array:
+    """Return the probability that two keys have the opposite order at a distance of that
+    at distance 0.
+    """
+    # The difference of the scores of two keys is taken at distance 0 and at distance r.
+    # Given the query the two are jointly normal over normal keys, and correlate by the
+    # mean of cos(r theta), weighted by the squares of the query's pairs: without the
+    # weights Men et al.'s sum. Two such numbers have opposite signs with a probability of
+    # acos(correlation) / pi. The weights vary from query to query, which changes the mean
+    # of that probability by 0.001 or less.
+    angles = np.multiply.outer(np.asarray(distance), frequencies(HEAD, base))
+    correlation = np.cos(angles).mean(axis=-1)
+    return np.arccos(correlation) / math.pi
+
+
+def average_octave(base: float, start: int) -> float:
+    """Return the mean of `token_inversion` over the distances from `start` to twice that.
+
+    The probability itself goes up and down from one distance to the next, by 0.1 and more.
+    """
+    blocks = []
+    for first in range(start, 2 * start, TOKENS):
+        block = np.arange(first, min(first + TOKENS, 2 * start))
+        blocks.append(token_inversion(base, block))
+    return float(np.concatenate(blocks).mean())
+
+
+def find_half(base: float) -> float:
+    """Return the first distance from which on, over an octave, the mean of
+    `token_inversion` is near 1/2; inf if there is none below FARTHEST / 2.
+    """
+    blocks = []
+    for first in range(0, FARTHEST, TOKENS):
+        blocks.append(token_inversion(base, np.arange(first, first + TOKENS)))
+    # The sum of the probabilities of all distances below each.
+    sums = np.concatenate(([0.0], np.concatenate(blocks).cumsum()))
+    starts = np.arange(1, FARTHEST // 2)
+    means = (sums[2 * starts] - sums[starts]) / starts
+    is_near = np.abs(means - 0.5) <= NEAR_HALF
+    return float(starts[is_near.argmax()]) if is_near.any() else math.inf
+
+
+@claim("du-position-inversion")
+def positions_invert(
+    findings: Findings, base: float = 1e4, large: float = LLAMA_3_1
+) -> None:
+    """Count the pairs of distances at which the farther key has the higher score, at two
+    bases, and for random keys.
+    """
+    lead = (
+        f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query,"
+        " base"
+    )
+    share = aligned_inversion(base, CONTEXT)
+    findings.add_part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
+    share = aligned_inversion(large, CONTEXT)
+    findings.add_limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
+
+    # If the key is replaced by its opposite, every comparison comes out the other way.
+    scores_of_key = gaussian(0, 256)
+    shares = [measure_far_wins(scores_of_key), measure_far_wins(-scores_of_key)]
+    mean_share = float(np.mean(shares))
+    what = "the same in 256, random keys and their opposites"
+    text = f"{mean_share:.2f}, exactly: of a key and its opposite one has it"
+    findings.add_limit(what, text, mean_share < 0.4, mean_share)
+
+
+@claim("du-position-aliasing", "du-invariant-attention")
+def pairs_alias(
+    findings: Findings,
+    mode: str,
+    printed: float,
+    fmt: str = "bfloat16",
+    open_because: str = "",
+    seed: int = 0,
+) -> None:
+    """Count the pairs of distances with equal stored scores.
+
+    `open_because` is the reason why another number than the printed one refutes nothing;
+    empty if it does.
+    """
+    sample = count_draws(mode, LLAMA_3_1, fmt, seed=seed)
+    rope, _ = sample
+    what = f"{mode}: pairs of {TOKENS} distances in {fmt}, base {LLAMA_3_1:g}"
+    compare_with_printed(
+        findings, what, average_samples(rope), printed, ",.0f", open_because
+    )
+    compare_with_null(findings, "pairs", sample)
+
+
+@claim("du-token-inversion", "du-token-inversion-20k")
+def tokens_invert(
+    findings: Findings,
+    base: float = LLAMA_3_1,
+    said: float | None = None,
+    onset: bool = False,
+) -> None:
+    """Compute how often the order of two keys is reversed, over an octave of distances.
+
+    Args:
+        findings: the findings.
+        base: the base.
+        said: the distance that a passage names; None for one as large as the base.
+        onset: True if the passage names the distance as the one from which on the order is
+            a coin toss, False if it says that it is one there.
+    """
+    distance = int(base if said is None else said)
+    at_distance: Role = "limit" if onset else "part"
+    of_onset: Role = "part" if onset else "limit"
+
+    mean = average_octave(base, distance)
+    is_half = abs(mean - 0.5) <= NEAR_HALF
+    what = (
+        f"probability of the reverse order, mean over distances {distance:,} to"
+        f" {2 * distance:,}, base {base:g}"
+    )
+    findings.add(at_distance, what, f"{mean:.3f}", is_half, mean)
+
+    first = find_half(base)
+    what = f"first octave whose mean is within {NEAR_HALF:g} of 1/2, from"
+    text = f"none below {FARTHEST // 2:,}"
+    if math.isfinite(first):
+        text = f"{first:,.0f}, {first / base:.2g} of the base"
+    findings.add(of_onset, what, text, is_about(first, distance), first)
+
+
+@claim("du-token-aliasing")
+def tokens_alias(
+    findings: Findings,
+    shared: float = 0.0,
+    printed: float = 0.05,
+    alike: float = 0.99,
+    open_because: str = "",
+    seed: int = 0,
+) -> None:
+    """Find the share of positions at which two keys have equal stored scores.
+
+    `shared` is the cosine of both keys with the query, and `alike` another one, which is
+    compared. `open_because` is the reason why another share than the printed one refutes
+    nothing; empty if it does.
+    """
+    sample = count_draws("token aliasing", LLAMA_3_1, shared=shared, seed=seed)
+    rope, _ = sample
+    mean = average_samples(rope)
+    what = f"share of {TOKENS} positions where two keys have one score"
+    compare_with_printed(findings, what, mean, printed, ".3%", open_because)
+
+    # The bound that the paper states.
+    bound = math.sqrt(HEAD / 2) / 2**7
+    what = "the bound 2^-7 sqrt(64), which the share must not exceed"
+    findings.add_limit(what, f"{bound:.2%}", mean.high <= bound, bound)
+
+    of_alike, _ = count_draws("token aliasing", LLAMA_3_1, shared=alike, seed=seed)
+    mean_of_alike = average_samples(of_alike)
+    what = f"the share of keys that nearly are the query (cosine {alike:g})"
+    is_as_printed = is_all_about(mean_of_alike, printed)
+    text = write_interval(mean_of_alike, ".1%")
+    findings.add_limit(what, text, is_as_printed, mean_of_alike.value)
+    findings.mark_drawn(DRAWS)
+    compare_with_null(findings, "share", sample)
+
+
+@claim("du-trade-off")
+def base_trades(
+    findings: Findings, bases: Sequence[float] = BASES, seed: int = 0
+) -> None:
+    """Follow the four modes of failure over growing bases. Each list has a number per
+    base.
+    """
+    head = Similarity.of_head(HEAD)
+    distances = []
+    for base in bases:
+        distances.append(find_first_negative(head, base, CONTEXT * 8) or math.inf)
+    what = "token inversion: first distance above 1/2"
+    findings.add_part(what, write_list(distances), distances == sorted(distances))
+
+    wins = [aligned_inversion(base, TOKENS) for base in bases]
+    what = f"position inversion in {TOKENS} tokens, key equal to the query"
+    findings.add_part(what, write_list(wins, ".2f"), wins == sorted(wins))
+
+    # Both lists have the means of pairs by base.
+    rope_pairs = []
+    null_pairs = []
+    texts = []
+    for base in bases:
+        rope, null = count_draws("position aliasing", base, seed=seed)
+        rope_pairs.append(float(rope.mean()))
+        null_pairs.append(float(null.mean()))
+        texts.append(write_interval(average_samples(rope), ",.0f"))
+    is_due_to_rope = not all(map(is_about, rope_pairs, null_pairs))
+    text = f"{', '.join(texts)}; without RoPE {write_list(null_pairs)}"
+    findings.add_limit("position aliasing: pairs", text, is_due_to_rope)
+    findings.mark_drawn(DRAWS)
+
+    # The shares of every draw with RoPE: [DRAWS] for each base.
+    shares = []
+    for base in bases:
+        rope, _ = count_draws("token aliasing", base, seed=seed)
+        shares.append(rope)
+    change = average_samples(shares[-1] - shares[0])
+    means = [float(rope.mean()) for rope in shares]
+    what = "token aliasing, which should fall"
+    text = (
+        f"{write_list(means, '.2%')}, from the first base to the last"
+        f" {write_interval(change, '+.3%')}"
+    )
+    findings.add_limit(what, text, change.high < 0, change.value)
+    findings.mark_drawn(DRAWS)
+
+    rows = []
+    for mode in MODES:
+        for base in bases:
+            rope, null = count_draws(mode, base, seed=seed)
+            row = {
+                "mode": mode,
+                "base": base,
+                "rope": rope.mean(),
+                "rope_standard_error": _find_standard_error(rope),
+                "null": null.mean(),
+                "null_standard_error": _find_standard_error(null),
+            }
+            rows.append(row)
+    findings.series["modes"] = pd.DataFrame(rows)
+
+
+def _find_standard_error(sample: Array) -> float:
+    """Return the standard error of the mean of a sample."""
+    return float(sample.std(ddof=1) / math.sqrt(len(sample)))
