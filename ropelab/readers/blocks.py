@@ -30,8 +30,6 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 MOST_LABELS = 2**16
 # The dict of a layer type that a file leaves out.
 UNSCALED = {"rope_type": "default"}
-# The classes that look for the rotated width on loading.
-MULTIPLIES_SHARE = ("phi3", "phi4_multimodal")
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
 
@@ -104,9 +102,8 @@ def read_layers(
     if is_refused:
         refuse_layers(trace)
 
-    has_null = trace.has("rope_scaling") and trace.text["rope_scaling"] is None
     keeps_null = not family.scaled_layer_types and not family.replaces_null_block
-    if has_null and block is None and keeps_null:
+    if block is None and keeps_null and trace.has_null("rope_scaling"):
         raise RefusedError(
             "rope_scaling is null, which replaces the dicts of its class"
         )
@@ -413,7 +410,7 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
     else:
         default_share = defaults.get(name, family.share)
         for key in family.share_keys:
-            if trace.get(key, ABSENT) is None:
+            if trace.has_null(key):
                 default_share = read_null_share(trace, key)
         share, path = trace.first(family.share_keys, default_share)
         share = choose_for_layer(trace, share, layer)
@@ -427,7 +424,7 @@ def read_null_share(trace: Trace, key: str) -> float:
     whose code then has `.get("partial_rotary_factor", 1.0)`. RefusedError: the class
     multiplies by the null.
     """
-    if trace.family.name in MULTIPLIES_SHARE or key != "partial_rotary_factor":
+    if trace.family.multiplies_share or key != "partial_rotary_factor":
         raise RefusedError(f"{key} is null")
     return 1.0
 
@@ -462,7 +459,7 @@ def fill_original(settings: Settings, where: str, usual_source: str) -> None:
     beside = None
     if not settings.layer:
         beside = trace.get(ORIGINAL, trace.family.original_max_position_embeddings)
-        if beside is None and trace.has(ORIGINAL):
+        if trace.has_null(ORIGINAL):
             # The null replaces the length in the block, and no number is divided by it.
             raise RefusedError(f"{ORIGINAL} is null")
 

@@ -140,6 +140,8 @@ class Family:
     needs_each_layer: bool = False
     # True: no rotated share, which its attention takes from the block.
     attends_by_share: bool = False
+    # True: a rotated share of null, by which the class multiplies on loading.
+    multiplies_share: bool = False
     # True: no rope_scaling.
     needs_block: bool = False
     # A block without these keys, in transformers 4.

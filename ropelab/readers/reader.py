@@ -19,7 +19,7 @@ from ropelab.readers.spec import (
     require_whole,
     shorten_value,
 )
-from ropelab.readers.trace import ABSENT, MAXIMUM, Trace
+from ropelab.readers.trace import MAXIMUM, Trace
 
 
 class Reader:
@@ -238,7 +238,7 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     has_null = False
     if keys is None:
         keys = family.head_keys
-        has_null = "head_dim" in keys and trace.get("head_dim", ABSENT) is None
+        has_null = "head_dim" in keys and trace.has_null("head_dim")
     given, source = trace.first(keys)
 
     if has_null:

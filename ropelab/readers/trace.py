@@ -88,6 +88,13 @@ class Trace:
         """Return True if the file has the key, even if its value is null."""
         return find_value(self.text, path) is not ABSENT
 
+    def has_null(self, path: str) -> bool:
+        """Return True if the file has the key with the value null, which counts as used."""
+        is_null = find_value(self.text, path) is None
+        if is_null:
+            self.mark(path, "used")
+        return is_null
+
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
         """Return the value of a key, and set its status, or return the default."""
         value = find_value(self.text, path)

@@ -28,7 +28,7 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ABSENT, ORIGINAL, Trace
+from ropelab.readers.trace import ORIGINAL, Trace
 
 # The scalings that multiply the head_dim of the configuration, whatever it is
 # (modeling_rope_utils.py:324, :415 and :548).
@@ -151,8 +151,8 @@ class Transformers5(Transformers):
         # The scalings have `getattr(config, "head_dim", hidden_size // heads)`, which takes
         # a null for a size. Other classes replace it on loading.
         multiplies_head_dim = settings.get("rope_type") in MULTIPLY_HEAD_DIM
-        has_null = trace.get("head_dim", ABSENT) is None
-        if trace.family.stops_at_null_head_dim and multiplies_head_dim and has_null:
+        stops_at_null = trace.family.stops_at_null_head_dim and multiplies_head_dim
+        if stops_at_null and trace.has_null("head_dim"):
             raise RefusedError("head_dim is null, which its scaling multiplies")
         return super().make_scaling(settings)
 
@@ -204,8 +204,8 @@ class Transformers5(Transformers):
         """Raise RefusedError for a block without what the first forward pass needs."""
         block = trace.block("rope_scaling") or trace.block("rope_parameters")
         share = "partial_rotary_factor"
-        is_null = trace.has(share) and trace.text[share] is None
-        if trace.family.attends_by_share and is_null and share not in (block or ()):
+        needs_share = trace.family.attends_by_share and share not in (block or ())
+        if needs_share and trace.has_null(share):
             raise RefusedError(
                 f"'{trace.family.name}' has tables for a share of null, and attention"
                 " with none at all"

@@ -14,7 +14,7 @@ from ropelab.readers.blocks import refuse_null
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, require_number, require_whole
-from ropelab.readers.trace import ABSENT, ORIGINAL, Trace
+from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
 # The classes that take the type `mrope`.
@@ -78,7 +78,7 @@ class Transformers4(Transformers):
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
 
         for key in family.share_keys:
-            if trace.get(key, ABSENT) is None:
+            if trace.has_null(key):
                 # The code has `int(head_dim * getattr(config, key, 1.0))`.
                 raise RefusedError(f"{key} is null")
         share, source = trace.first(family.share_keys, family.share or 1.0)
