@@ -47,7 +47,7 @@ from ropelab.runs.own import find_sources
 from ropelab.runs.tables import convert_to_stored
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from ropelab.runs.tables import EarlyTable
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Lab:
     # It is called with what a user should read before long work; None for no notices.
     notice: Callable[[str], None] | None = None
     # It is called with the short table of a run while it fills; None if nobody watches.
-    watch: "Callable[[pd.DataFrame], None] | None" = None
+    watch: "Callable[[EarlyTable], None] | None" = None
     # Computes cells, here or in other processes.
     engine: Engine = field(default_factory=Here)
     # The number of processes of the engine, for estimates; None for as many as fit.
@@ -285,9 +285,9 @@ class Lab:
                     for name, each in named_cells
                     if name in known_tables
                 ]
-                table = plan.experiment.summarize_finished(finished)
-                if table is not None and not table.empty:
-                    self.watch(table)
+                early_table = plan.experiment.summarize_finished(finished)
+                if early_table is not None:
+                    self.watch(early_table)
             yield cell, error
 
     def _find_runs(

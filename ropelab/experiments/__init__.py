@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from ropelab.runs.cell import Cell, Values
     from ropelab.runs.config import Config
-    from ropelab.runs.tables import Tables
+    from ropelab.runs.tables import EarlyTable, Tables
 
 # Each package in this folder is an experiment. `iter_modules` imports none of them.
 _PACKAGES = [module.name for module in iter_modules(__path__) if module.ispkg]
@@ -189,16 +189,16 @@ class Experiment:
 
     def summarize_finished(
         self, finished: "Iterable[tuple[Cell, Tables]]"
-    ) -> "pd.DataFrame | None":
+    ) -> "EarlyTable | None":
         """Return the short table of the cells that are finished so far.
 
-        None: the experiment shows no table before all cells are finished.
+        None: they fill no table yet, or the experiment shows none so early.
         """
         summarize = getattr(self.body_module, "summarize_finished", None)
         if summarize is None:
             return None
-        table: pd.DataFrame = summarize(finished)
-        return table
+        early_table: EarlyTable | None = summarize(finished)
+        return early_table
 
     def further(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
         """Return the short tables that are shown after the summary, by name."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -44,6 +44,13 @@ TEXT = "text"
 HASH = "sha256"
 # The most bytes that the file of a description may have.
 LARGEST = 2**26
+
+
+class EarlyTable(NamedTuple):
+    """The short table of a run while its cells are computed, and what its numbers are."""
+
+    table: pd.DataFrame
+    note: str
 
 
 class DamagedError(MachineError):

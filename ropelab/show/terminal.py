@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ropelab.runs.cell import Advance, Progress
+    from ropelab.runs.tables import EarlyTable
 
 # The width of a pipe or a file in columns, so large that no row is broken.
 UNBOUNDED = 10_000
@@ -111,15 +112,15 @@ class Bars:
         )
         self._lock = Lock()
 
-    def watch(self, table: "pd.DataFrame") -> None:
+    def watch(self, early_table: "EarlyTable") -> None:
         """Show what is known of a result above the bars, as many rows as fit."""
         shown = self._bars.console
         # The other lines are for the bars, the heading and the blank lines around them.
         rows = max(3, shown.height - LINES_BELOW)
         console = Console(width=shown.width, highlight=False, markup=False)
         with console.capture() as captured:
-            show_table(table.head(rows), console)
-        heading = "known so far (means in the longest context, without intervals)"
+            show_table(early_table.table.head(rows), console)
+        heading = f"known so far ({early_table.note})"
         self._bars.table = Text(f"{heading}\n\n{captured.get()}")
 
     @contextmanager

@@ -31,6 +31,7 @@ from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.runs.labels import label_method
+from ropelab.runs.tables import EarlyTable
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import REAL, reader_of_bytes
 from tests.models.tasks.running import made
@@ -133,14 +134,14 @@ def test_a_checkpoint_that_scales_does_so_unmodified_and_not_when_unscaled(
 
 
 def test_somebody_who_watches_sees_the_table_fill(config, tmp_path):
-    seen: list[pd.DataFrame] = []
+    seen: list[EarlyTable] = []
     lab = Lab(results=tmp_path, figures=False, watch=seen.append)
     run = lab.run(Plan(load("evaluate"), config(tasks="text")))
     methods = list(run.tables["last_window"]["method"].unique())
-    counts = [len(table) for table in seen]
+    counts = [len(early_table.table) for early_table in seen]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1] == len(methods)
-    last = seen[-1].set_index("method")["loss in 256"]
+    last = seen[-1].table.set_index("method")["loss in 256"]
     final = run.summary().set_index("method")["nll @256"]
     pd.testing.assert_series_equal(last[final.index], final, check_names=False)
     lab.run(Plan(load("evaluate"), config(tasks="text")))

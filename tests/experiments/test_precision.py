@@ -17,19 +17,23 @@ import torch
 from matplotlib import pyplot as plt
 from PIL import Image
 
+from ropelab.experiments import load
 from ropelab.experiments.precision import PrecisionConfig, stages
 from ropelab.experiments.precision import results as body
 from ropelab.experiments.precision.neighbours import state_limits
+from ropelab.lab import Lab
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.casts import PRESETS, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, list_positions
 from ropelab.math.numerics.reduction import REDUCTIONS, reduction_errors
+from ropelab.plan import Plan
 from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import make_records
+from ropelab.runs.tables import EarlyTable
 from ropelab.show.drawn import encode_figures
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style
@@ -206,6 +210,14 @@ def test_the_short_table_compares_one_frequency_with_many(million):
 
 
 @pytest.mark.slow
+def test_the_first_question_is_answered_before_any_cast_is_measured(tmp_path):
+    seen: list[EarlyTable] = []
+    lab = Lab(results=tmp_path, figures=False, watch=seen.append)
+    run = lab.run(Plan(load("precision"), config_of()))
+    with_both_schemes = [early_table.table for early_table in seen][1]
+    pd.testing.assert_frame_equal(with_both_schemes, run.summary())
+
+
 def test_the_limits_of_one_frequency_and_of_pairs_are_bracketed(million):
     limits = million["limits"].set_index(["scheme", "format"])
     kept = limits["longest_kept_period_tokens"]["single"]

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from ropelab.runs.tables import EarlyTable
 from ropelab.show import terminal
 from ropelab.show.columns import split_word
 from ropelab.show.verdicts import mark_verdict
@@ -343,7 +344,7 @@ def test_a_table_stands_above_the_bars_and_leaves_them_room() -> None:
     table = pd.DataFrame({"method": [f"m{n}" for n in range(20)], "nll @8192": 1.5})
     console = Console(width=70, record=True, file=StringIO())
     with bars("3 models", total=3):
-        bars.watch(table)
+        bars.watch(EarlyTable(table, "means"))
         console.print(bars._bars.get_renderable())
     lines = [line.split() for line in console.export_text().splitlines()]
     words = [line[0] for line in lines if line]

@@ -38,7 +38,7 @@ CANNOT_SHOW = (
     "How much a given model loses: `ropelab evaluate MODEL --casts` measures that. And"
     " what a fused kernel does, which rounds less often than the stages modelled here."
 )
-VERSION = 9
+VERSION = 10
 BODY = "ropelab.experiments.precision.results"
 
 # The encodings of a position: by one frequency, by the frequencies of RoPE, or by the

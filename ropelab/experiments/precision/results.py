@@ -7,6 +7,8 @@ implementation (position, inv_freq, angle, table, rotation and score) by a cast 
 says the format of every stage.
 """
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
@@ -15,7 +17,7 @@ from ropelab.experiments.precision.answer import answer, following
 from ropelab.experiments.precision.axes import compute_axes
 from ropelab.experiments.precision.encodings import make_encoding_cells
 from ropelab.experiments.precision.explain import make_explain_table
-from ropelab.experiments.precision.neighbours import choose_encodings
+from ropelab.experiments.precision.neighbours import choose_encodings, list_neighbours
 from ropelab.experiments.precision.plans import list_entries, read_implementations
 from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.experiments.precision.stages import make_cast_tables, make_stage_cells
@@ -23,9 +25,19 @@ from ropelab.experiments.precision.summary import further, summary
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.errors import InputError
+from ropelab.runs.tables import EarlyTable, Tables
 
 # The functions that `ropelab.experiments` calls.
-__all__ = ["answer", "cells", "check", "following", "further", "summary", "tables"]
+__all__ = [
+    "answer",
+    "cells",
+    "check",
+    "following",
+    "further",
+    "summarize_finished",
+    "summary",
+    "tables",
+]
 
 # Columns of whole numbers that are missing in some rows. pandas would read such a column
 # back from disk as floats.
@@ -112,3 +124,17 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
         plans = read_implementations(config)
         in_order["explain"] = make_explain_table(config, config.explain, plans)
     return in_order
+
+
+def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> EarlyTable | None:
+    """Return the shares of equal neighbours of the schemes that are finished.
+
+    Each share counts all positions, so that it does not change any more. None: no scheme
+    is finished.
+    """
+    parts = [part["resolution"] for _, part in finished if "resolution" in part]
+    if not parts:
+        return None
+    resolution = pd.concat(parts, ignore_index=True)
+    neighbours = list_neighbours({"neighbours": choose_encodings(resolution)})
+    return EarlyTable(neighbours, "shares of equal neighbours; casts follow")

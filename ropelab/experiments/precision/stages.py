@@ -113,7 +113,7 @@ def _make_plans_cell(
         config,
         field_names=(*ROTARY, *SCORED, "tolerance"),
         kind="precision-casts",
-        version=4,
+        version=5,
         title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
         function=measure_plans,
         inputs={"plans": list(plans)},

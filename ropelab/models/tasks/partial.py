@@ -11,15 +11,17 @@ from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.tables import NLL, ROW
 from ropelab.runs.cell import Cell
 from ropelab.runs.labels import label_method
-from ropelab.runs.tables import Tables
+from ropelab.runs.tables import EarlyTable, Tables
+
+NOTE = "means in the longest context, without intervals"
 
 
-def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
+def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> EarlyTable | None:
     """Return a row per method and a column per task, as far as cells are finished.
 
     The values are losses (nats per byte) and shares of symbols that were found, in the
     longest context. They are means over the documents and models that are finished,
-    without intervals.
+    without intervals. None: no such cell is finished.
     """
     records = []
     for cell, tables in finished:
@@ -41,7 +43,7 @@ def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
         label = label_method(method, factor, arm)
         records.append((label, f"{column} in {context}", total, count))
     if not records:
-        return pd.DataFrame()
+        return None
 
     rows = pd.DataFrame(records, columns=["method", "column", "total", "count"])
     groups = rows.groupby(["method", "column"], sort=False)
@@ -50,7 +52,8 @@ def summarize_finished(finished: Iterable[tuple[Cell, Tables]]) -> pd.DataFrame:
     # Methods and columns come in the order in which their first cells were finished.
     methods = rows["method"].unique()
     columns = rows["column"].unique()
-    return means.loc[methods, columns].rename_axis(columns=None).reset_index()
+    table = means.loc[methods, columns].rename_axis(columns=None).reset_index()
+    return EarlyTable(table, NOTE)
 
 
 def _sum_longest(tables: Tables) -> tuple[int, float, int] | None:
