@@ -117,10 +117,14 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
 def write_interval(interval: "Interval", form: str) -> str:
     """Write a value and the ends of its interval, all in one format.
 
+    A value whose ends are nan has no interval, and is written alone.
+
     >>> from ropelab.runs.stats import Interval
     >>> write_interval(Interval(0.951, 0.929, 0.973, 5), ".0%")
     '95% [93%, 97%]'
     """
+    if math.isnan(interval.low):
+        return format(interval.value, form)
     ends = f"[{interval.low:{form}}, {interval.high:{form}}]"
     return f"{interval.value:{form}} {ends}"
 

@@ -494,6 +494,14 @@ def predictions(*rows) -> Stored:
     """
     names = ["first_failing_position_tokens", "outcome", "text_ci_high_nats_per_byte"]
     table = pd.DataFrame(rows, columns=[*names, "agrees"])
+    table = table.assign(
+        task="copy",
+        base=30.0,
+        accuracy=0.16,
+        accuracy_ci_low=0.12,
+        accuracy_ci_high=0.21,
+        n=240,
+    )
     config = {"seeds": [0], "train_len": 512}
     return Stored("base-empirical", config, {"predictions": table}, "somewhere")
 
@@ -533,6 +541,22 @@ def test_low_text_losses_are_counted_among_all_bases_below_the_bound():
     run = predictions(REFERENCE, SUPERFICIAL, RETRIEVES_WORSE)
     low = find_claim("base-bound-predicts").evidence(runs=(run,)).findings[1]
     assert low.measured == "2 of 2"
+
+
+def test_recall_below_the_bound_is_told_with_its_interval():
+    run = predictions(REFERENCE, SUPERFICIAL)
+    failing = find_claim("base-bound-predicts").evidence(runs=(run,)).findings[0]
+    assert "copy 30: 0.16 [0.12, 0.21]" in failing.measured
+
+
+def test_intervals_of_methods_are_over_seeds():
+    run = Methods(extrapolation())
+    (label, *_) = run.rows("last_window")["label"].unique()
+    losses = run.losses_by_seed(label)
+    assert run.loss(label) == pytest.approx(losses.mean())
+    copies = run.copies_beyond_by_seed(label)
+    assert run.copies_beyond(label) == pytest.approx(copies.mean())
+    assert list(losses.index) == list(copies.index)
 
 
 # Copied from 16 and from 64 back: by scheme, and by the band that is taken from the

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from ropelab.claims.record import Findings, claim
 from ropelab.claims.trained.deciding import describe_models
 from ropelab.runs.cell import Stored
+from ropelab.runs.sentences import write_interval
+from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import FAILS, LOW_LOSS
 
 
@@ -48,10 +50,23 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     worse = int((~not_worse).sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
 
+    recalls = []
+    for row in below.to_dict("records"):
+        recall = Interval(
+            row["accuracy"],
+            row["accuracy_ci_low"],
+            row["accuracy_ci_high"],
+            row["n"],
+        )
+        recalls.append(
+            f"{row['task']} {row['base']:g}: {write_interval(recall, '.2f')}"
+        )
+
     findings.add_part(
         f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
         " those distances",
-        f"{failing} of {len(below)} (worse than with the largest base: {worse})",
+        f"{failing} of {len(below)} (worse than with the largest base: {worse}; mean"
+        f" recall at those distances, by task and base: {', '.join(recalls)})",
         failing == len(below),
         failing,
     )

@@ -12,7 +12,13 @@ import pandas as pd
 from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs
 from ropelab.claims.trained.runs import Frequencies
-from ropelab.claims.trained.tally import count_verdicts, negate, write_difference
+from ropelab.claims.trained.tally import (
+    count_verdicts,
+    negate,
+    reaches,
+    write_difference,
+)
+from ropelab.runs.sentences import write_interval
 from ropelab.runs.thresholds import MISSED, WORKS
 
 
@@ -41,12 +47,11 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
         findings.add_unmet(what, "not in this run", None)
 
     best = max(singles, key=run.copies_within)
-    best_recall = run.copies_within(best)
-    plain_recall = run.copies_within()
-    # Recall that was not measured is nan, which compares as false: it does not work.
-    best_works = best_recall >= WORKS * plain_recall
+    recall = run.measure_copies_within(best)
+    best_works = reaches(recall, WORKS * run.copies_within())
     what = f"the best single one, {best}"
-    findings.add_limit(what, f"{best_recall:.2f}", not best_works)
+    measured = write_interval(recall, ".2f")
+    findings.add("limit", what, measured, negate(best_works), recall.value)
 
 
 def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
@@ -54,8 +59,9 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     False if it was not measured.
     """
     rows = run.select_comparisons("comparisons", name)
-    recall = run.copies_within(name)
-    plain_recall = run.copies_within()
+    interval = run.measure_copies_within(name)
+    recall = interval.value
+    plain_interval = run.measure_copies_within()
     what = f"recall of {name} against {run.plain}"
     if rows.empty or math.isnan(recall):
         findings.add_missing(what)
@@ -64,11 +70,12 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     result = count_verdicts(rows, name)
     # The claim is that one frequency does not suffice.
     agrees: Agrees = None
-    if recall >= WORKS * plain_recall:
+    if recall >= WORKS * plain_interval.value:
         agrees = False
     elif result.worse == len(rows):
         agrees = True
-    shares = f"{recall:.2f} against {plain_recall:.2f}"
+    recalls = [write_interval(one, ".2f") for one in (interval, plain_interval)]
+    shares = " against ".join(recalls)
     half = run.train_len // 2
     where = f"from {half} tokens back"
     # The difference at that distance has an interval, if the run has it.

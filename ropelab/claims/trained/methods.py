@@ -7,7 +7,6 @@ trained length. The sliding window is the unscaled model with no more context th
 trained on.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -20,10 +19,11 @@ from ropelab.claims.trained.deciding import (
 )
 from ropelab.claims.trained.orders import DOUBLED
 from ropelab.claims.trained.runs import Methods
-from ropelab.claims.trained.tally import add_interval, is_at_least
+from ropelab.claims.trained.tally import add_interval, reaches
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import WINDOW
-from ropelab.runs.stats import average_samples
+from ropelab.runs.sentences import write_interval
+from ropelab.runs.stats import Interval, average_samples
 from ropelab.runs.thresholds import CLOSE, FAILS, LEARNED, WORKS
 
 # The metric of text after the longest context.
@@ -190,6 +190,7 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
                 wins += run.tally_against(other, label, TEXT).better
         is_unbeaten.append(wins == 0)
     unbeaten = with_loss[is_unbeaten]
+    best_copier = with_both.sort_values("accuracy", kind="stable")["label"].iloc[-1]
     best_accuracy = with_both["accuracy"].max()
     # A method that was not asked to copy has a nan here, which compares as false. It is
     # not known to copy well. It can leave the claim open, but not refute it.
@@ -211,23 +212,43 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
     what = (
         f"of {len(unbeaten)} that no other method beats on text after {run.test_len}"
         " tokens (the sliding window, which cannot see far, is not among them), those"
-        f" that copy less than half as well as the best ({best_accuracy:.2f}), or were"
-        " not asked"
+        f" that copy less than half as well as the best"
+        f" ({_write_copies(run, best_copier)}), or were not asked"
     )
     texts = []
-    for row in poor.itertuples():
-        texts.append(f"{row.label} with {row.loss:.3f} copies {row.accuracy:.2f}")
+    for label in poor["label"]:
+        loss = write_interval(average_samples(run.losses_by_seed(label)), ".3f")
+        texts.append(f"{label} with {loss} copies {_write_copies(run, label)}")
     measured = ", ".join(texts) or "none"
     if agrees is None:
         measured += f"; not shown to read as well as {best} (within {CLOSE})"
     findings.add_part(what, measured, agrees, len(refuting))
 
-    losses = with_both["loss"]
-    accuracies = with_both["accuracy"]
-    # Spearman's correlation is not defined if all losses, or all accuracies, are equal.
-    correlation = math.nan
-    if losses.nunique() > 1 and accuracies.nunique() > 1:
-        correlation = -float(losses.corr(accuracies, method="spearman"))
+    correlation = _correlate_ranks(run, with_both["label"].tolist())
     what = "rank correlation of low loss and copying"
-    agrees = is_at_least(correlation, WORKS)
-    findings.add_limit(what, f"{correlation:.2f}", agrees, correlation)
+    agrees = reaches(correlation, WORKS)
+    measured = write_interval(correlation, ".2f")
+    findings.add("limit", what, measured, agrees, correlation.value)
+
+
+def _write_copies(run: Methods, label: str) -> str:
+    """Write how much a method copies beyond the trained length, with its interval."""
+    return write_interval(average_samples(run.copies_beyond_by_seed(label)), ".2f")
+
+
+def _correlate_ranks(run: Methods, labels: Sequence[str]) -> Interval:
+    """Return Spearman's correlation of low loss and copying over methods.
+
+    Each seed has a correlation of its own; the result is their mean.
+    """
+    correlations = []
+    losses = pd.DataFrame({label: run.losses_by_seed(label) for label in labels})
+    copies = pd.DataFrame({label: run.copies_beyond_by_seed(label) for label in labels})
+    for seed in losses.index.intersection(copies.index):
+        losses_of_seed = losses.loc[seed]
+        copies_of_seed = copies.loc[seed]
+        # The correlation is not defined if all losses, or all accuracies, are equal.
+        if losses_of_seed.nunique() > 1 and copies_of_seed.nunique() > 1:
+            ranked = losses_of_seed.corr(copies_of_seed, method="spearman")
+            correlations.append(-float(ranked))
+    return average_samples(correlations)

@@ -201,9 +201,13 @@ class Methods(Trained):
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Return the mean loss after the longest context, in nats per byte."""
+        return float(self.losses_by_seed(label, arm).mean())
+
+    def losses_by_seed(self, label: str, arm: str = "zero_shot") -> pd.Series:
+        """Return the loss after the longest context, in nats per byte, by seed."""
         table = self.rows("last_window", arm)
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
-        return float(table.loc[chosen, "nll_nats_per_byte"].mean())
+        return table[chosen].groupby("seed")["nll_nats_per_byte"].mean()
 
     def select_copies(self, label: str, longest: bool = True) -> pd.DataFrame:
         """Select the copying of a row in the longest or shortest context of each
@@ -224,6 +228,14 @@ class Methods(Trained):
         """Average the copy accuracy over distances beyond the trained length."""
         accuracy = self.average_copies(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
+
+    def copies_beyond_by_seed(self, label: str) -> pd.Series:
+        """Return the copy accuracy, averaged over distances beyond the trained length,
+        by seed.
+        """
+        copies = self.select_copies(label)
+        beyond = copies[copies["distance_tokens"] > self.train_len]
+        return beyond.groupby("seed")["accuracy"].mean()
 
     def measure_copying(self, label: str, distance: int) -> Interval:
         """Return the copy accuracy at a distance in the longest context, with its
@@ -366,13 +378,30 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str | None = None) -> float:
-        place = {
-            "context_tokens": self.train_len,
-            "distance_tokens": self.train_len // 2,
-        }
-        about = {"metric": COPYING, "scheme": name or self.plain, "removed": "none"}
-        row = self.find_row("learned", **about, **place)
+        row = self._find_copies_within(name)
         return math.nan if row is None else float(row["value"])
+
+    def measure_copies_within(self, name: str | None = None) -> Interval:
+        """Return `copies_within` with its interval; nan ends if it has none."""
+        row = self._find_copies_within(name)
+        if row is None:
+            return average_samples(())
+        low = float(row.get("ci_low", math.nan))
+        high = float(row.get("ci_high", math.nan))
+        return Interval(float(row["value"]), low, high, int(row.get("n", 1)))
+
+    def _find_copies_within(self, name: str | None) -> pd.Series | None:
+        """Return the row of copying from half the trained length back, without bands
+        removed.
+        """
+        return self.find_row(
+            "learned",
+            metric=COPYING,
+            scheme=name or self.plain,
+            removed="none",
+            context_tokens=self.train_len,
+            distance_tokens=self.train_len // 2,
+        )
 
     def has_resting_pairs(self, scheme: str) -> bool:
         """Return True if some pairs of a scheme do not rotate."""

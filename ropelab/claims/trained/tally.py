@@ -187,6 +187,13 @@ def has_reached(interval: Interval, least: float) -> Agrees:
     return None
 
 
+def reaches(interval: Interval, least: float) -> Agrees:
+    """Return `has_reached`; of a value without an interval, whether the value does."""
+    if math.isnan(interval.low):
+        return is_at_least(interval.value, least)
+    return has_reached(interval, least)
+
+
 def add_interval(
     findings: Findings,
     role: Role,

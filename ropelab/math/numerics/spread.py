@@ -34,6 +34,7 @@ are computed precisely.
 """
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy import fft
@@ -390,7 +391,7 @@ def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
 # NumPy transforms float32 in float32 only if it is given a norm of the values' own type,
 # as it is with this word. Without it NumPy converts everything to float64 and back, which
 # takes three times as long. The word divides a transform by its size.
-DIVIDED_BY_SIZE = "forward"
+DIVIDED_BY_SIZE: Final = "forward"
 
 
 def _compute_power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:
