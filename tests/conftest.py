@@ -36,6 +36,11 @@ LONG = (
     "tests/experiments/",
 )
 
+# Folders in memory, where there is room: on a disk it takes a millisecond to remove one,
+# and what a run stores is written through. `--basetemp FOLDER` keeps those of `tmp_path`.
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 2 * 2**30
+
 # Folders that libraries write to, unless they are told another one.
 OF_THE_USER = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME")
 
@@ -43,6 +48,15 @@ WITH_WORKERS = ("processes", "ray", "stress")
 # Tests that are about pictures, or that compute in processes of their own.
 RENDERED = ("pictures", "slow", "processes", "ray", "browser", "installed", "stress")
 ROOT = Path(__file__).parents[1]
+
+
+def find_memory() -> Path | None:
+    """Return the folder that is kept in memory; None if it is missing or nearly full."""
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return None
+    if shutil.disk_usage(MEMORY).free < ROOM_BYTES:
+        return None
+    return MEMORY
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,9 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     # Workers of xdist inherit the place that the first process made.
     if "ROPELAB_TESTS" not in os.environ:
-        place = Path(tempfile.mkdtemp(prefix="ropelab-tests-"))
+        place = Path(tempfile.mkdtemp(prefix="ropelab-tests-", dir=find_memory()))
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
         os.environ["ROPELAB_TESTS"] = str(place)
+
+        (place / "tmp").mkdir()
+        os.environ["TMPDIR"] = str(place / "tmp")
+        tempfile.tempdir = None
 
         # The list of fonts takes a second to make, so all tests share one.
         os.environ["MPLCONFIGDIR"] = str(place / "matplotlib")
