@@ -185,6 +185,55 @@ def test_answer_and_summary(tables):
     assert len(summary(tables)) == 3
 
 
+def list_drawn(table: pd.DataFrame) -> list[str]:
+    """The rows of the figure of theories, from the top."""
+    (ax,) = draw({**run(context=(128,), windows_up_to=0), "theories": table})[
+        "theories"
+    ].axes
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def list_theories(*rows: tuple[str, str, float]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["theory", "kind", "base"])
+    return table.assign(context_tokens=128)
+
+
+def test_of_variants_of_a_theory_one_is_drawn():
+    table = list_theories(
+        ("recommended base", "at least", 300.0),
+        ("stable base", "at least", 299.0),
+        ("DC stability, 1 layer", "at least", 20.0),
+        ("DC stability, 32 layers", "at least", 90.0),
+        ("float16: base below 1/eps", "at most", 1024.0),
+        ("bfloat16: base below 1/eps", "at most", 128.0),
+        ("float32: slowest cosine moves", "at most", 60.0),
+        ("float32: slowest cosine and sine moves", "at most", 60.0),
+        ("small base 2T/pi", "small", 80.0),
+        ("small base T/pi", "small", 40.0),
+        ("NTK-aware", "use", 50.0),
+        ("aliasing bound", "at least", math.nan),
+    )
+    assert list_drawn(table) == [
+        "recommended base",
+        "DC stability, 32 layers",
+        "NTK-aware",
+        "bfloat16: base below 1/eps",
+        "float32: slowest cosine moves",
+        "small base 2T/pi",
+    ]
+
+
+@pytest.mark.parametrize(("allowed", "contradicts"), [(299.0, True), (301.0, False)])
+def test_the_title_says_whether_theories_contradict_each_other(allowed, contradicts):
+    tables = run(context=(128,), windows_up_to=0)
+    tables["theories"] = list_theories(
+        ("recommended base", "at least", 300.0),
+        ("every pair completes a rotation", "at most", allowed),
+    )
+    title = draw(tables)["theories"].get_suptitle()
+    assert ("No base" in title) == contradicts
+
+
 def test_one_context_shows_the_theories():
     tables = run(context=(128,), train_base=1000, train_len=64)
     shown = summary(tables)

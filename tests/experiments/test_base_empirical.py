@@ -3,6 +3,7 @@ table.
 """
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ropelab.lab import run as run_by_name
 from ropelab.runs.cell import Values
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
+from ropelab.show.figures.base_empirical import draw
 from ropelab.show.intervals import join_intervals
 from tests.texts import mentions
 
@@ -247,3 +249,37 @@ def test_text_alone_is_a_run_that_reads_back(
         assert found.reused == reused
         assert "predictions" in found.tables
         assert len(found.tables["predictions"].columns) > 5
+
+
+@pytest.mark.parametrize(("shift", "is_worse"), [(0.1, True), (-0.1, False)])
+def test_text_loss_is_drawn_against_that_of_the_largest_base(
+    shift: float, is_worse: bool
+) -> None:
+    rows = []
+    for base, above in ((30.0, shift), (1e4, 0.0)):
+        for seed, end in product((0, 1), (16, 32)):
+            loss = 2.0 + seed + end / 32 + above
+            rows.append((base, seed, end, loss, loss - 1, loss + 1))
+    columns = ["base", "seed", "bucket_end_tokens", "nll_nats_per_byte"]
+    text = pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high"])
+    accuracy = pd.DataFrame(
+        {
+            "base": [30.0, 1e4],
+            "seed": 0,
+            "distance_tokens": 16,
+            "accuracy": 0.5,
+            "ci_low": 0.4,
+            "ci_high": 0.6,
+        }
+    )
+    tables = {
+        "text_nll": text,
+        "copy_accuracy": accuracy,
+        "predictions": pd.DataFrame(),
+    }
+    _, panel = draw(tables)["retrieval_and_text"].axes
+
+    small, largest = panel.get_lines()
+    np.testing.assert_allclose(np.asarray(small.get_ydata(), float), shift)
+    np.testing.assert_allclose(np.asarray(largest.get_ydata(), float), 0)
+    assert ("worse" in panel.get_title()) == is_worse

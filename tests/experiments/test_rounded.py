@@ -270,13 +270,10 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     ("costly", "title"),
     [
         ((), "At 2k tokens no rounding has a cost that can be distinguished"),
-        ((0.3,), "Score errors up to 0.1 cost nothing shown, from 0.3 on they do"),
+        ((0.3,), "Score errors up to 0.1 show no cost; all from 0.3 on do"),
         ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
         ((0.0, 0.1, 0.3), "At 2k tokens 3 of 3 roundings cost up to 0.2 nats per byte"),
-        (
-            (0.1, 0.3),
-            "Score errors up to 0.0001 cost nothing shown, from 0.1 on they do",
-        ),
+        ((0.1, 0.3), "Score errors up to 0 show no cost; all from 0.1 on do"),
     ],
     ids=["nothing", "a threshold", "no threshold", "below all that is drawn", "most"],
 )
@@ -296,7 +293,7 @@ def test_the_title_names_a_threshold_only_where_there_is_one(costly, title):
         for error, cost in ((0.0, 0.01), (0.1, 0.02), (0.3, 0.2))
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
-    assert figure.axes[0].get_title() == title
+    assert figure.get_suptitle() == title
 
 
 def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:
@@ -307,7 +304,35 @@ def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
     title = "At 2k tokens 2 of 2 roundings cost up to 0.2 nats per byte"
-    assert figure.axes[0].get_title() == title
+    assert figure.get_suptitle() == title
+
+
+def test_each_rounding_has_a_row_with_its_name_and_error_and_is_hollow_without_a_cost():
+    about = ("unscaled", 1.0)
+    rest = ("nll_last_window", 2048, 2048, 0.0)
+    roundings = (
+        ("angle=bfloat16", "rotation", 0.35, 1.9, "costs"),
+        ("q8_0", "keys", 0.0052, 0.0001, "~"),
+        ("inv_freq=bfloat16", "rotation", 1e-16, 0.0, "~"),
+    )
+    rows = []
+    for name, rounds, error, cost, verdict in roundings:
+        numbers = (error, cost, cost - 0.01, cost + 0.01, 1, 20)
+        rows.append((*about, name, rounds, *rest, *numbers, verdict))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    (ax,) = cost_of_casts.draw(table)["cost_of_casts"].axes
+
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["inv_freq=bfloat16 (0)", "q8_0 (0.0052)", "angle=bfloat16 (0.35)"]
+    places = {}
+    for line in ax.get_lines():
+        if line.get_marker() not in ("None", ""):
+            is_hollow = line.get_markerfacecolor() == "white"
+            costs = np.asarray(line.get_xdata(), dtype=float)
+            rows_of_line = np.asarray(line.get_ydata(), dtype=float)
+            for row, cost in zip(rows_of_line, costs, strict=True):
+                places[row] = (cost, is_hollow)
+    assert places == {0: (0.0, True), 1: (0.0001, True), 2: (1.9, False)}
 
 
 def test_values_of_moved_keys_of_released_models_are_computed_anew(

@@ -313,6 +313,48 @@ def test_stages_are_safe_unsafe_or_wrong_in_the_same_way_everywhere(stages):
     assert cells.count("unsafe") == 3
 
 
+def test_a_format_that_overflows_is_wrong_before(stages):
+    casts = stages["casts"]
+    is_position = casts["stage"] == "position"
+    late = casts.assign(
+        score_spread=casts["score_spread"].mask(is_position),
+        max_angle_error_rad=casts["max_angle_error_rad"].mask(is_position),
+        worst_position=casts["worst_position"].mask(is_position, 65_520),
+        first_position_over_tolerance=casts["first_position_over_tolerance"].mask(
+            is_position, 2049
+        ),
+    )
+    cells = list_cells("precision", {**stages, "casts": late}, "per_stage_rounding")
+    (overflow,) = (cell for cell in cells if "overflows" in cell)
+    assert mentions(overflow, "wrong from 2,049", "overflows\nfrom 65,520")
+
+    exact = late.assign(
+        first_position_over_tolerance=late["first_position_over_tolerance"].mask(
+            is_position
+        )
+    )
+    cells = list_cells("precision", {**stages, "casts": exact}, "per_stage_rounding")
+    assert "overflows\nfrom 65,520" in cells
+
+
+def test_formats_of_16_bits_that_fail_alike_are_named_together():
+    tables = ropelab.precision(
+        schemes="", length=1024, head_dim=8, formats="bfloat16,float16"
+    ).tables
+    name = "per_stage_rounding"
+    both = tables["casts"]
+    spread = both["score_spread"].mask(
+        both["stage"].isin(["position", "angle"]), other=0.5
+    )
+    alike = {**tables, "casts": both.assign(score_spread=spread)}
+    assert mentions(headline("precision", alike, name), "float16 or bfloat16")
+
+    is_float16 = both["format"] == "float16"
+    unlike = {**tables, "casts": both.assign(score_spread=spread.mask(is_float16, 0.0))}
+    title = headline("precision", unlike, name)
+    assert mentions(title, "to bfloat16")
+
+
 def test_values_that_the_drawn_vectors_decide_make_no_difference(stages):
     casts = stages["casts"]
     noise = casts["score_spread"].where(casts["score_spread"] > 0.01, 0.02)

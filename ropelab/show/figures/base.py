@@ -5,7 +5,8 @@ every position. The recommended base is the base from which on all larger bases 
 admissible. A window is an interval of admissible bases.
 """
 
-from typing import Literal
+from collections.abc import Collection
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,10 @@ from ropelab.show.looks import BLACK, BLUE, FIGURES, read_looks
 
 KINDS = read_looks(FIGURES["base"]["kinds"])
 CURVES = read_looks(FIGURES["base"]["curves"])
+# The kinds of theories that allow all bases on one side of a base.
+BOUNDS = ("at least", "at most")
+# The beginning of the names of three bases that one theory advises.
+SMALL = "small base"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -131,59 +136,124 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
 
 
 def _draw_theories(tables: Tables) -> Figure:
-    """Draw the base that each theory advises for the longest context."""
+    """Draw the bases that theories allow or advise for the longest context, a row per
+    theory.
+
+    A bar has all bases that a bound allows: those above a lower bound, or those below
+    an upper one.
+    """
     bound = tables["bound"]
     context = bound["context_tokens"].max()
     table = _select_theories(tables["theories"], context)
-    figure, ax = shapes.make_axes((8, 1.7 + 0.24 * len(table)))
+    figure, ax = shapes.make_axes((8, 1.6 + 0.3 * len(table)))
 
-    rows = np.arange(len(table))
-    for kind, (look, label) in KINDS.items():
-        chosen = (table["kind"] == kind).to_numpy()
-        if chosen.any():
-            bases = table["base"][chosen]
-            shapes.draw_line(ax, bases, rows[chosen], look, label, markersize=7)
-
-    # Numbers beside the points have a white box behind them, so that no line crosses
-    # them.
-    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    # Beyond the outermost bases there is room for their numbers.
+    low = table["base"].min() / 30
+    high = table["base"].max() * 30
     for row, theory in enumerate(shapes.iterate_rows(table)):
-        text = f"{theory.base:.3g}"
-        if not np.isnan(theory.fails_at_tokens):
-            text += f", fails at {theory.fails_at_tokens:.0f}"
-        shapes.write_note(ax, text, (theory.base, row), (8, 0), va="center", bbox=paper)
+        look, _ = KINDS[theory.kind]
+        _draw_allowed(ax, row, theory, (low, high))
+        shapes.draw_line(ax, [theory.base], [row], look, markersize=7)
 
     recommended = bound["recommended_base"].iloc[-1]
+    explanation = ""
     if recommended > 1:
-        ax.axvline(recommended, color=BLACK, linestyle="--", linewidth=1, zorder=0)
-    ax.set_yticks(rows, table["theory"])
-    ax.set(xscale="log", xlabel="base")
+        line: dict[str, Any] = {"linestyle": shapes.DASHED, "linewidth": 1}
+        ax.axvline(recommended, color=BLACK, zorder=0, **line)
+        explanation = "dashed: from here on the sum of cosines stays ≥ 0, "
+    explanation += f"heads of {bound['head_dim'].iloc[-1]}"
 
-    spread = float(f"{table['base'].max() / table['base'].min():.1g}")
-    tokens = shapes.format_tokens(context)
-    head = f"heads of {bound['head_dim'].iloc[-1]}"
-    shapes.set_headline(
-        figure,
-        f"Theories of the base for {tokens} tokens differ {_write_times(spread)}-fold\n"
-        f"({head}; dashed: from here on the sum of cosines stays ≥ 0)",
-    )
-    # The axis goes on to the right, where the numbers beside the points need room.
-    ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
+    shapes.name_rows(ax, table["theory"].tolist())
+    ax.set(xscale="log", xlim=(low, high), xlabel=f"base ({explanation})")
     shapes.set_base_axis(ax.xaxis, ax.get_xlim())
     ax.grid(axis="y", visible=False)
-    shapes.put_legend_below(figure, [ax], len(KINDS))
+    shapes.set_headline(figure, _write_title_of_theories(table, context))
+    _put_legend_of_kinds(figure, ax, table["kind"].unique())
     return figure
 
 
-def _write_times(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.0e}".replace("e+", "e")
+def _draw_allowed(ax: Axes, row: int, theory: Any, limits: tuple[float, float]) -> None:
+    """Draw a bar over the bases that a bound allows, and write the base beside its end.
+
+    The number is where the bar is not.
+    """
+    look, _ = KINDS[theory.kind]
+    low, high = limits
+    is_lower_bound = theory.kind == "at least"
+    if is_lower_bound:
+        left, right = theory.base, high
+    else:
+        left, right = low, theory.base
+    if theory.kind in BOUNDS:
+        ax.barh(row, right - left, 0.5, left=left, color=look.color, alpha=0.35)
+
+    # A dashed line behind the number does not cross it.
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    offset = (-8, 0) if is_lower_bound else (8, 0)
+    style = {"ha": "right" if is_lower_bound else "left", "va": "center"}
+    place = (theory.base, row)
+    shapes.write_note(ax, _write_base(theory.base), place, offset, bbox=paper, **style)
+
+
+def _write_base(base: float) -> str:
+    """Write a base with two digits, as the axes of bases do."""
+    if base < 1000:
+        return f"{base:.0f}"
+    return f"{base:.2g}".replace("e+0", "e").replace("e+", "e")
+
+
+def _write_title_of_theories(table: pd.DataFrame, context: int) -> str:
+    """Say whether an upper bound excludes what a lower bound demands."""
+    tokens = shapes.format_tokens(context)
+    demanded = table.loc[table["kind"] == "at least", "base"].max()
+    allowed = table.loc[table["kind"] == "at most", "base"].min()
+    if allowed < demanded:
+        return f"No base for {tokens} tokens satisfies all theories"
+    return f"What theories say about the base for {tokens} tokens"
+
+
+def _put_legend_of_kinds(figure: Figure, ax: Axes, kinds: Collection[str]) -> None:
+    """Name the marks of the kinds of theories below the panel."""
+    for kind, (look, label) in KINDS.items():
+        if kind in kinds:
+            shapes.draw_line(ax, [], [], look, label, markersize=7)
+    shapes.put_legend_below(figure, [ax], len(KINDS))
 
 
 def _select_theories(table: pd.DataFrame, context: int) -> pd.DataFrame:
-    """Return the theories that advise a base for a context, the largest base first."""
+    """Return the theories that advise a base for a context, by kind and then by base.
+
+    Some theories have several rows in the table: for number formats, numbers of layers,
+    or several small bases. They are drawn once, with bfloat16 or their largest base. Of
+    two theories that advise the same, one is drawn.
+    """
     advises = (table["base"] > 1) & np.isfinite(table["base"])
     chosen = table[advises & (table["context_tokens"] == context)]
-    return chosen.sort_values("base", ascending=False)
+    # The recommended base is the stable base, rounded up.
+    chosen = chosen[chosen["theory"] != "stable base"]
+
+    kinds = list(KINDS)
+    chosen = chosen.assign(
+        order=chosen["kind"].map(kinds.index),
+        family=chosen["theory"].map(_name_family),
+        is_other=~chosen["theory"].str.startswith("bfloat16"),
+    )
+    largest_first = chosen.sort_values(["is_other", "base"], ascending=[True, False])
+    drawn = largest_first.drop_duplicates("family").drop_duplicates(["kind", "base"])
+    return drawn.sort_values(["order", "base"], ascending=[True, False])
+
+
+def _name_family(theory: str) -> str:
+    """Return the part of a theory's name that its variants share.
+
+    >>> [_name_family(name) for name in ("float32: slowest cosine moves", "DC, 1 layer")]
+    ['slowest cosine moves', 'DC']
+    """
+    rule = theory.partition(": ")[2] or theory
+    family = rule.partition(", ")[0]
+    if family.startswith(SMALL):
+        return SMALL
+    return family
 
 
 def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:

@@ -19,6 +19,8 @@ from ropelab.show.looks import Look, pick_look
 # The table of text loss, and the tables of retrieval.
 TEXT = "text_nll"
 TASKS = ("copy_accuracy", "associative_recall_accuracy")
+# The column of text loss.
+LOSS = "nll_nats_per_byte"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -42,10 +44,13 @@ def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
     predictions = tables["predictions"]
     for ax, name in zip(panels[0], names, strict=True):
         if name == TEXT:
-            _draw_text_panel(ax, tables[name])
+            heading = _draw_text_panel(ax, tables[name])
         else:
             task = name.removesuffix("_accuracy").replace("_", " ")
             _draw_task_panel(ax, tables[name], task, predictions)
+            heading = f"finding what stood before ({task})"
+        if len(names) > 1:
+            ax.set_title(heading, fontweight="normal", loc="center")
 
     # The bases have the same looks in all panels, so that one legend serves them.
     first_panel = panels[0][:1]
@@ -54,14 +59,44 @@ def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
     return figure
 
 
-def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw text loss by position, a line per base."""
+def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
+    """Draw text loss by position, a line per base: by how much it is above the loss with
+    the largest base. Return what it shows.
+
+    All bases find the same positions easy or hard. The difference leaves that out.
+    """
+    heading = "reading text"
     bases = sorted(table["base"].unique())
+    if len(bases) > 1:
+        largest = bases[-1]
+        table = _subtract_loss(table, largest)
+        label = (
+            f"text loss above that of base {largest:g}\n(nats per byte; above 0: worse)"
+        )
+        last = table[table["bucket_end_tokens"] == table["bucket_end_tokens"].max()]
+        at_the_end = last.groupby("base")[LOSS].mean().drop(largest)
+        if (at_the_end > 0).all():
+            heading = "reading text: smaller bases end worse"
+    else:
+        label = "text loss, nats per byte"
+
     for base, rows in table.groupby("base", sort=False):
         look = pick_look(bases.index(base))
         _draw_loss(ax, rows, look, f"base {base:g}")
     shapes.set_token_axis(ax)
-    ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
+    ax.set(xlabel="position in the text up to, tokens", ylabel=label)
+    return heading
+
+
+def _subtract_loss(table: pd.DataFrame, base: float) -> pd.DataFrame:
+    """Return the table with the losses above those of one base, of the same seed at the
+    same position.
+    """
+    place = ["seed", "bucket_end_tokens"]
+    losses = table.set_index(place)[LOSS]
+    of_base = table[table["base"] == base].set_index(place)[LOSS]
+    above = losses - of_base.reindex(losses.index)
+    return table.assign(**{LOSS: above.to_numpy()})
 
 
 def _draw_task_panel(
@@ -74,7 +109,7 @@ def _draw_task_panel(
         _draw_accuracy(ax, rows, look, f"base {base:g}")
         _mark_predicted(ax, predictions, base, look)
     shapes.set_token_axis(ax)
-    ax.set(xlabel="distance, tokens", ylabel=f"share found ({task})")
+    ax.set(xlabel="how far back, tokens", ylabel="recall")
     # The words of the vertical lines stand above the data, between 1 and the upper limit.
     ax.set_ylim(-0.03, 1.22)
     ax.set_yticks(np.linspace(0, 1, 6))
@@ -96,14 +131,13 @@ def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) 
 
 def _draw_loss(ax: Axes, rows: pd.DataFrame, look: Look, label: str) -> None:
     x = "bucket_end_tokens"
-    value = "nll_nats_per_byte"
-    means = shapes.average_over_seeds(rows, x, value)
+    means = shapes.average_over_seeds(rows, x, LOSS)
     # A band is drawn for several models only. The interval of a single one, over
     # documents, is wider than the lines of all bases together.
     band = None
     if rows["seed"].nunique() > 1:
         band = (means["low"], means["high"])
-    shapes.draw_line(ax, means[x], means[value], look, label, band)
+    shapes.draw_line(ax, means[x], means[LOSS], look, label, band)
 
 
 def _draw_accuracy(ax: Axes, rows: pd.DataFrame, look: Look, label: str) -> None:

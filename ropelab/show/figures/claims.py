@@ -358,15 +358,16 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     The rows are the pair at the first position, at a later position, and the first one
     rotated by the matrix that a text prints for this step.
     """
-    figure, ax = shapes.make_axes((6.8, 3.7))
-    shapes.draw_unit_circle(
-        ax,
-        xlim=(-1.9, 1.9),
-        ylim=(-0.2, 1.3),
-        xlabel="sin",
-        ylabel="cos",
+    figure, ax = shapes.make_axes((7.2, 3.45))
+    shapes.draw_unit_circle(ax, xlim=(-2.1, 2.1), ylim=(-0.25, 1.3))
+    ax.set(xticks=[], yticks=[])
+    ax.set_xlabel(
+        "code of x: the point (sin ωx, cos ωx)\n"
+        "R(ωδ): the matrix of a rotation by ωδ, counterclockwise"
     )
-    ax.set(xticks=[-1, 0, 1], yticks=[0, 1])
+    for end, name, side in (((1.25, 0), "sin", "left"), ((0, 1.15), "cos", "center")):
+        ax.plot([0, end[0]], [0, end[1]], color=shapes.FRAME_COLOR, linewidth=1)
+        ax.text(1.03 * end[0], 1.05 * end[1], name, ha=side, va="center")
 
     looks = (Look(GREY, ""), Look(BLUE, ""), Look(AMBER, "", "--"))
     for row, look in zip(shapes.iterate_rows(vectors), looks, strict=True):
@@ -375,13 +376,27 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
         place = (1.1 * row.x, 1.1 * row.y + 0.03)
         ax.text(*place, row.vector, ha=side, va="center", color=look.color)
 
-    _, later, rotated = vectors[["x", "y"]].to_numpy()
+    first, later, rotated = vectors[["x", "y"]].to_numpy()
+    _draw_way(ax, first, later, "+δ", BLUE)
     if np.abs(later - rotated).max() < SAME:
         title = "A standard rotation takes the code where it belongs"
     else:
-        title = "(sin, cos) rotates clockwise: a standard rotation takes it back by δ"
+        title = "The usual rotation matrix moves (sin, cos) back by δ, not forward"
+        _draw_way(ax, first, rotated, "−δ", AMBER)
     ax.set_title(title)
     return figure
+
+
+def _draw_way(
+    ax: Axes, start: np.ndarray, end: np.ndarray, words: str, color: str
+) -> None:
+    """Draw an arc with words from one arrow to another, inside the unit circle."""
+    first, last = np.arctan2([start[1], end[1]], [start[0], end[0]])
+    angles = np.linspace(first, last, 50)
+    ax.plot(0.45 * np.cos(angles), 0.45 * np.sin(angles), color=color, linewidth=1.2)
+    middle = (first + last) / 2
+    place = (0.62 * np.cos(middle), 0.62 * np.sin(middle))
+    ax.text(*place, words, ha="center", va="center", color=color)
 
 
 @register_explanation("sinusoid_sum")

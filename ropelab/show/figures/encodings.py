@@ -255,7 +255,7 @@ def _draw_family(
         rows = spread.loc[[name]]
         x = rows["bucket_end_tokens"]
         if encoding.family != family:
-            ax.plot(x, rows["mean"], color="#cccccc", linewidth=0.8, zorder=1)
+            ax.plot(x, rows["mean"], color=shapes.FRAME_COLOR, linewidth=0.8, zorder=1)
             continue
 
         # A named encoding has the same look in all figures. A design or a method has no

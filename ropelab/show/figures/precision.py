@@ -31,6 +31,8 @@ ROUNDED = FIGURES["precision"]["rounded"]
 SAFE = "#e3f2ec"
 OTHER = "#d5d5d5"
 UNSAFE = "#f8d3bd"
+# The formats of 16 bits, which are named together where they fail together.
+HALVES = ("float16", "bfloat16")
 # The hatches of bars.
 HATCHES = ("", "//", "..")
 # The most codes that are drawn if a run has none of PANELS.
@@ -290,9 +292,14 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     shades = pd.DataFrame(0, index=spread.index, columns=spread.columns)
     shades = shades.mask(is_other, 1).mask(is_unsafe, 2)
     texts = shades.map(lambda shade: words[shade])
-    texts = texts.where(overflow.isna(), overflow.map("overflows\nfrom {:,.0f}".format))
+    limits = overflow.map("overflows\nfrom {:,.0f}".format)
+    # Below the position that overflows the format is not safe, either.
+    is_wrong_before = first_wrong < overflow
+    wrong_before = first_wrong.map("wrong from {:,.0f},\n".format)
+    limits = limits.where(~is_wrong_before, wrong_before + limits)
+    texts = texts.where(overflow.isna(), limits)
 
-    figure, ax = shapes.make_axes((8.5, 1.6 + 0.5 * len(shades)))
+    figure, ax = shapes.make_axes((9, 1.6 + 0.6 * len(shades)))
     colors = ListedColormap([SAFE, OTHER, UNSAFE])
     ax.imshow(shades, cmap=colors, vmin=0, vmax=2, aspect="auto")
     for row, column in np.ndindex(shades.shape):
@@ -302,11 +309,26 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     ax.set_yticks(range(len(shades)), names)
     ax.set_xticks(range(len(shades.columns)), list(shades.columns))
     _separate_cells(ax, shades.shape)
-    ax.set_xlabel(_explain_shades(bool(is_other.to_numpy().any())))
+    explanation = _explain_shades(
+        has_other_angles=bool(is_other.to_numpy().any()),
+        has_wrong_before=bool(is_wrong_before.to_numpy().any()),
+    )
+    ax.set_xlabel(explanation)
 
     chosen = _choose_format(stages)
-    ax.set_title(_write_title_of_stages(spread[chosen], chosen))
+    alike = [name for name in HALVES if _are_alike(is_unsafe, name, chosen)]
+    name = chosen
+    if is_unsafe[chosen].any() and chosen in alike:
+        name = join_names(alike, "or")
+    ax.set_title(_write_title_of_stages(spread[chosen], name))
     return figure
+
+
+def _are_alike(is_unsafe: pd.DataFrame, name: str, other: str) -> bool:
+    """Return True if the same stages are unsafe in two formats; False for a format that
+    the run does not have.
+    """
+    return name in is_unsafe and bool((is_unsafe[name] == is_unsafe[other]).all())
 
 
 def _separate_cells(ax: Axes, shape: tuple[int, int]) -> None:
@@ -325,10 +347,12 @@ def _separate_cells(ax: Axes, shape: tuple[int, int]) -> None:
     ax.set_axisbelow(False)
 
 
-def _explain_shades(has_other_angles: bool) -> str:
+def _explain_shades(has_other_angles: bool, has_wrong_before: bool) -> str:
     lines = [
         f"unsafe: a score varies with the place by {NOTICED} of its deviation or more"
     ]
+    if has_wrong_before:
+        lines.append("wrong from: the first position with a wrong angle")
     if has_other_angles:
         lines.append(
             "other angles: wrong, but the same everywhere; costs are shown in long"

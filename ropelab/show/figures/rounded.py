@@ -5,10 +5,6 @@ A rounding is a number format for stages of the rotation, or a format of stored 
 cost is the text loss that it adds, or the share of a retrieval task that it loses.
 """
 
-import math
-from collections.abc import Hashable
-from typing import Any
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,10 +12,10 @@ from matplotlib.figure import Figure
 from ropelab.runs.labels import label_method
 from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
-from ropelab.show.looks import FIGURES, Look, pick_look, read_looks
+from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
-# The least error on the axis. Smaller errors are drawn there.
+# Smaller predicted errors of a score are nothing: roundings of the prediction itself.
 LEAST = 1e-4
 # Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
 LINEAR = 1e-3
@@ -29,8 +25,6 @@ COSTS = "costs"
 KL = "kl_nats_per_token"
 # At most this many casts have a line, the casts with the largest values.
 MOST_LINES = 8
-# The colour behind a range of errors that no rounding has.
-GAP = "#eeeeee"
 
 
 def draw(casts: pd.DataFrame) -> dict[str, Figure]:
@@ -43,11 +37,12 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
         farthest = longest["at_tokens"].max()
         shown = longest[longest["at_tokens"] == farthest]
         if metric == "nll_last_window":
-            figures["cost_of_casts"] = _draw_cost(shown, "nats per byte")
+            label = "cost, nats per byte"
+            figures["cost_of_casts"] = _draw_cost(shown, label, "nats per byte")
         elif metric.endswith("_accuracy"):
             task = metric.removesuffix("_accuracy")
-            unit = f"share of {task} lost, {farthest:.0f} tokens back"
-            figures[f"{task}_cost_of_casts"] = _draw_cost(shown, unit)
+            label = f"recall lost ({task}, {farthest:.0f} tokens back)"
+            figures[f"{task}_cost_of_casts"] = _draw_cost(shown, label, "of recall")
     return figures
 
 
@@ -103,103 +98,94 @@ def _name_lines(rows: pd.DataFrame) -> list[str]:
     return names
 
 
-def _draw_cost(rows: pd.DataFrame, unit: str) -> Figure:
-    """Draw the cost of every rounding with its number, and a list of the numbers."""
-    figure, ax = shapes.make_axes((10, 5))
-    rows = rows[rows["score_error"].notna()]
-    shown = rows.assign(x=rows["score_error"].clip(lower=LEAST)).sort_values("x")
-    names = _name_points(shown)
-    for kind in shown["rounds"].unique():
-        look, label = LOOKS[kind]
-        # A heading in the legend, which stands for no point.
-        ax.plot([], [], linestyle="none", label=f"{label}:")
-        of_kind = shown[shown["rounds"] == kind]
-        for point in shapes.iterate_rows(of_kind):
-            _draw_point(ax, point, look, names.get(point.Index, ""))
+def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
+    """Draw the cost of every rounding, a row each, the least predicted error first.
 
-    ax.set_xscale("log")
-    ax.set_yscale("symlog", linthresh=LINEAR)
-    low = min(3 * rows["ci_low"].min(), -LINEAR)
-    high = max(3 * rows["ci_high"].max(), LINEAR)
-    ax.set(xlim=(LEAST / 2, 1), ylim=(low, high))
-    shapes.mark_value(ax, 0, "")
-    ax.set(
-        xlabel=f"predicted error of a score (deviation 1; below {LEAST:g}: drawn there)"
-    )
-    ax.set(ylabel=f"cost, {unit}\n(hollow: none is shown)")
+    ``label`` is that of the axis of costs, and ``unit`` follows a cost in the title.
+    """
+    is_predicted = rows["score_error"].notna()
+    shown = rows[is_predicted].sort_values("score_error", kind="stable")
+    shown = shown.assign(row=range(len(shown)))
+    figure, ax = shapes.make_axes((8.5, 1.6 + 0.26 * len(shown)))
+    for kind, of_kind in shapes.split_by(shown, "rounds"):
+        look, where = LOOKS[kind]
+        is_costly = of_kind["verdict"] == COSTS
+        _draw_dots(ax, of_kind[is_costly], look, where)
+        _draw_dots(ax, of_kind[~is_costly], look, f"{where}, no cost shown", True)
 
-    _set_title(ax, shown, unit.partition(",")[0])
-    shapes.put_legend_outside(ax)
-    points = []
-    for row in shapes.iterate_rows(shown):
-        number, _, _ = names.get(row.Index, "").partition(" ")
-        if number:
-            points.append((row.x, row.cost, number))
-    shapes.label_points(ax, points)
+    shapes.name_rows(ax, _name_rows(shown))
+    ax.set_xscale("symlog", linthresh=LINEAR)
+    low = min(3 * shown["ci_low"].min(), -LINEAR)
+    high = max(3 * shown["ci_high"].max(), LINEAR)
+    ax.set(xlim=(low, high), xlabel=label)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
+    ax.set_ylabel("rounded (predicted error of a score)")
+    ax.grid(axis="y", visible=False)
+
+    _set_title(figure, ax, shown, unit)
+    shapes.put_legend_below(figure, [ax], 2)
     return figure
 
 
-def _draw_point(ax: Axes, point: Any, look: Look, label: str) -> None:
-    """Draw a rounding with its interval: filled where it costs, else hollow."""
-    ax.vlines(point.x, point.ci_low, point.ci_high, color=look.color, alpha=0.35)
-    is_hollow = point.verdict != COSTS
-    shapes.draw_dots(
-        ax, [point.x], [point.cost], look, label, hollow=is_hollow, linestyle="none"
-    )
+def _draw_dots(
+    ax: Axes, rows: pd.DataFrame, look: Look, label: str, hollow: bool = False
+) -> None:
+    """Draw roundings with their intervals."""
+    if len(rows):
+        intervals = (rows["ci_low"], rows["ci_high"])
+        cost = rows["cost"]
+        shapes.draw_dots(
+            ax, cost, rows["row"], look, label, intervals, hollow, linestyle="none"
+        )
 
 
-def _set_title(ax: Axes, shown: pd.DataFrame, unit: str) -> None:
+def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None:
     """Say which roundings cost something.
 
-    If all roundings above some error of a score cost something, and none below, the range
-    between the two is marked.
+    If all roundings above some error of a score cost something, and none below, a line
+    stands between the two.
     """
     context = shapes.format_tokens(shown["context_tokens"].max())
     costly = shown[shown["verdict"] == COSTS]
     free = shown[shown["verdict"] != COSTS]
     if costly.empty:
-        ax.set_title(
-            f"At {context} tokens no rounding has a cost that can be distinguished"
+        shapes.set_headline(
+            figure,
+            f"At {context} tokens no rounding has a cost that can be distinguished",
         )
         return
 
-    first = costly["x"].min()
-    largest_free = free["x"].max()
+    first = costly["score_error"].min()
+    largest_free = free["score_error"].max()
     if free.empty or first <= max(LEAST, largest_free):
         count = f"{len(costly)} of {len(shown)}"
         most = f"{costly['cost'].max():.2g} {unit}"
-        ax.set_title(f"At {context} tokens {count} roundings cost up to {most}")
+        shapes.set_headline(
+            figure, f"At {context} tokens {count} roundings cost up to {most}"
+        )
         return
 
-    ax.set_title(
-        f"Score errors up to {largest_free:.2g} cost nothing shown, from {first:.2g} on"
-        " they do"
+    shapes.set_headline(
+        figure,
+        f"Score errors up to {largest_free:.2g} show no cost; all from {first:.2g} on"
+        " do",
     )
-    ax.axvspan(largest_free, first, color=GAP, linewidth=0, zorder=0)
-    middle = math.sqrt(largest_free * first)
-    words = {"xycoords": shapes.DATA_AND_HEIGHT, "va": "top", "ha": "center"}
-    shapes.write_note(
-        ax,
-        "nothing tried\nin between",
-        (middle, 1),
-        (0, -4),
-        color=shapes.NOTE_COLOR,
-        **words,
-    )
+    ax.axhline(len(free) - 0.5, color=GREY, linewidth=1)
 
 
-def _name_points(shown: pd.DataFrame) -> dict[Hashable, str]:
-    """Return the labels of the roundings, `3 angle=bfloat16`, by the index of their rows.
-
-    Roundings whose text begins at a later position (`position=bfloat16 from 1024`) are
-    many, and get no label.
-    """
+def _name_rows(shown: pd.DataFrame) -> list[str]:
+    """Return the roundings, each with the predicted error of a score."""
     methods = shown.groupby(["method", "factor"]).ngroups
-    names: dict[Hashable, str] = {}
+    names = []
     for row in shapes.iterate_rows(shown):
         name = row.rounding
         if methods > 1:
             name = f"{label_method(row.method, row.factor)}, {row.rounding}"
-        if " from " not in name:
-            names[row.Index] = f"{len(names) + 1} {name}"
+        names.append(f"{name} ({_write_error(row.score_error)})")
     return names
+
+
+def _write_error(error: float) -> str:
+    """Write an error with two digits; those below LEAST are rounding errors."""
+    return "0" if error < LEAST else f"{error:.2g}"

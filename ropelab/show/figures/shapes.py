@@ -28,6 +28,8 @@ Band = tuple[Any, Any] | None
 LEAST_APART = 0.35
 # The colour of notes: a dark grey.
 NOTE_COLOR = "#555555"
+# The colour of circles and axes that only frame the data: a light grey.
+FRAME_COLOR = "#cccccc"
 # The dashes of marked values: from the start, 4 points drawn and 3 left out.
 DASHED = (0, (4, 3))
 # matplotlib's coordinates of a place whose x is a value of the data, and whose y is a
@@ -59,15 +61,6 @@ def _list_places() -> list[tuple[tuple[int, int], str]]:
 
 
 PLACES = _list_places()
-# A name with at most this many letters is as small as a point. For so short a name, the
-# places close above, below and beside the point are tried first.
-SHORT_NAME = 2
-CLOSE_PLACES = [
-    ((0, 6), "center"),
-    ((0, -12), "center"),
-    ((6, -3), "left"),
-    ((-6, -3), "right"),
-]
 
 
 def make_figure(size: tuple[float, float] | None = None) -> Figure:
@@ -256,7 +249,7 @@ def draw_arrow(ax: Axes, x: float, y: float, look: Look) -> None:
 def draw_unit_circle(ax: Axes, **limits: Any) -> None:
     """Draw the unit circle on axes without a frame."""
     around = np.linspace(0, 2 * np.pi, 200)
-    ax.plot(np.cos(around), np.sin(around), color="#cccccc", linewidth=1)
+    ax.plot(np.cos(around), np.sin(around), color=FRAME_COLOR, linewidth=1)
     ax.set(aspect="equal", **limits)
     ax.spines[:].set_visible(False)
     ax.grid(False)
@@ -550,10 +543,7 @@ def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
 
     ``taken`` has the boxes that the name must not cover.
     """
-    places = PLACES
-    if len(name.get_text()) <= SHORT_NAME:
-        places = [*CLOSE_PLACES, *PLACES]
-    for offset, side in places:
+    for offset, side in PLACES:
         name.set(position=offset, ha=side)
         # The extent of the text, without the line to its point.
         extent = Text.get_window_extent(name)
