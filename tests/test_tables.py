@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from ropelab.runs.tables import DamagedError, Format, convert_to_stored, find_unit
@@ -61,6 +63,20 @@ def test_text_that_looks_like_numbers_stays_text(tmp_path):
     pd.testing.assert_frame_equal(convert_to_stored({"t": table})["t"], back)
     written = json.loads((tmp_path / "about.json").read_text())["tables"]["t"]
     assert written["columns"] == {"kind": "text", "name": "text"}
+
+
+@given(
+    st.lists(
+        st.text("0123456789.eE+-_ nNaAiIfFtTyrRuUlLsSxXdDjJé", min_size=1)
+        | st.sampled_from(
+            ["-inf", "+Infinity", " nan", "TRUE", "False", "1e2", "1d5", "0x1p3"]
+        ),
+        min_size=1,
+    )
+)
+def test_every_text_reads_back_as_the_text_that_it_was(words):
+    table = pd.DataFrame({"kind": words})
+    assert convert_to_stored({"t": table})["t"]["kind"].tolist() == words
 
 
 def test_the_same_table_is_the_same_bytes(tmp_path):

@@ -90,6 +90,17 @@ class Pair:
     trials: int = 0
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the judgement asks of one row. A row is in many pairs, and asked once."""
+
+    mean: float
+    # Its values, sorted by seed and unit.
+    content: bytes
+    # True for a mean over seeds of two kinds.
+    is_mixed: bool
+
+
 def average_difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
     """Return the mean of a - b.
 
@@ -134,16 +145,23 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
     """Return for each pair its p, its false discovery rate and the confidence of its
     interval.
     """
+    # Pairs of one row share its series.
+    facts = {}
+    for pair in pairs:
+        for row in (pair.a, pair.b):
+            if id(row) not in facts:
+                facts[id(row)] = _find_facts(row)
+
     table = pd.DataFrame(
         {
-            "status": _find_statuses(pairs, means),
+            "status": _find_statuses(pairs, means, facts),
             "confidence": CONFIDENCE,
             "rate": math.nan,
         }
     )
     table["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
     # Two pairs that compare the same values, in either order, are one test.
-    table["test"] = [_identify_test(pair) for pair in pairs]
+    table["test"] = [_identify_test(pair, facts) for pair in pairs]
     p_values = pd.Series([mean.compute_p_value() for mean in means], dtype=float)
     table["p"] = p_values.where(table["status"].isin((TESTED, FAILING)))
 
@@ -158,51 +176,57 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
     return table
 
 
-def _identify_test(pair: Pair) -> bytes:
+def _find_facts(row: pd.Series) -> Facts:
+    """Return what the judgement asks of a row."""
+    content = row.sort_index().to_numpy(dtype="float64").tobytes()
+
+    # Two kinds of seeds leave a gap between them. The range would not tell, since it
+    # grows with the number of seeds.
+    by_seed = row.groupby(level=0).mean().sort_values()
+    is_mixed = bool((by_seed.diff() > TWO_KINDS).any())
+    return Facts(float(row.mean()), content, is_mixed)
+
+
+def _identify_test(pair: Pair, facts: Mapping[int, Facts]) -> bytes:
     """Return the bytes of both rows, the same whichever row is `a`."""
-    rows = sorted((_to_bytes(pair.a), _to_bytes(pair.b)))
+    rows = sorted((facts[id(pair.a)].content, facts[id(pair.b)].content))
     return b"".join(rows)
 
 
-def _find_statuses(pairs: Sequence[Pair], means: Sequence[Mean]) -> list[str]:
+def _find_statuses(
+    pairs: Sequence[Pair], means: Sequence[Mean], facts: Mapping[int, Facts]
+) -> list[str]:
     """Return the status of each pair: TESTED, or the reason why the comparison is not
     evidence.
     """
     lowest: dict[Hashable, float] = {}
     for pair in pairs:
-        for value in (pair.a.mean(), pair.b.mean()):
+        for row in (pair.a, pair.b):
+            value = facts[id(row)].mean
             lowest[pair.family] = min(value, lowest.get(pair.family, value))
 
-    def fails(pair: Pair, values: pd.Series) -> bool:
+    def fails(pair: Pair, row: Facts) -> bool:
         if pair.measure == "loss":
-            return bool(values.mean() > lowest[pair.family] + NO_USE)
-        return pair.measure == "share" and bool(values.mean() < AT_CHANCE)
-
-    def is_of_two_kinds(values: pd.Series) -> bool:
-        # Two kinds of seeds leave a gap between them. The range would not tell, since
-        # it grows with the number of seeds.
-        by_seed = values.groupby(level=0).mean().sort_values()
-        return bool((by_seed.diff() > TWO_KINDS).any())
+            return row.mean > lowest[pair.family] + NO_USE
+        return pair.measure == "share" and row.mean < AT_CHANCE
 
     statuses = []
     for pair, mean in zip(pairs, means, strict=True):
-        if is_of_two_kinds(pair.a) or is_of_two_kinds(pair.b):
+        a = facts[id(pair.a)]
+        b = facts[id(pair.b)]
+        if a.is_mixed or b.is_mixed:
             statuses.append(MIXED)
-        elif _to_bytes(pair.a) == _to_bytes(pair.b):
+        elif a.content == b.content:
             statuses.append(SAME)
         elif max(mean.seeds, mean.units) < FEWEST_UNITS:
             statuses.append(TOO_FEW)
         elif math.isnan(mean.compute_p_value()):
             statuses.append(CONSTANT)
-        elif fails(pair, pair.a) or fails(pair, pair.b):
+        elif fails(pair, a) or fails(pair, b):
             statuses.append(FAILING)
         else:
             statuses.append(TESTED)
     return statuses
-
-
-def _to_bytes(row: pd.Series) -> bytes:
-    return row.sort_index().to_numpy(dtype="float64").tobytes()
 
 
 def select_pair(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
@@ -210,14 +234,14 @@ def select_pair(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
     The differences in the result are a - b.
     """
     rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
+    is_in_order = rows["method_a"] == a
     # The difference b - a has the opposite sign of a - b, and the ends of its interval
     # change places.
-    turned = rows.assign(
-        difference=-rows["difference"],
-        ci_low=-rows["ci_high"],
-        ci_high=-rows["ci_low"],
+    return rows.assign(
+        difference=rows["difference"].where(is_in_order, -rows["difference"]),
+        ci_low=rows["ci_low"].where(is_in_order, -rows["ci_high"]),
+        ci_high=rows["ci_high"].where(is_in_order, -rows["ci_low"]),
     )
-    return rows.where(rows["method_a"] == a, turned)
 
 
 def list_rivals(

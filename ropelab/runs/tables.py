@@ -6,6 +6,7 @@ description has a hash of itself, too. Everything that has a hash is verified on
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_string_dtype
+from pandas.api.types import is_numeric_dtype, is_string_dtype
 from pydantic import StringConstraints, TypeAdapter
 
 from ropelab.runs.errors import MachineError
@@ -40,6 +41,11 @@ UNITS = (
 )
 # Stands in the place of a unit for text that would be read back as numbers.
 TEXT = "text"
+# What pandas may read as a number or a truth value: text without letters but those of an
+# exponent, or one of these words. Not all that matches is read so, but nothing else is.
+NUMBER_LIKE = re.compile(
+    r"[^a-df-z]*|\W*(inf|infinity|nan|true|false)\W*", re.IGNORECASE
+)
 # The entry of a description that has the hash of all its other entries.
 HASH = "sha256"
 # The most bytes that the file of a description may have.
@@ -214,9 +220,14 @@ def _describe_columns(table: pd.DataFrame) -> dict[str, str | None]:
     columns = {str(column): find_unit(str(column)) for column in table.columns}
     texts = {}
     for name in table:
+        if is_numeric_dtype(table[name]):
+            continue
         present = table[name].dropna()
         if is_string_dtype(present) and not present.empty:
-            texts[str(name)] = np.asarray(present.unique(), dtype=object)
+            words = np.asarray(present.unique(), dtype=object)
+            # To ask pandas takes a hundred times as long as to look at the letters.
+            if any(NUMBER_LIKE.fullmatch(word) for word in words):
+                texts[str(name)] = words
     if not texts:
         return columns
 
