@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -96,11 +97,23 @@ def test_a_table_of_words_is_not_drawn():
     )
 
 
+@cache
+def read_reference(path: Path) -> pd.DataFrame:
+    """Read a committed table once for all tests, none of which may change it."""
+    return pd.read_csv(path)
+
+
+@pytest.fixture(scope="module")
+def reference_runs() -> list[Shown]:
+    """The committed runs, each of which is read and verified whole."""
+    return find_runs([REFERENCE])
+
+
 @pytest.mark.parametrize(
     "path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem
 )
 def test_every_reference_view_names_columns_that_are_there(path):
-    table, kinds = with_kinds(pd.read_csv(path))
+    table, kinds = with_kinds(read_reference(path).copy())
     view = choose_view(path.stem, table, kinds)
     assert view is None or view.columns() <= set(table.columns)
 
@@ -110,7 +123,7 @@ def reference():
     """The committed tables by name, and what is made of them when they are shown."""
     found: dict[str, list[pd.DataFrame]] = {}
     for path in sorted(REFERENCE.glob("*/*/tables/*.csv")):
-        found.setdefault(path.stem, []).append(pd.read_csv(path))
+        found.setdefault(path.stem, []).append(read_reference(path))
     # Verdicts are not stored: runs are judged when they are shown.
     runs = find_runs(sorted(REFERENCE.glob("encodings/*")), judge_run)
     found["literature"] = [run.verdicts for run in runs]
@@ -152,16 +165,19 @@ def test_every_other_column_that_the_page_knows_by_name_is_in_the_reference(refe
     assert columns >= {*FIXED, *OUTCOMES, "method", "factor", "arm"}
 
 
-def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference():
-    runs = find_runs([REFERENCE])
-    assert all(set(run.manifest) >= set(PROVENANCE) for run in runs)
-    assert {key for run in runs for key in run.manifest["config"]} >= set(shown.FIXED)
+def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference(
+    reference_runs,
+):
+    assert all(set(run.manifest) >= set(PROVENANCE) for run in reference_runs)
+    assert {key for run in reference_runs for key in run.manifest["config"]} >= set(
+        shown.FIXED
+    )
 
 
 @pytest.mark.slow
-def test_every_headline_finds_its_number_in_the_reference():
-    runs, found = find_runs([REFERENCE]), set()
-    for run in runs:
+def test_every_headline_finds_its_number_in_the_reference(reference_runs):
+    found = set()
+    for run in reference_runs:
         if find_headline(run) is None:
             # Comparisons do not show who leads, so that no number stands alone.
             assert "comparisons" in run.tables, run.key
@@ -190,10 +206,8 @@ def test_the_number_of_a_card_is_the_best_of_its_table():
     assert leads["copy @6144"].first == shares.idxmax()
 
 
-def test_every_figure_of_the_reference_has_a_caption():
-    figures = {
-        figure for run in find_runs([REFERENCE]) for figure in run.manifest["figures"]
-    }
+def test_every_figure_of_the_reference_has_a_caption(reference_runs):
+    figures = {figure for run in reference_runs for figure in run.manifest["figures"]}
     missing = {
         Path(figure).stem for figure in figures if not find_caption(Path(figure).stem)
     }
@@ -509,14 +523,15 @@ def test_a_view_is_drawn_along_its_series_only_if_its_axis_has_one_place(
     assert view.x == along
 
 
-def test_a_question_leads_with_the_run_that_readme_quotes() -> None:
+def test_a_question_leads_with_the_run_that_readme_quotes(
+    reference_runs: list[Shown],
+) -> None:
     template = (REFERENCE.parents[1] / "docs/templates/README.md").read_text()
     # Of several runs of an experiment the first that is quoted leads.
     quoted: dict[str, str] = {}
     for experiment, name in re.findall(r'run\("([\w-]+)/([\w-]+)"\)', template):
         quoted.setdefault(experiment, name)
-    runs = find_runs([REFERENCE])
-    ranked = sorted(runs, key=lambda run: _rank(run, True))
+    ranked = sorted(reference_runs, key=lambda run: _rank(run, True))
     firsts: dict[str, Shown] = {}
     for run in ranked:
         firsts.setdefault(run.manifest["experiment"], run)

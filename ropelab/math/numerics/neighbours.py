@@ -86,6 +86,7 @@ def find_longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> floa
     return 2 * math.pi / find_widest_gap(fmt)
 
 
+@cache
 def find_losing_period(fmt: FloatFormat, offset: int, length: int) -> float | None:
     """Return a period just above `find_longest_kept_period` at which neighbours are equal.
 
