@@ -1,6 +1,6 @@
-"""The answer of an audit in a sentence: which runtimes agree, and on what.
+"""The answer of an audit in two sentences: which runtimes agree, and on what.
 
-The parts of the sentence are empty where there is nothing to say.
+Parts of the sentences are empty where there is nothing to say.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ropelab.runs.sentences import shorten_numbers, write_number
 
 
 def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
-    """Say which runtimes agree, and in brackets what the reference computes."""
+    """Say which runtimes agree, and then what the reference computes."""
     document = case.document
     spec = case.spec
     claimed_lengths = {each.claimed_len for _, each in case.specs if each.claimed_len}
@@ -37,9 +37,11 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
         claims = " or ".join(str(length) for length in lengths)
         claimed = f"; the file claims {claims}"
 
+    reference = case.reference.runtime.name
     return (
-        f"{document.name}: {agreement}{describe_refusals(case)} ({kind}: {features},"
-        f" base {write_number(spec.base)}, {method}, trained at {start}{claimed})."
+        f"{document.name}: {agreement}{describe_refusals(case)}. As {reference} reads"
+        f" it: {kind}, {features}, base {write_number(spec.base)}, {method}, trained at"
+        f" {start}{claimed}."
     )
 
 

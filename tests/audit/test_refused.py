@@ -197,7 +197,7 @@ def test_lengths_that_differ_are_no_agreement() -> None:
         answer = audited(config).answer
         assert mentions(answer, "not on the length")
         assert claims in answer
-    assert "agree (llama" in audited(LLAMA).answer
+    assert "agree. As transformers-5 reads it: llama," in audited(LLAMA).answer
 
 
 def test_the_length_that_qwen3_was_trained_with_is_noted() -> None:
