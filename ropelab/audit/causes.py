@@ -114,12 +114,9 @@ def is_plain(spec: RopeSpec) -> bool:
     if first_wrong_position is not None:
         return False
 
-    # The plan has the factor on cos and sin that the scaling method defines. The spec has
-    # the factor that the runtime applies, which may be another one. A scaling that changes
-    # nothing has neither.
-    factor_of_method = spec.plan(far).attention_factor
-    factor_of_runtime = spec.attention_factor
-    return math.isclose(factor_of_method * factor_of_runtime, 1.0)
+    # The method defines a factor on cos and sin, too. The spec has the one that the runtime
+    # applies, which is none where the runtime leaves the factor of the method out.
+    return math.isclose(spec.logit_multiplier, 1.0)
 
 
 def list_explained(case: AuditCase) -> set[str]:
