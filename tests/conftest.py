@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from io import BytesIO
 from itertools import count
 from pathlib import Path
@@ -165,6 +166,16 @@ def _close_pictures():
         pyplot.close("all")
 
 
+@cache
+def make_blank_pictures() -> dict[str, bytes]:
+    """The smallest picture of each kind."""
+    from PIL import Image
+
+    png = BytesIO()
+    Image.new("RGB", (1, 1)).save(png, format="PNG")
+    return {"png": png.getvalue(), "svg": b"<svg/>"}
+
+
 @pytest.fixture(autouse=True)
 def _unrendered(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -173,11 +184,7 @@ def _unrendered(
     in_show = "tests/show/" in request.node.nodeid
     if in_show or any(request.node.get_closest_marker(name) for name in RENDERED):
         return
-    from PIL import Image
-
-    png = BytesIO()
-    Image.new("RGB", (1, 1)).save(png, format="PNG")
-    blank = {"png": png.getvalue(), "svg": b"<svg/>"}
+    blank = make_blank_pictures()
 
     def encode_figures(figures, formats=("png",), style="screen", letters=False):
         return {f"{name}.{kind}": blank[kind] for name in figures for kind in formats}
