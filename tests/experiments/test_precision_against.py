@@ -1,5 +1,6 @@
 """Two cast plans beside each other, compared with plain float32 arithmetic of NumPy."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,15 @@ PLAIN = {"base": 1e4, "head_dim": 16, "length": LENGTH, "schemes": "rope", "draw
 PLAIN |= {"against": "angle=float32,inv_freq=float32"}
 
 
+@cache
+def shared() -> Context:
+    """Cells that every test here may use once one has computed them."""
+    return Context()
+
+
 def compare(**changes: object) -> pd.DataFrame:
     config = build(PrecisionConfig, {**PLAIN, **changes})
-    return made(precision, config, Context())["against"]
+    return made(precision, config, shared())["against"]
 
 
 def test_angles_and_tables_are_those_of_plain_arithmetic():
