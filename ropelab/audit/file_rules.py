@@ -17,8 +17,13 @@ from ropelab.audit.causes import (
 )
 from ropelab.audit.finding import AuditFinding, make_finding
 from ropelab.readers.document import ROTATED_ARCHITECTURES
-from ropelab.readers.families import find_family
-from ropelab.readers.keys import explain_key, find_misspelt_key, find_nearest_key
+from ropelab.readers.families import FLAT_ARCHITECTURES, find_family
+from ropelab.readers.keys import (
+    BLOCKS,
+    explain_key,
+    find_misspelt_key,
+    find_nearest_key,
+)
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import shorten_value
 from ropelab.readers.trace import ORIGINAL, OUTSIDE, find_language_part, find_value
@@ -128,6 +133,7 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     if outside:
         yield make_finding("W11", "outside", paths=", ".join(outside))
     yield from find_unread_values(case, outside)
+    yield from find_keys_beside(case)
 
     if case.document.repeated:
         yield make_finding("W19", names=case.document.repeated[:MOST_NAMED])
@@ -138,6 +144,60 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     claimed = case.spec.claimed_len
     if limit and claimed and limit < claimed:
         yield make_finding("W14", limit=limit, claimed=claimed)
+
+
+def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find keys beside the part of the language model that say something else than it.
+
+    Its class does not look there, so that a scaling in the wrong place is silently
+    without effect.
+    """
+    prefix, text = find_language_part(case.document.config)
+    architectures = str(case.document.config.get("architectures"))
+    is_read_flat = any(
+        name in architectures for names in FLAT_ARCHITECTURES.values() for name in names
+    )
+    if is_read_flat:
+        return
+
+    beside = []
+    part = case.document.config
+    # The dicts around the language model, from the outermost on.
+    names = prefix.removesuffix(".").split(".") if prefix else []
+    for depth, name in enumerate(names):
+        path = "".join(f"{each}." for each in names[:depth])
+        for key in (*BLOCKS, "rope_theta", "partial_rotary_factor", ORIGINAL):
+            if says_something_else(key, part.get(key), text, case):
+                beside.append(f"{path}{key}")
+        part = part[name]
+    if beside:
+        yield make_finding("W11", "beside", names=beside, part=prefix.removesuffix("."))
+
+
+def says_something_else(
+    key: str, value: Any, text: Mapping[str, Any], case: AuditCase
+) -> bool:
+    """Return True if a key beside the language model contradicts what is read from it.
+
+    Many files repeat keys of the language model, or have empty ones.
+    """
+    if not value or value == text.get(key):
+        return False
+    if key == "rope_theta":
+        return bool(value != case.spec.base)
+    if key not in BLOCKS:
+        return True
+
+    if not isinstance(value, Mapping):
+        return False
+    kind = value.get("rope_type", value.get("type"))
+    is_repeated = any(
+        isinstance(text.get(name), Mapping) and value.items() <= text[name].items()
+        for name in BLOCKS
+    )
+    has_other_base = value.get("rope_theta", case.spec.base) != case.spec.base
+    is_scaled = kind not in (None, "default", "mrope") or "factor" in value
+    return not is_repeated and (has_other_base or is_scaled)
 
 
 def check_gguf_fields(fields: Mapping[str, Any]) -> Iterator[AuditFinding]:

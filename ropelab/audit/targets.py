@@ -12,11 +12,10 @@ from typing import Any
 from ropelab.audit.wanted import BETAS, SHARE, Fragment, Wanted
 from ropelab.math import scaling as scalings
 from ropelab.readers import registry
-from ropelab.readers.blocks import SCALED
 from ropelab.readers.scaling_types import longrope_attention, magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL
+from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL, SCALED
 from ropelab.readers.trainers import LLAMAFACTORY
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside

@@ -18,12 +18,10 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, OUTSIDE, Trace
+from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, OUTSIDE, SCALED, Trace
 
 Block = Mapping[str, Any]
 
-# Scaling types that start from an original length.
-SCALED = ("llama3", "yarn", "longrope")
 # The layer types of a class that was not asked for its own.
 LAYER_TYPES = ("full_attention", "sliding_attention")
 # A list of layer types with more entries is not looked at.

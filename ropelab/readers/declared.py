@@ -3,9 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.readers.families import read_table
+from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.spec import RefusedError, shorten_value
-from ropelab.readers.trace import ABSENT, Trace, find_value
+from ropelab.readers.trace import (
+    ABSENT,
+    BLOCKS,
+    MAXIMUM,
+    ORIGINAL,
+    SCALED,
+    Trace,
+    find_value,
+)
 
 NAMES = read_table("names")["declared"]
 
@@ -22,6 +30,7 @@ def check_values(trace: Trace) -> None:
                 f"{key} must be of type {kinds}, not {shorten_value(value)}"
             )
 
+    check_beside(trace)
     hidden = text.get("hidden_size", family.hidden_size)
     heads = text.get("num_attention_heads", family.num_attention_heads)
     if family.needs_divisible_size and heads and hidden % heads:
@@ -37,6 +46,29 @@ def check_values(trace: Trace) -> None:
             raise RefusedError(
                 f"dtype '{shorten_value(name)}' is no number format of torch"
             )
+
+
+def check_beside(trace: Trace) -> None:
+    """Raise RefusedError for a scaling beside the part of the language model.
+
+    A class of several parts gives such a block its own length, which it has only if the
+    file has one beside the block. With a base, too, rope_scaling is moved before any
+    other key is set (configuration_utils.py:474, modeling_rope_utils.py:843).
+    """
+    whole = trace.whole
+    if not trace.prefix or whole.get("model_type") not in CLASSES["texts"]:
+        return
+
+    has_length = MAXIMUM in whole or ORIGINAL in whole
+    for name in BLOCKS:
+        block = whole.get(name)
+        if not isinstance(block, Mapping):
+            continue
+        kind = block.get("rope_type", block.get("type"))
+        is_moved_first = name == "rope_scaling" and bool(whole.get("rope_theta"))
+        if kind in SCALED and (is_moved_first or not has_length):
+            part = trace.prefix.removesuffix(".")
+            raise RefusedError(f"{name} is beside {part}, without a length for it")
 
 
 def check_layer_types(text: Mapping[str, Any]) -> None:

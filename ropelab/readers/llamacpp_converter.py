@@ -69,6 +69,7 @@ def is_ocr(trace: Trace) -> bool:
 
 def convert(trace: Trace) -> Fields:
     """Return the fields that the converter writes for a configuration."""
+    refuse_merged(trace)
     family = trace.family
     name, block, sliding = choose_block(trace)
     settings = Settings(trace, block, name)
@@ -105,6 +106,26 @@ def convert(trace: Trace) -> Fields:
             f"'{family.name}' with '{kind}', which has a rule of its own"
         )
     return fields | write_scaling(settings, kind, fields)
+
+
+def refuse_merged(trace: Trace) -> None:
+    """Raise NotModelledError for keys beside the language model that count for it.
+
+    The converter lays the language part over the whole (conversion/base.py:1354). A
+    class of transformers 4.57 that loads the file has filled in the part before, with
+    all but the newer block.
+    """
+    names = ["rope_parameters"]
+    if trace.whole.get("model_type") not in RELEASES["4.57.1"]:
+        names += ["rope_scaling", "rope_theta", "partial_rotary_factor"]
+    merged = [
+        name for name in names if trace.whole.get(name) and name not in trace.text
+    ]
+    if trace.prefix and merged:
+        part = trace.prefix.removesuffix(".")
+        raise NotModelledError(
+            f"{', '.join(merged)} beside {part}, which the converter merges"
+        )
 
 
 def convert_params(params: Mapping[str, Any]) -> tuple[Fields, str]:

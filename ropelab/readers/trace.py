@@ -30,6 +30,8 @@ MAXIMUM = "max_position_embeddings"
 BANDS = ("factor", "low_freq_factor", "high_freq_factor")
 LISTS = ("short_factor", "long_factor")
 MSCALES = ("mscale", "mscale_all_dim")
+# Scaling types that start from an original length.
+SCALED = ("llama3", "yarn", "longrope")
 # The note of a key that transformers 5 passes over.
 OUTSIDE = "outside the dicts of the layer types"
 

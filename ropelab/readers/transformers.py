@@ -10,7 +10,6 @@ from typing import Any
 
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import (
-    SCALED,
     fill_block,
     find_labels,
     mark_others,
@@ -28,7 +27,7 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ORIGINAL, Trace
+from ropelab.readers.trace import ORIGINAL, SCALED, Trace
 
 # The scalings that multiply the head_dim of the configuration, whatever it is
 # (modeling_rope_utils.py:324, :415 and :548).

@@ -304,3 +304,83 @@ def test_figures_that_cannot_be_written_are_bad_input(call, tmp_path):
     )
     assert (status, out) == (2, "")
     assert mentions(err, "cannot write", tmp_path / "file")
+
+
+# A whole with the text of Mistral, by the keys that its language model has.
+TEXT = {**LLAMA, "model_type": "mistral", "head_dim": 128}
+WHOLE = {"model_type": "mistral3", "text_config": TEXT, "vision_config": {}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"rope_scaling": YARN}, "rope_scaling is beside text_config"),
+        ({"rope_theta": 1e6}, "rope_theta is beside text_config"),
+        ({"rope_parameters": {**YARN, "rope_theta": 5e5}}, "rope_parameters is beside"),
+        ({"rope_scaling": YARN, "rope_theta": 1e6}, "rope_scaling, rope_theta are"),
+        ({"rope_theta": 500000.0}, ""),
+        ({"rope_scaling": None, "rope_parameters": {}}, ""),
+        ({"rope_scaling": {"type": "default"}}, ""),
+    ],
+)
+def test_keys_beside_the_language_model_are_named(
+    keys: dict[str, Any], named: str
+) -> None:
+    result = audited({**WHOLE, **keys})
+    assert named in says(result, "W11") if named else not says(result, "W11")
+
+
+def test_a_block_that_is_repeated_beside_the_language_model_is_no_finding() -> None:
+    text = {**TEXT, "rope_scaling": {**YARN, "type": "yarn"}}
+    assert not says(
+        audited({**WHOLE, "text_config": text, "rope_scaling": YARN}), "W11"
+    )
+
+
+LENGTH = {"max_position_embeddings": 8192}
+BASE = {"rope_theta": 1e6}
+
+
+@pytest.mark.filterwarnings("ignore:.rope_scaling. is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("keys", "stops"),
+    [
+        ({"rope_scaling": YARN, **BASE}, True),
+        ({"rope_scaling": YARN}, True),
+        ({"rope_parameters": {**YARN, **BASE}}, True),
+        ({"rope_scaling": YARN, **BASE, **LENGTH}, True),
+        ({**LENGTH, "rope_scaling": YARN, **BASE}, True),
+        ({"rope_scaling": YARN, **LENGTH}, False),
+        ({**LENGTH, "rope_parameters": {**YARN, **BASE}}, False),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}, **BASE}, False),
+    ],
+)
+def test_transformers_5_stops_at_a_scaling_beside_the_language_model(
+    keys: dict[str, Any], stops: bool
+) -> None:
+    config = {**WHOLE, **keys}
+    for name in ("transformers-5", "vllm", "sglang"):
+        assert read(RUNTIMES[name], config).outcome == ("refused" if stops else "read")
+
+    made = dict(config)
+    kind = made.pop("model_type")
+    if stops:
+        with pytest.raises(AttributeError, match="max_position_embeddings"):
+            AutoConfig.for_model(kind, **made)
+    else:
+        AutoConfig.for_model(kind, **made)
+
+
+def test_the_converter_takes_a_block_from_beside_the_language_model() -> None:
+    """conversion/base.py:1354: the language part is laid over the whole."""
+    block = {**YARN, "rope_theta": 5e5}
+    beside = read(RUNTIMES["llama.cpp"], {**WHOLE, "rope_parameters": block})
+    inside = read(
+        RUNTIMES["llama.cpp"],
+        {**WHOLE, "text_config": {**TEXT, "rope_parameters": block}},
+    )
+    assert (beside.outcome, inside.outcome) == ("not modelled", "read")
+    # transformers 4.57, with which it loads, has filled in the older keys.
+    older = read(RUNTIMES["llama.cpp"], {**WHOLE, "rope_theta": 1e6})
+    assert older.main is not None
+    assert older.main.base == 500000.0
