@@ -881,14 +881,14 @@ def test_config_files_are_answered_from_a_folder_that_is_only_read(
 
 def test_many_runs_at_once_take_no_thread_each() -> None:
     before, most = threading.active_count(), 0
-    plans = [plan(base=1000.0 + number, seed=number + 20) for number in range(300)]
+    plans = [plan(base=1000.0 + number, seed=number + 20) for number in range(60)]
     found = set()
     for number, run in Lab().run_all(plans):
         most = max(most, threading.active_count())
         found.add(
             (number, run.tables["toy"].base[0], run.tables["toy"].length_tokens[0])
         )
-    assert found == {(number, 1000.0 + number, number + 20) for number in range(300)}
+    assert found == {(number, 1000.0 + number, number + 20) for number in range(60)}
     assert most <= before + 2
 
 
