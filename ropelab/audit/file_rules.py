@@ -12,6 +12,7 @@ from ropelab.audit.causes import (
     advise_length,
     describe_phase,
     find_length_to_claim,
+    is_plain,
     list_scaled_by_ratio,
     list_unscaled,
 )
@@ -26,7 +27,13 @@ from ropelab.readers.keys import (
 )
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import shorten_value
-from ropelab.readers.trace import ORIGINAL, OUTSIDE, find_language_part, find_value
+from ropelab.readers.trace import (
+    ORIGINAL,
+    OUTSIDE,
+    find_language_part,
+    find_rope_block,
+    find_value,
+)
 from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
@@ -134,6 +141,7 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
         yield make_finding("W11", "outside", paths=", ".join(outside))
     yield from find_unread_values(case, outside)
     yield from find_keys_beside(case)
+    yield from find_untyped_block(case)
 
     if case.document.repeated:
         yield make_finding("W19", names=case.document.repeated[:MOST_NAMED])
@@ -144,6 +152,17 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     claimed = case.spec.claimed_len
     if limit and claimed and limit < claimed:
         yield make_finding("W14", limit=limit, claimed=claimed)
+
+
+def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find a factor in a block without a type, which scales nothing."""
+    _, text = find_language_part(case.document.config)
+    name, block = find_rope_block(text)
+    if block.get("factor") in (None, 1) or block.get("rope_type") or block.get("type"):
+        return
+    unscaled = [runtime for runtime, spec in case.specs if is_plain(spec)]
+    if unscaled:
+        yield make_finding("W11", "untyped", path=f"{name}.factor", names=unscaled)
 
 
 def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:

@@ -36,6 +36,8 @@ FACTS_OF_WHOLES: dict[str, dict[str, Any]] = _TYPES["wholes"]
 RENAMED_TYPES: dict[str, str] = _TYPES["renamed"]
 # Architectures by model type, for types whose code comes with the weights.
 REMOTE_ARCHITECTURES: dict[str, str] = _TYPES["remote"]
+# Classes of transformers 4 in which `type` wins over `rope_type`.
+TYPE_COPIES = frozenset(_TYPES["copies_type"]["types"].split())
 # Architectures by runtime whose classes read a file without its language part.
 FLAT_ARCHITECTURES: dict[str, list[str]] = _TYPES["read_flat"]
 # The value of position_embedding_type that a class assumes where the file has none.

@@ -16,7 +16,7 @@ import numpy as np
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.families import RELEASES, read_table
+from ropelab.readers.families import RELEASES, TYPE_COPIES, read_table
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     NotModelledError,
@@ -90,9 +90,10 @@ def convert(trace: Trace) -> Fields:
     if is_ocr(trace):
         return {**fields, "rope.scaling.type": "none"}
 
-    # The converter loads files with transformers 4.57.6, where `type` wins.
+    # The converter loads files with transformers 4.57.6, where `type` wins in some
+    # classes.
     keys = ("rope_type", "type")
-    if name == "rope_scaling":
+    if name == "rope_scaling" and family.name in TYPE_COPIES:
         keys = ("type", "rope_type")
     key = keys[0] if keys[0] in block else keys[1]
     kind = block.get(key)

@@ -5,12 +5,13 @@ configuration_utils.py, and the Llama, Phi-3, Gemma 3 and GPT-NeoX classes of 4.
 4.48.3, 4.51.3, 4.55.4 and 4.57.1.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import refuse_null
+from ropelab.readers.families import TYPE_COPIES, is_unscalable
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import RefusedError, require_number, require_whole
@@ -19,6 +20,31 @@ from ropelab.readers.transformers import Transformers, find_own_attention
 
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
+
+
+def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the scaling type, and its path.
+
+    RefusedError: the file has a block without a type, with which no class can be built.
+    """
+    family = trace.family
+    names = ["rope_scaling.type", "rope_scaling.rope_type"]
+    takes_type = family.name in TYPE_COPIES or "type" in family.block_keys
+    if family.has_known_defaults and not takes_type:
+        names.reverse()
+
+    kind, path = trace.first((*names, "rotary.type"), block.get("rope_type"))
+    first, second = names
+    if path == first and second.removeprefix("rope_scaling.") in block:
+        won = first.removeprefix("rope_scaling.")
+        trace.mark(second, "overridden", f"{won} wins in this class of transformers 4")
+
+    is_given = trace.block("rope_scaling") is not None
+    if kind is None and is_given and not is_unscalable(family):
+        raise RefusedError("rope_scaling has no rope_type")
+    if kind == "dynamic" and "hunyuan" in family.name and "alpha" not in block:
+        raise RefusedError(f"'{family.name}' with 'dynamic' needs an alpha")
+    return kind or "default", path
 
 
 @dataclass
@@ -58,12 +84,7 @@ class Transformers4(Transformers):
             block = family.rope_block
         settings = Settings(trace, block, "rope_scaling")
 
-        default_type = block.get("rope_type", "default")
-        names = ("rope_scaling.type", "rope_scaling.rope_type", "rotary.type")
-        kind, path = trace.first(names, default_type)
-        if path == "rope_scaling.type" and "rope_type" in block:
-            note = "type wins in transformers 4"
-            trace.mark("rope_scaling.rope_type", "overridden", note)
+        kind, path = find_type(trace, block)
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"

@@ -384,3 +384,13 @@ def test_the_converter_takes_a_block_from_beside_the_language_model() -> None:
     older = read(RUNTIMES["llama.cpp"], {**WHOLE, "rope_theta": 1e6})
     assert older.main is not None
     assert older.main.base == 500000.0
+
+
+def test_a_factor_in_a_block_without_a_type_is_named() -> None:
+    block = {key: value for key, value in YARN.items() if key != "rope_type"}
+    found = says(audited({**LLAMA, "rope_scaling": block}), "W11")
+    assert "rope_scaling.factor" in found
+    assert "transformers-5" in found
+    assert "transformers-4.57" not in found  # which stops
+    assert not says(audited({**LLAMA, "rope_scaling": YARN}), "W11")
+    assert not says(audited({**LLAMA, "rope_scaling": {"factor": 1}}), "W11")

@@ -403,3 +403,66 @@ def test_the_converter_takes_the_rotated_part_of_latent_heads() -> None:
         spec = read("llama.cpp", "deepseek_v3", head_dim=96, **keys).main
         assert spec is not None
         assert spec.rotary_dim == width
+
+
+BEFORE_5 = ("transformers-4.57", "transformers-4.55", "transformers-4.51")
+
+
+@pytest.mark.parametrize("release", BEFORE_5)
+@pytest.mark.parametrize(
+    "block", [{}, {"factor": 4.0}, {"rope_type": None, "factor": 4.0}, {"type": None}]
+)
+def test_a_block_without_a_type_stops_classes_of_transformers_4(
+    release: str, block: dict[str, Any]
+) -> None:
+    """As 4.57.1 ran: KeyError in 69 of 72 classes, since no function is named None.
+
+    Nemotron's takes the plain frequencies, whatever the block says.
+    """
+    for kind in ("llama", "qwen2", "gemma2", "cohere", "glm"):
+        assert read(release, kind, rope_scaling=block).outcome == "refused"
+    assert read(release, "nemotron", rope_scaling=block).outcome == "read"
+    # transformers 5 fills in what is missing, and keeps a null.
+    outcome = "refused" if None in block.values() else "read"
+    assert read("transformers-5", "llama", rope_scaling=block).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        # Its configuration class copies the older name over the newer one.
+        ("llama", "pi"),
+        ("qwen2", "pi"),
+        ("deepseek_v3", "pi"),
+        # As 4.57.1 ran: the type of the rotary class is that of the newer name.
+        ("gemma2", "yarn"),
+        ("granite", "yarn"),
+        ("glm", "yarn"),
+        ("cohere2", "yarn"),
+    ],
+)
+def test_which_name_of_a_type_wins_in_transformers_4(kind: str, method: str) -> None:
+    block = {**YARN, "type": "linear"}
+    spec = read("transformers-4.57", kind, rope_scaling=block).main
+    assert spec is not None
+    assert spec.method.startswith(method)
+
+
+def test_idefics_had_its_frequencies_in_code() -> None:
+    """modeling_idefics.py:556 of 4.57.1: IdeficsEmbedding(self.head_dim)."""
+    for release in BEFORE_5:
+        spec = read(release, "idefics", rope_scaling=YARN, rope_theta=5e5).main
+        assert spec is not None
+        assert (spec.base, spec.method) == (1e4, "unscaled")
+
+
+def test_hunyuan_of_transformers_4_wants_an_alpha() -> None:
+    """KeyError('alpha') in its rotary class of 4.57.1."""
+    block = {"type": "dynamic", "factor": 2.0}
+    keys: dict[str, Any] = {"head_dim": 128}
+    kind = "hunyuan_v1_dense"
+    found = read("transformers-4.57", kind, rope_scaling=block, **keys)
+    with_alpha = read(
+        "transformers-4.57", kind, rope_scaling={**block, "alpha": 10.0}, **keys
+    )
+    assert (found.outcome, with_alpha.outcome) == ("refused", "read")
