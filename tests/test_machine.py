@@ -13,7 +13,8 @@ def processor(monkeypatch):
     """Sets what the CPU and torch's library for products say of bfloat16."""
 
     def say(units: bool, library: bool) -> None:
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units})
+        has = {"amx_bf16": units}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
         ops = type(
             "mkldnn", (), {"_is_mkldnn_bf16_supported": staticmethod(lambda: library)}
         )
@@ -37,8 +38,18 @@ def test_auto_is_bfloat16_only_where_both_say_so(processor, units, library, dtyp
 
 
 def test_capabilities_without_the_key_mean_float32(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     assert machine.resolve_dtype("auto", "cpu") == "float32"
+
+
+@pytest.mark.parametrize(("tiles", "dtype"), [(True, "bfloat16"), (False, "float32")])
+def test_a_torch_without_a_list_of_capabilities_is_asked_for_tiles(
+    processor, monkeypatch, tiles, dtype
+):
+    processor(False, True)
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: tiles)
+    assert machine.resolve_dtype("auto", "cpu") == dtype
 
 
 @pytest.mark.parametrize("asked", ["float32", "bfloat16"])

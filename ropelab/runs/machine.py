@@ -15,7 +15,7 @@ matrix products in bfloat16.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
@@ -197,8 +197,22 @@ def has_instructions(name: str) -> bool:
 
     # oneDNN makes the products. It may have been told not to use the instructions
     # (ONEDNN_MAX_CPU_ISA), and a build of torch may come without oneDNN.
-    has_them = torch.cpu.get_capabilities().get(name, False)
+    has_them = _list_instructions().get(name, False)
     return bool(has_them and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _list_instructions() -> Mapping[str, object]:
+    """Return which instructions for bfloat16 this processor has, as torch names them."""
+    import torch
+
+    if hasattr(torch.cpu, "get_capabilities"):
+        return torch.cpu.get_capabilities()
+    # torch 2.9 has no such list. It tells of the tiles of AMX, and all processors with
+    # tiles multiply bfloat16 in them.
+    return {
+        "amx_bf16": torch.cpu._is_amx_tile_supported(),
+        "avx512_bf16": torch.cpu._is_avx512_bf16_supported(),
+    }
 
 
 def find_rate(dtype: str) -> float:

@@ -330,7 +330,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.95, 0.9), "From 48 tokens back 4 frequencies copy 90%, one at most 5%"),
+        ((0.95, 0.9), "From 48 back models recall 90% with 4 frequencies, 5% with one"),
         ((0.1, 0.1), "by the number of frequencies"),
     ],
 )

@@ -158,7 +158,7 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
 
     There is a panel for each place.
     """
-    figure, axes = shapes.make_panels(1, 2, (8, 4.2))
+    figure, axes = shapes.make_panels(1, 2, (8, 3.6))
     scores = []
     cases = shapes.split_by(vectors, "case")
     for ax, (case, pair) in zip(axes[0], cases, strict=True):
@@ -166,6 +166,7 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
         score = float(query @ key)
         scores.append(score)
         _draw_query_and_key(ax, pair)
+        _draw_angle(ax, query, key)
         title = f"{case}: score {score:.2f}"
         ax.set_title(title, fontweight="normal", loc="center")
 
@@ -175,6 +176,13 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
         title = "Different scores: both vectors rotate, the angle between them changes"
     shapes.set_headline(figure, title)
     return figure
+
+
+def _draw_angle(ax: Axes, query: np.ndarray, key: np.ndarray) -> None:
+    """Draw the angle between two unit vectors, in degrees."""
+    cosine = np.clip(query @ key / np.linalg.norm(query) / np.linalg.norm(key), -1, 1)
+    degrees = np.degrees(np.arccos(cosine))
+    _draw_way(ax, query, key, f"{degrees:.0f}°", shapes.NOTE_COLOR)
 
 
 def _draw_query_and_key(ax: Axes, pair: pd.DataFrame) -> None:
@@ -390,13 +398,19 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
 def _draw_way(
     ax: Axes, start: np.ndarray, end: np.ndarray, words: str, color: str
 ) -> None:
-    """Draw an arc with words from one arrow to another, inside the unit circle."""
+    """Draw an arc with words from one arrow to another, inside the unit circle.
+
+    The arc is the shorter one of the two between them.
+    """
     first, last = np.arctan2([start[1], end[1]], [start[0], end[0]])
-    angles = np.linspace(first, last, 50)
+    way = (last - first + np.pi) % (2 * np.pi) - np.pi
+    angles = first + np.linspace(0, way, 50)
     ax.plot(0.45 * np.cos(angles), 0.45 * np.sin(angles), color=color, linewidth=1.2)
-    middle = (first + last) / 2
-    place = (0.62 * np.cos(middle), 0.62 * np.sin(middle))
-    ax.text(*place, words, ha="center", va="center", color=color)
+    middle = first + way / 2
+    place = (0.67 * np.cos(middle), 0.67 * np.sin(middle))
+    # No axis crosses the words.
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    ax.text(*place, words, ha="center", va="center", color=color, bbox=paper)
 
 
 @register_explanation("sinusoid_sum")
@@ -429,7 +443,7 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
         ax.set(xlabel="t, tokens")
         ax.legend(loc="upper right")
 
-    axes[0, 0].set(ylabel="sum of the features, per pair")
+    axes[0, 0].set(ylabel="F: sum of the features, per pair")
     title = "The sum of the waves, and the sum one period of the slowest wave later"
     if repeats["harmonic"] and not repeats["exponential"]:
         title = "A period later even spacing repeats, the Transformer's code does not"

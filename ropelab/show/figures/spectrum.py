@@ -87,7 +87,7 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     plural = "s" if seeds > 1 else ""
     how = f"trained at {trained} tokens, {seeds} seed{plural}; bars: intervals of 95 %"
     ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head")
-    ax.set_xlabel(f"tokens copied correctly (share)\n{how}")
+    ax.set_xlabel(f"recall (share of tokens copied rightly)\n{how}")
     ax.set_title(_write_title(inside, schemes, half))
     shapes.put_legend_below(figure, [ax], len(distances))
     return figure
@@ -282,8 +282,9 @@ def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> 
         best_single = single.sort_values("value").iloc[-1]
         is_apart = best["ci_low"] > best_single["ci_high"]
         if is_apart and best_single["value"] < best["value"] / 2:
-            shares = f"{best['value']:.0%}, one at most {best_single['value']:.0%}"
-            return f"From {distance} tokens back {most:.0f} frequencies copy {shares}"
+            many = f"{best['value']:.0%} with {most:.0f} frequencies"
+            one = f"{best_single['value']:.0%} with one"
+            return f"From {distance} back models recall {many}, {one}"
     return f"Copying from {distance} tokens back by the number of frequencies"
 
 
@@ -315,7 +316,7 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("distance of the copied tokens")
     shapes.put_legend_below(figure, axes[0][:1], 4)
-    figure.supylabel("tokens copied correctly (share)")
+    figure.supylabel("recall (share of tokens copied rightly)")
     inside = taken[taken["context_tokens"] == trained]
     shapes.set_headline(figure, _write_title_of_bands(inside))
     return figure
