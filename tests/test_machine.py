@@ -48,7 +48,9 @@ def test_a_torch_without_a_list_of_capabilities_is_asked_for_tiles(
 ):
     processor(False, True)
     monkeypatch.delattr(torch.cpu, "get_capabilities")
+    # Those of newer releases would ask for the list.
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: tiles)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     assert machine.resolve_dtype("auto", "cpu") == dtype
 
 
