@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ropelab.plan import Run
 
 __version__ = "0.1.0"
-# The functions that are not experiments, and the modules that have them. `audit` and
-# `models` are packages of code, too; their modules have a `__call__`, so that both uses
-# work.
+# The functions that are not experiments, and where they are. `audit` and `models` are
+# both packages and functions: these packages replace the class of their module by a class
+# with `__call__`, so that `ropelab.audit(...)` and `import ropelab.audit` both work.
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.conformance.check:check",
@@ -39,9 +39,8 @@ __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES
 
 
 def __getattr__(name: str) -> Any:
-    """Import an attribute of the package when it is first used.
-
-    The function of an experiment is made then.
+    """Import an attribute of the package when it is first used, or make it, if it is the
+    function of an experiment.
     """
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")

@@ -83,15 +83,15 @@ def test_bare_command_shows_what_to_type_first_and_the_commands_in_panels(call):
 def test_options_of_a_command_stand_in_panels_the_commonest_first(call, name):
     panels = read_panels(call(name, "--help")[1])
     config = experiments.load(name).config
-    if config.common:
+    if config.common_options:
         first = panels["Most used"]
-        assert first[: len(config.common)] == [
-            make_flag(field) for field in config.common
+        assert first[: len(config.common_options)] == [
+            make_flag(field) for field in config.common_options
         ]
         assert len(first) == 5
     groups = {*map(str, FieldGroup)}
     for field, info in config.model_fields.items():
-        if field not in (*config.common, config.argument):
+        if field not in (*config.common_options, config.argument):
             assert make_flag(field) in panels[group_of(info)]
     assert groups & {*panels}
     assert "--results" in panels["Output"]

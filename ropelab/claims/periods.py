@@ -204,8 +204,7 @@ def clock_like_rope(
 
 def make_one_frequency(period: float) -> Spectrum:
     """Return the spectrum of a single period, in tokens."""
-    # Two features are one pair, whose frequency is 1 under any base.
-    return Spectrum(inverse_frequencies(2, 1.5) * (2 * math.pi / period))
+    return Spectrum(np.array([2 * math.pi / period]))
 
 
 def make_rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
@@ -262,7 +261,9 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
         role: Role = "part" if fmt == format_ else "limit"
         findings.add(role, what, write_percent(share), share > 0.5, share)
 
-    # The score of a pair of equal vectors is the cosine of the angle between them.
+    # RoPE rotates a query and a key that are equal by the angles of their positions. The
+    # angle between the two is then theta times their distance, and the score of a pair of
+    # features of length 1 is its cosine.
     theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
@@ -284,15 +285,21 @@ def compare_signal_of_next_token(findings: Findings, period: float = PERIOD) -> 
     """Compare how much a score changes when its key is one token further away, with one
     frequency and with the frequencies of RoPE.
     """
-    # The score of random queries and keys is a sum over pairs. One token on, the part of
-    # a pair changes by 2 sin(theta / 2) times its deviation.
+    # The score of random queries and keys is a sum over pairs of features. If the key is
+    # one token further away, the term of a pair with frequency theta changes: the standard
+    # deviation of this change is 2 sin(theta / 2) times that of the term itself. The mean
+    # of the squares over all pairs gives the change of the whole score. A single pair has
+    # theta = 2 pi / period.
     change_with_one = 2 * math.sin(math.pi / period)
     changes_of_pairs = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
     change_with_rope = math.sqrt(float(np.mean(changes_of_pairs**2)))
 
+    # The source compares the two with a millimetre and a metre stick. Here a hundredth
+    # already counts as tiny.
+    largest_tiny_change = change_with_rope / 100
     lead = "change of a score by the next token, of its standard deviation,"
     what = f"{lead} one frequency"
-    findings.add_at_most(what, change_with_one, change_with_rope / 100, "{}")
+    findings.add_at_most(what, change_with_one, largest_tiny_change, "{}")
     what = f"{lead} RoPE's {len(changes_of_pairs)} frequencies"
     findings.add_above(what, change_with_rope, change_with_one, "{:.2g}")
 

@@ -168,9 +168,9 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
     from ropelab.runs.config import group_of
 
     others = list_spellings(config.model_fields)
-    rest = [name for name in config.model_fields if name not in config.common]
+    rest = [name for name in config.model_fields if name not in config.common_options]
     parameters = []
-    for name in (*config.common, *rest):
+    for name in (*config.common_options, *rest):
         info = config.model_fields[name]
         if name in (config.argument, config.bare):
             # The argument may be left out, since a config file may have the field.
@@ -180,7 +180,7 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
         if name == config.argument:
             continue
 
-        panel = panels.COMMON if name in config.common else str(group_of(info))
+        panel = panels.COMMON if name in config.common_options else str(group_of(info))
         flag = make_flag(name)
         other = others.get(name)
         also = f"  [also: {make_flag(other)}]" if other else ""

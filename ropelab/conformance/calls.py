@@ -1,9 +1,14 @@
-"""Ask a function for what it rotates at given positions.
+"""Call the user's rotary function at given positions, and return what it computes.
 
-The names of its parameters tell what they take. Every way of calling the function that
-the names leave open (`ways`) is tried at position 1, and the ways that work must give
-the same answer. The first of these ways is then asked at all positions. If positions
-have several axes, the first way that takes several axes is preferred.
+A way of calling a function is a choice of what each parameter is given, and in which
+shape. The names of parameters decide most of this. Every way that agrees with the names
+(`ways`) is tried at position 1, and all ways that work must give the same answer. The
+first of these ways is then used for all positions. If positions have several axes, the
+first way that takes several axes is preferred.
+
+The answer of a function has parts, such as the rotated queries and the rotated keys, or
+tables of cos and sin. A function may need tables that another function makes, the maker
+of its tables.
 """
 
 import inspect
@@ -16,7 +21,7 @@ import numpy as np
 from ropelab.conformance.answers import agree, join_rows
 from ropelab.conformance.calls_of_axes import WRAP, ask_axes
 from ropelab.conformance.calls_of_images import ask_grid, find_grid
-from ropelab.conformance.observation import Observed, Positions
+from ropelab.conformance.observation import Fault, Observed, Positions
 from ropelab.conformance.parameters import ROLES
 from ropelab.conformance.rotations import (
     observe_rotation,
@@ -27,17 +32,21 @@ from ropelab.conformance.ways import Way, list_ways
 from ropelab.readers.spec import RopeSpec
 from ropelab.runs.errors import InputError
 
-# Codes that make tables of a given length are asked for tables of at most this many
+# Functions that make tables of a given length are asked for tables of at most this many
 # tokens.
 LONGEST_TABLE = 2**18
-# A code is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS each:
-# at all positions below FURTHER_DENSE, and at random positions above.
+# A function is asked at further positions in FURTHER_CALLS calls of FURTHER_POSITIONS
+# each: at all positions below FURTHER_DENSE, and at random positions above.
 FURTHER_DENSE = 1024
 FURTHER_CALLS = 2
 FURTHER_POSITIONS = 2048
-ASK = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
-EXCHANGED = ("another vector comes back in its place", "return each vector rotated")
-UNUSED = (
+RENAME = "call the parameters x, q, k, positions, offset, seq_len, cos, sin"
+# Two faults, each with the advice to the user.
+EXCHANGED: Fault = (
+    "another vector comes back in its place",
+    "return each vector rotated",
+)
+UNUSED: Fault = (
     "the positions that are given are not used",
     "rotate each token by its position",
 )
@@ -46,23 +55,31 @@ Working = tuple[Way, dict[str, np.ndarray]]
 
 
 def ask_function(
-    made: Any,
+    code: Any,
     name: str,
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Ask a function in a way that works; return what is seen of each part.
+    """Call a function in a way that works; return what is observed of each part of its
+    answer.
 
     Args:
-        made: the function, or a maker of tables and the function that uses them.
+        code: the function; or a pair of the maker of its tables and the function.
         name: the words that an error begins with.
-        spec: what it should rotate.
-        positions: [n], or [axes, n] for a code that takes several axes.
+        spec: the rotation that the function should compute.
+        positions: [n], or [axes, n] for a function that takes several axes.
     """
+    function = code
+    table_maker = None
+    if isinstance(code, tuple) and len(code) == 2:
+        table_maker, function = code
+        check_callable(name, table_maker)
+
     try:
-        return find_and_ask(made, name, spec, positions)
+        return find_and_ask(function, table_maker, name, spec, positions)
     except InputError as error:
-        # Code that works at one position may answer others in another shape.
+        # Errors of single calls do not begin with the name. A function that works at
+        # position 1 may, for example, answer other positions in another shape.
         text = str(error)
         if text.startswith(name):
             raise
@@ -70,16 +87,22 @@ def ask_function(
 
 
 def find_and_ask(
-    made: Any,
+    function: Any,
+    table_maker: Any,
     name: str,
     spec: RopeSpec,
     positions: Positions,
 ) -> dict[str, Observed]:
-    """Do the work of `ask_function`, with errors that do not name the function."""
-    grid = find_grid(made, spec)
-    if grid is not None:
-        return ask_grid(grid, name, spec, positions)
-    working, problem = try_ways(made, name, spec)
+    """Do the work of `ask_function`. Its errors may lack the name at their beginning.
+
+    ``table_maker``: the maker of the tables of the function; None if it takes none.
+    """
+    if table_maker is None:
+        grid = find_grid(function, spec)
+        if grid is not None:
+            return ask_grid(grid, name, spec, positions)
+
+    working, problem = try_ways(function, table_maker, name, spec)
     if not working:
         raise_problem(problem, name, spec)
 
@@ -91,6 +114,8 @@ def find_and_ask(
         order = np.arange(positions.shape[-1])
         no_columns = np.empty((len(order), 0))
         unused = Observed(order, no_columns, no_columns, fault=UNUSED, called=called)
+        # The fault is that of the whole answer. An answer without several parts is
+        # entered under the empty name.
         return {"": unused}
     if positions.ndim > 1:
         return ask_axes(choose_way(working), set(parts), name, spec, positions)
@@ -109,29 +134,25 @@ def find_and_ask(
 
 
 def try_ways(
-    made: Any,
+    function: Any,
+    table_maker: Any,
     name: str,
     spec: RopeSpec,
 ) -> tuple[list[Working], Exception | None]:
-    """Return the ways that work at position 1.
-
-    The second value is the error of the first way that does not.
+    """Return the ways that work at position 1, and the error of the first way that does
+    not work.
     """
-    table_maker: Any = None
-    code = made
-    if isinstance(made, tuple) and len(made) == 2:
-        table_maker, code = made
-        check_callable(name, table_maker)
-    check_callable(name, code)
+    check_callable(name, function)
 
-    vectors = np.eye(spec.head_dim)
-    ones = np.ones(spec.head_dim, np.int64)
+    # One call rotates all unit vectors, each at position 1.
+    unit_vectors = np.eye(spec.head_dim)
+    positions = np.ones(spec.head_dim, np.int64)
     working: list[Working] = []
     problem: Exception | None = None
     axis_count = spec.axes.count if spec.axes else 0
-    for way in list_ways(code, table_maker, axis_count):
+    for way in list_ways(function, table_maker, axis_count):
         try:
-            working.append((way, way.ask(vectors, ones)))
+            working.append((way, way.ask(unit_vectors, positions)))
         except InputError as error:
             problem = problem or InputError(f"{name} {error}")
         # The user's code may raise anything.
@@ -140,11 +161,13 @@ def try_ways(
 
     with_axes = [(way, parts) for way, parts in working if way.takes_axes]
     if spec.has_patches and with_axes:
-        # A patch has a row and a column: one number is not its position.
+        # The position of a patch is its row and its column. Ways that give a single
+        # number per patch are not meant, even if they work.
         working = with_axes
     with_arrays = [(way, parts) for way, parts in working if way.position_shape]
     if spec.axes and with_arrays:
-        # A code of several axes may take a single number for the position of one axis.
+        # A function of several axes may accept a single number and take it for the
+        # position on one axis. Ways that give an array are meant.
         working = with_arrays
     return working, problem
 
@@ -161,7 +184,7 @@ def check_callable(name: str, function: Any) -> None:
 def raise_problem(problem: Exception | None, name: str, spec: RopeSpec) -> NoReturn:
     """Say why a function cannot be called, and for encoders of images how it could be."""
     if problem is None:
-        raise InputError(f"{name}: {ASK}")
+        raise InputError(f"{name}: {RENAME}")
     if not spec.has_patches:
         raise problem
     reason = str(problem)
@@ -171,16 +194,16 @@ def raise_problem(problem: Exception | None, name: str, spec: RopeSpec) -> NoRet
 
 
 def give_equal_answers(working: Sequence[Working]) -> bool:
-    (_, first_parts), *others = working
-    return all(agree(first_parts, parts) for _, parts in others)
+    (_, first_parts), *other_ways = working
+    return all(agree(first_parts, parts) for _, parts in other_ways)
 
 
 def use_positions(working: Sequence[Working], spec: RopeSpec) -> bool:
     """Return True if a way gives other answers at position 2 than at position 1."""
-    vectors = np.eye(spec.head_dim)
-    twos = np.full(spec.head_dim, 2)
+    unit_vectors = np.eye(spec.head_dim)
+    positions = np.full(spec.head_dim, 2)
     for way, parts_at_1 in working:
-        parts_at_2 = way.ask(vectors, twos)
+        parts_at_2 = way.ask(unit_vectors, positions)
         if not agree(parts_at_1, parts_at_2):
             return True
     return False
@@ -188,13 +211,18 @@ def use_positions(working: Sequence[Working], spec: RopeSpec) -> bool:
 
 def describe_difference(name: str, working: Sequence[Working]) -> str:
     """Name two ways that give different answers, and what to do."""
-    (first_way, first_parts), *others = working
-    different = [way for way, parts in others if not agree(first_parts, parts)]
+    (first_way, first_parts), *other_ways = working
+    different = [way for way, parts in other_ways if not agree(first_parts, parts)]
     if str(different[0]) == str(first_way):
-        # It is given the same in both ways, in shapes that its answer does not tell.
+        # A description has the shapes of the arguments that the function takes. Two ways
+        # with the same description, such as those of a function that takes only a
+        # length, give it the same arguments.
         return f"{name}: {first_way} gives other numbers when it is called again"
-    advice = ASK
+
+    advice = RENAME
     if first_way.roles.keys() <= ROLES.keys():
+        # All parameters have names that say their role, so that renaming is no help.
+        # The function accepts two shapes and computes different results for them.
         advice = "take but one of them"
     return f"{name}: {first_way} and {different[0]} both work and differ: {advice}"
 
@@ -220,8 +248,9 @@ def ask_at(
     """
     width = spec.head_dim
     if "cos" in parts:
-        ones = np.ones((len(positions), width))
-        tables = way.ask(ones, positions)
+        # A function that returns tables may take vectors, too, and uses only their size.
+        vectors = np.ones((len(positions), width))
+        tables = way.ask(vectors, positions)
         return {"": observe_tables(positions, tables["cos"], tables["sin"], spec)}
 
     observed_parts = {}
@@ -234,10 +263,12 @@ def ask_at(
 
         observed = observe_rotation(rotate, spec, positions)
         if part in way.roles and observed.fault is None:
-            # While all other vectors are zeros, this parameter's come back as this part.
+            # A part has the name of the parameter whose vectors it should rotate. All
+            # other parameters are given zeros here. If the part is zero then, it rotates
+            # the vectors of another parameter.
             single_way = replace(way, nonzero=part)
-            rows = single_way.ask(np.eye(width), np.ones(width, np.int64))
-            if not rows[part].any():
+            answer = single_way.ask(np.eye(width), np.ones(width, np.int64))
+            if not answer[part].any():
                 observed = replace(observed, fault=EXCHANGED)
         observed_parts[part] = observed
     return observed_parts

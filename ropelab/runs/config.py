@@ -180,8 +180,8 @@ class Config(BaseModel):
     bare: ClassVar[str] = ""
     # The word that stands for these fields in the help of the command.
     argument_word: ClassVar[str] = "MODEL"
-    # The fields that help lists first.
-    common: ClassVar[tuple[str, ...]] = ()
+    # The fields whose options `--help` lists first, under the title "Most used".
+    common_options: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 

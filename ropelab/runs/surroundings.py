@@ -17,7 +17,8 @@ from typing import Any
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 # A commit as git writes it, by either of its hashes.
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Seconds after which git, which may be any program of that name, is waited for no more.
+# git is stopped after this many seconds. It may be any program of that name, even one
+# that never ends.
 GIT_SECONDS = 60.0
 
 

@@ -74,7 +74,7 @@ def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
     # The sum is called unknown only if the cost of all its cells is unknown.
     some_unknown = any(work.estimate.is_unknown for work in unfinished)
     if some_unknown and not every.estimate.is_unknown:
-        text += ", and what is not known before"
+        text += ", plus cells of unknown cost"
     return text
 
 
@@ -167,13 +167,22 @@ def choose_share(runs: PlannedWork, shard: tuple[int, int]) -> Work:
 
 
 def _name_unit(cell: Cell) -> str:
-    """Return the hash of the model trained from random weights that a cell starts from,
-    or the name of a cell that needs no trained model.
+    """Return the name of the unit that a cell belongs to: all cells of a unit have the
+    same name and go to one shard.
+
+    Cells that train the same model, continue its training or evaluate it are one unit. A
+    cell that needs no trained model is a unit by itself.
     """
-    # A cell without a model may itself train one: then its key is that model.
+    # The key of a cell that evaluates a model describes the model. The key of a cell that
+    # trains one is itself that description.
     model: Any = cell.key.get("model", cell.key)
-    if "recipe" not in model:
+    # A description of training has the recipe: steps, learning rate and so on.
+    is_trained = "recipe" in model
+    if not is_trained:
         return hash_cell(cell)
+
+    # A model whose training continued that of another one describes the other one as its
+    # `start`. The first model of this chain began with random weights.
     while "start" in model:
         model = model["start"]
     return fingerprint(model)

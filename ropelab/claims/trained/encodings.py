@@ -10,7 +10,7 @@ from ropelab.claims.margins import margin_of_interval
 from ropelab.claims.record import Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs, open_unless_learned
 from ropelab.claims.trained.runs import COPYING, Encodings
-from ropelab.claims.trained.tally import has_reached, negate, write_seed_count
+from ropelab.claims.trained.tally import interval_reaches, negate, write_seed_count
 from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import HARMLESS, WORKS
@@ -34,7 +34,7 @@ def check_extrapolation(
     near = run.read_interval(encoding, COPYING, False)
     far = run.read_interval(encoding, COPYING, True)
     threshold = kept * near.value
-    copies = has_reached(far, threshold)
+    copies = interval_reaches(far, threshold)
     row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
     is_measured = row is not None and not math.isnan(row["ci_low"])
     reads = _is_harmless(row) if is_measured and row is not None else None

@@ -14,8 +14,8 @@ from ropelab.claims.trained.deciding import ask_runs
 from ropelab.claims.trained.runs import Frequencies
 from ropelab.claims.trained.tally import (
     count_verdicts,
+    interval_or_value_reaches,
     negate,
-    reaches,
     write_difference,
 )
 from ropelab.runs.sentences import write_interval
@@ -48,7 +48,7 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
 
     best = max(singles, key=run.copies_within)
     recall = run.measure_copies_within(best)
-    best_works = reaches(recall, WORKS * run.copies_within())
+    best_works = interval_or_value_reaches(recall, WORKS * run.copies_within())
     what = f"the best single one, {best}"
     measured = write_interval(recall, ".2f")
     findings.add("limit", what, measured, negate(best_works), recall.value)

@@ -19,7 +19,7 @@ from ropelab.claims.trained.deciding import (
 )
 from ropelab.claims.trained.orders import DOUBLED
 from ropelab.claims.trained.runs import Methods
-from ropelab.claims.trained.tally import add_interval, reaches
+from ropelab.claims.trained.tally import add_interval, interval_or_value_reaches
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import WINDOW
 from ropelab.runs.sentences import write_interval
@@ -226,7 +226,7 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
 
     correlation = _correlate_ranks(run, with_both["label"].tolist())
     what = "rank correlation of low loss and copying"
-    agrees = reaches(correlation, WORKS)
+    agrees = interval_or_value_reaches(correlation, WORKS)
     measured = write_interval(correlation, ".2f")
     findings.add("limit", what, measured, agrees, correlation.value)
 

@@ -3,7 +3,11 @@ interval.
 
 A run compares two models, or two ways of evaluating one, at several places: distances or
 positions. The verdict of a comparison is the name of the better of the two, or `~` if no
-difference is shown. A tally counts the verdicts of one of the two.
+difference is shown. A tally counts at how many places one of the two is better.
+
+A finding is a part of a claim, without which the claim does not hold, or a limit, which
+puts a condition on the claim if it disagrees. It agrees (True), disagrees (False), or
+leaves the answer open (None).
 """
 
 import math
@@ -47,7 +51,10 @@ class Tally:
         if self.interval is not None:
             return f"{self.words}, {write_difference(self.interval)}"
         if self.places > 1 and self.differences:
-            texts = [f"{at}: {write_difference(x)}" for at, x in self.differences]
+            texts = [
+                f"{distance}: {write_difference(difference)}"
+                for distance, difference in self.differences
+            ]
             return f"{self.words} ({', '.join(texts)})"
         return self.words
 
@@ -78,15 +85,16 @@ class Tally:
 
         The questions are:
 
-        better
+        "better"
             Is the model better at more places than it is worse? A part of the claim.
-        no cost Is the model worse at no place? A part of the claim.
-        nowhere worse
-            The same question as a limit of the claim.
-        gains
-            Is it better at a place? A limit of the claim.
-        better there, too
-            Is it better at more places than it is worse? A limit of the claim.
+        "better there, too"
+            The same question as "better", as a limit of the claim.
+        "no cost"
+            Is the model worse at no place? A part of the claim.
+        "nowhere worse"
+            The same question as "no cost", as a limit of the claim.
+        "gains"
+            Is the model better at one place or more? A limit of the claim.
 
         Args:
             findings: the findings so far.
@@ -147,12 +155,17 @@ def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
     differences = []
     for _, row in rows.iterrows():
         at = int(row.get("at_tokens", row.get("distance_tokens", 0)))
-        difference = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+        # The tables do not tell the number of samples behind an interval, and a tally
+        # does not use it.
+        unknown_samples = 1
+        difference = Interval(
+            row["difference"], row["ci_low"], row["ci_high"], unknown_samples
+        )
         if not math.isnan(difference.low):
             differences.append((at, difference))
     interval = None
     if len(rows) == 1 and differences:
-        (_, interval), *_ = differences
+        _, interval = differences[0]
     margin = min(margins, default=None)
     return Tally(better, worse, ties, interval, margin, tuple(differences))
 
@@ -172,7 +185,7 @@ def negate(agrees: Agrees) -> Agrees:
     return None if agrees is None else not agrees
 
 
-def has_reached(interval: Interval, least: float) -> Agrees:
+def interval_reaches(interval: Interval, least: float) -> Agrees:
     """Return True if the whole interval reaches a threshold, and False if no part of it
     does.
 
@@ -187,11 +200,13 @@ def has_reached(interval: Interval, least: float) -> Agrees:
     return None
 
 
-def reaches(interval: Interval, least: float) -> Agrees:
-    """Return `has_reached`; of a value without an interval, whether the value does."""
+def interval_or_value_reaches(interval: Interval, least: float) -> Agrees:
+    """Return the answer of `interval_reaches`. If the interval was not measured, return
+    True if the value itself reaches the threshold.
+    """
     if math.isnan(interval.low):
         return is_at_least(interval.value, least)
-    return has_reached(interval, least)
+    return interval_reaches(interval, least)
 
 
 def add_interval(
@@ -216,7 +231,7 @@ def add_interval(
         unit: the end of the measurement in words, with a space before it.
         fails: True if the claim is that the value stays below the threshold.
     """
-    agrees = has_reached(interval, least)
+    agrees = interval_reaches(interval, least)
     if fails:
         agrees = negate(agrees)
     margin = margin_of_interval(interval.low, interval.high, least)

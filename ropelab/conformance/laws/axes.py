@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -50,19 +50,19 @@ FAR_STEP = 509
 def find_spec(case: Case) -> RopeSpec:
     """Return the rotation that the configuration asks for, with its axes."""
     if not isinstance(case.subject, TransformersSubject):
-        raise UnaskedError("its positions have one axis")
+        raise CannotAskError("its positions have one axis")
     text = case.subject.text_config
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is not None and reading.main.axes is not None:
         return reading.main
     rope = getattr(text, "rope_parameters", None) or {}
     if rope.get("mrope_section"):
-        raise UnaskedError("nobody looked at which pairs its axes have")
-    raise UnaskedError("its positions have one axis")
+        raise CannotAskError("nobody looked at which pairs its axes have")
+    raise CannotAskError("its positions have one axis")
 
 
 def find_axes(case: Case) -> Axes:
-    """Return the axes of the model's positions; UnaskedError: there is one."""
+    """Return the axes of the model's positions; CannotAskError: there is one."""
     axes = find_spec(case).axes
     assert axes is not None
     return axes
@@ -71,13 +71,13 @@ def find_axes(case: Case) -> Axes:
 def find_rule(case: Case) -> PromptRule:
     """Return how the model counts the positions of images.
 
-    UnaskedError: it is not known, or its positions have one axis.
+    CannotAskError: it is not known, or its positions have one axis.
     """
     find_axes(case)
     config = getattr(case.subject, "config", None)
     rule = read_prompt_rule(config.to_dict()) if config is not None else None
     if rule is None:
-        raise UnaskedError("nobody looked at how it counts positions")
+        raise CannotAskError("nobody looked at how it counts positions")
     return rule
 
 

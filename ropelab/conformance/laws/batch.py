@@ -1,5 +1,9 @@
 """Laws of one pass without a cache: shifted positions, padded batches, packed rows.
 
+A law asks for two computations that must agree. Each of its trials is one way to ask; in
+a trial with `cost=True` the two computations may differ, and their difference is
+reported as the cost of an approximation.
+
 A packed row holds two texts, the second after the first. Positions may restart with the
 second, and a mask may keep the two apart.
 """
@@ -9,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -22,8 +26,8 @@ from ropelab.conformance.laws.subject import Stages
 
 # The lengths of the texts in a padded batch.
 LENGTHS = (TOKENS, 31, 7)
-# Where the second of two packed texts begins.
-SECOND_ROTATED = 17
+# The index in a packed row of the first token of the second text.
+SECOND_BEGIN = 17
 
 
 def compare_shifted(case: Case, by: int) -> Comparison:
@@ -35,7 +39,7 @@ def compare_shifted(case: Case, by: int) -> Comparison:
         doubled_positions = 2 * case.make_positions(0)
         doubled = case.subject.read(case.tokens, doubled_positions)
         if are_equal(doubled, case.whole):
-            raise UnaskedError(
+            raise CannotAskError(
                 "its logits do not depend on the positions that are given"
             )
     return Comparison(got, case.whole, largest_position=by + TOKENS)
@@ -108,18 +112,21 @@ def compare_packed(
         masked: True if a mask keeps the texts apart.
         sink: True if both begin with the token that texts begin with.
     """
-    if restarted and not masked and not case.subject.separates_restarts:
-        raise UnaskedError("it is always given a mask")
+    # A function of tokens, positions and a mask leaves it to the mask to separate texts.
+    # Restarted positions alone mean nothing to it.
+    only_restarted = restarted and not masked
+    if only_restarted and not case.subject.separates_restarts:
+        raise CannotAskError("it separates texts by a mask, not by their positions")
 
-    lengths = [SECOND_ROTATED, TOKENS - SECOND_ROTATED]
+    lengths = [SECOND_BEGIN, TOKENS - SECOND_BEGIN]
     positions = case.make_positions(0)
-    segments = 1 + (positions >= SECOND_ROTATED).long()
+    segments = 1 + (positions >= SECOND_BEGIN).long()
     if restarted:
         parts = [case.make_positions(0, length) for length in lengths]
         positions = torch.cat(parts, dim=1)
     tokens = case.tokens.clone()
     if sink:
-        tokens[:, [0, SECOND_ROTATED]] = case.subject.first_token
+        tokens[:, [0, SECOND_BEGIN]] = case.subject.first_token
 
     got = case.subject.read(tokens, positions, segments if masked else None)
     texts = tokens.split(lengths, dim=1)

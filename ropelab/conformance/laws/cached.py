@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from ropelab.conformance.laws.batch import LENGTHS, compare_rows, make_batch
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.law import (
     TOKENS,
     Case,
@@ -103,10 +103,10 @@ def compare_across(case: Case) -> Comparison:
     """
     trained = case.subject.trained_length
     if trained is None:
-        raise UnaskedError("no length is known at which its scaling could change")
+        raise CannotAskError("no length is known at which its scaling could change")
     first = trained - PREFILLED
     if first < 0:
-        raise UnaskedError(f"its trained length of {trained} is too short")
+        raise CannotAskError(f"its trained length of {trained} is too short")
 
     lengths = range(PREFILLED - BEFORE, PREFILLED + BEYOND)
     count = len(lengths)

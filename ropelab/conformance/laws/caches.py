@@ -24,7 +24,7 @@ Entry = tuple[Tensor, Tensor] | None
 UNREADABLE = "its cache is neither a DynamicCache nor a list of (keys, values) by layer"
 
 
-class UnaskedError(Exception):
+class CannotAskError(Exception):
     """The model lacks what a law needs, such as a cache; the message says what.
 
     The law is then reported as one that cannot be asked, and not as a broken one.
@@ -66,7 +66,7 @@ def set_entry(cache: dict[str, Any], layer: int, entry: tuple[Tensor, Tensor]) -
 def list_pairs(code_cache: Any) -> Sequence[tuple[Tensor, Tensor]]:
     """Return the keys and values of each layer, in the axes that the code gave them.
 
-    UnaskedError: the cache cannot be read.
+    CannotAskError: the cache cannot be read.
     """
     pairs = code_cache
     # A DynamicCache has an object for each layer, without keys while it is empty.
@@ -76,11 +76,11 @@ def list_pairs(code_cache: Any) -> Sequence[tuple[Tensor, Tensor]]:
             for layer in code_cache.layers
         ]
     if not isinstance(pairs, list | tuple) or not pairs:
-        raise UnaskedError(UNREADABLE)
+        raise CannotAskError(UNREADABLE)
     for pair in pairs:
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
         if not is_pair or not all(isinstance(part, Tensor) for part in pair):
-            raise UnaskedError(UNREADABLE)
+            raise CannotAskError(UNREADABLE)
     return pairs
 
 
@@ -96,7 +96,7 @@ def find_token_axis(cache: dict[str, Any], keys: Tensor) -> int:
         tokens_read = cache["tokens_read"]
         fitting = [axis for axis in axes if keys.shape[axis] == tokens_read]
         if keys.ndim not in (3, 4) or len(fitting) != 1:
-            raise UnaskedError(
+            raise CannotAskError(
                 f"its keys have the shape {list(keys.shape)}, in which the axis of"
                 f" {tokens_read} tokens is not known"
             )

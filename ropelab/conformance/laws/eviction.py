@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws import eviction_mistakes, forgetting, forgetting_cache
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.eviction_guesses import explain_joining
 from ropelab.conformance.laws.eviction_trace import EQUAL, EvictionTrace
 from ropelab.conformance.laws.forgetting import (
@@ -83,7 +83,7 @@ def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
 
 
 def require_rotated_keys(case: Case) -> None:
-    """Raise UnaskedError unless all keys can be read, and are rotated in the cache.
+    """Raise CannotAskError unless all keys can be read, and are rotated in the cache.
 
     If keys are rotated when they are read, dropping keys already changes the positions
     of those behind them.
@@ -93,7 +93,7 @@ def require_rotated_keys(case: Case) -> None:
     if not isinstance(case.subject, Function):
         return
     if all(turn is None for turn in find_turns(case, [1]).values()):
-        raise UnaskedError("its keys are cached before their rotation")
+        raise CannotAskError("its keys are cached before their rotation")
 
 
 def read_and_drop(case: Case, schedule: EvictionSchedule, move: bool) -> Stages:
@@ -193,7 +193,7 @@ def find_count(case: Case) -> Statement:
     The model's logits are compared with the logits of both possible numbers.
     """
     if isinstance(case.subject, Function):
-        raise UnaskedError("it is given its positions")
+        raise CannotAskError("it is given its positions")
     require_rotated_keys(case)
 
     def read_behind_gap(positions: PerToken) -> Tensor:
@@ -241,7 +241,7 @@ def compare_own_eviction(
 
     nearest = find_reference(case, schedule, answers)
     if not are_near(nearest.got, nearest.expected) and not are_shifts_kept(case):
-        raise UnaskedError(
+        raise CannotAskError(
             "its logits change when all positions are shifted, so that passes cannot be"
             " compared"
         )
@@ -285,7 +285,7 @@ def are_shifts_kept(case: Case) -> bool:
 
 
 def require_own_eviction(case: Case) -> None:
-    """Raise UnaskedError unless the code can drop keys, and all layers keep all keys."""
+    """Raise CannotAskError unless the code can drop keys, and all layers keep all keys."""
     subject = case.subject
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     if not isinstance(subject, Function):
@@ -296,9 +296,9 @@ def require_own_eviction(case: Case) -> None:
     missing = "it has no evict_keys(cache, keep)"
     try:
         subject.entries(cache)
-    except UnaskedError as error:
-        raise UnaskedError(f"{error}, and {missing}") from None
-    raise UnaskedError(missing)
+    except CannotAskError as error:
+        raise CannotAskError(f"{error}, and {missing}") from None
+    raise CannotAskError(missing)
 
 
 def list_counts(case: Case) -> list[bool]:
@@ -351,7 +351,7 @@ def read_with_own_eviction(
         subject.evict(cache, keep)
         trace.remember_after(case, cache, keep)
         if trace.is_reordered and part is not schedule.parts[-1]:
-            raise UnaskedError("its slots do not stay in the order of their tokens")
+            raise CannotAskError("its slots do not stay in the order of their tokens")
 
         positions = None
         first = subject.find_next_position(cache)

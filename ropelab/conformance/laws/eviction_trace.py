@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ropelab.conformance.laws.caches import Entry, UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.forgetting import EvictionSchedule
 from ropelab.conformance.laws.law import Case
 
@@ -103,7 +103,7 @@ def copy_entries(case: Case, cache: Any) -> list[Entry]:
     """Return copies of each layer's keys and values; empty: they cannot be read."""
     try:
         entries = case.subject.entries(cache)
-    except UnaskedError:
+    except CannotAskError:
         return []
     copies: list[Entry] = []
     for entry in entries:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.caches import Entry, UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.eviction_trace import (
     find_distance,
     list_ranges,
@@ -25,7 +25,9 @@ def choose_tokens(case: Case) -> Case:
     """Return the same case with tokens that all differ."""
     ids = case.subject.vocabulary
     if ids < TOKENS:
-        raise UnaskedError(f"a vocabulary of {ids} does not tell {TOKENS} tokens apart")
+        raise CannotAskError(
+            f"a vocabulary of {ids} does not tell {TOKENS} tokens apart"
+        )
     random = torch.Generator().manual_seed(0)
     other = Case(case.subject, case.dtype)
     other.tokens = torch.randperm(ids, generator=random)[None, :TOKENS]
@@ -41,7 +43,7 @@ class Steps:
         case.subject.read(case.tokens.mT, torch.zeros(TOKENS, 1).long(), cache=cache)
         entry_of_single_tokens = case.subject.entries(cache)[0]
         if entry_of_single_tokens is None:
-            raise UnaskedError("its first layer keeps no keys")
+            raise CannotAskError("its first layer keeps no keys")
         keys, values = entry_of_single_tokens
         # Rows become tokens: [1, heads, tokens, head_dim].
         self.keys = keys.transpose(0, 2)
@@ -59,7 +61,7 @@ class Steps:
         counts = {entry[0].shape[2] for entry in entries if entry is not None}
         first_entry = entries[0]
         if first_entry is None or len(counts) != 1:
-            raise UnaskedError("its layers hold different numbers of keys")
+            raise CannotAskError("its layers hold different numbers of keys")
         _, values = first_entry
         self.held.append(find_tokens(self.values, values))
         self.last = list(entries)
@@ -83,7 +85,7 @@ class Steps:
         # The number of tokens that were dropped until each token was read.
         dropped = [number + 1 - held for number, held in enumerate(lengths)]
         if dropped[-1] == 0:
-            raise UnaskedError(
+            raise CannotAskError(
                 f"its cache drops nothing within {TOKENS} tokens: let it hold 20"
             )
         sinks = self.count_sinks()
@@ -94,7 +96,7 @@ class Steps:
     def count_sinks(self) -> int:
         """Return how many first tokens stay.
 
-        UnaskedError: tokens stay that are neither among the first nor among the last.
+        CannotAskError: tokens stay that are neither among the first nor among the last.
         """
         last_tokens = self.held[-1]
         sinks = 0
@@ -106,7 +108,7 @@ class Steps:
             recent = list(range(number + 1 - window, number + 1))
             has_dropped = number >= len(tokens)
             if has_dropped and tokens != [*range(sinks), *recent]:
-                raise UnaskedError(
+                raise CannotAskError(
                     f"token {number} leaves tokens {tokens}, which are not the first"
                     " and the last ones"
                 )
@@ -123,7 +125,7 @@ def find_tokens(single_values: Tensor, values: Tensor) -> list[int]:
     tokens = []
     for token in match_tokens(single_values, values):
         if token is None:
-            raise UnaskedError("values in its first layer are those of no token")
+            raise CannotAskError("values in its first layer are those of no token")
         tokens.append(token)
     return sorted(tokens)
 

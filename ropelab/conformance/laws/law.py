@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.subject import Stages, Subject, Tokens
 from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.files import read_table_beside
@@ -241,7 +241,7 @@ def ask_trial(trial: Trial, case: Case) -> Violation | Statement:
     """
     try:
         answer = trial.ask(case)
-    except (UnaskedError, InputError) as error:
+    except (CannotAskError, InputError) as error:
         return Statement("cannot be asked", str(error))
     except REFUSALS as error:
         said = " ".join(describe_error(error).split()) or "no message"
@@ -274,7 +274,7 @@ def describe_comparison(case: Case, answer: Comparison, violation: Violation) ->
     try:
         return answer.explain()
     # The search for the mistake asks the model's code further questions.
-    except (UnaskedError, InputError, *REFUSALS):
+    except (CannotAskError, InputError, *REFUSALS):
         return ""
 
 

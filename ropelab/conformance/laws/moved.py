@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ropelab.conformance.laws.cached import PREFILLED
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.kept import keep_configs
 from ropelab.conformance.laws.law import (
     TOKENS,
@@ -101,7 +101,7 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         subject.function.shift_keys(cache["code_cache"], by)
         return
     if isinstance(subject, Function) and not are_keys_open(case):
-        raise UnaskedError("it has no shift_keys(cache, by)")
+        raise CannotAskError("it has no shift_keys(cache, by)")
 
     entries = subject.entries(cache)
     for layer, turn in find_turns(case, [by]).items():
@@ -120,7 +120,7 @@ def are_keys_open(case: Case) -> bool:
     """Return True if the keys of the cache can be read, and are rotated in it."""
     try:
         turns = find_turns(case, [1])
-    except UnaskedError:
+    except CannotAskError:
         return False
     return any(turn is not None for turn in turns.values())
 
@@ -154,7 +154,7 @@ def list_whole_entries(
 ) -> list[tuple[Tensor, Tensor]]:
     """Return the keys and values of all layers.
 
-    UnaskedError: a layer does not keep the keys of all tokens.
+    CannotAskError: a layer does not keep the keys of all tokens.
 
     Args:
         case: the model and its tokens.
@@ -177,7 +177,7 @@ def list_whole_entries(
         if getattr(layer, "is_sliding", False):
             is_partial = True
     if is_partial:
-        raise UnaskedError("a layer keeps a window or a state instead of all keys")
+        raise CannotAskError("a layer keeps a window or a state instead of all keys")
     return whole_entries
 
 
@@ -233,7 +233,7 @@ def compare_saved(case: Case) -> Comparison:
     for parameter in model.parameters():
         weight_bytes += parameter.numel() * parameter.element_size()
     if weight_bytes > MOST_SAVED:
-        raise UnaskedError(
+        raise CannotAskError(
             f"more than {MOST_SAVED >> 30} GiB of weights are not saved again"
         )
 
@@ -319,7 +319,7 @@ def compare_converted(case: Case) -> Statement:
 
 def require_transformers(case: Case) -> TransformersSubject:
     if not isinstance(case.subject, TransformersSubject):
-        raise UnaskedError("it is no model of transformers")
+        raise CannotAskError("it is no model of transformers")
     return case.subject
 
 
@@ -327,7 +327,7 @@ def list_rotary_modules(case: Case) -> Sequence[RotaryModule | SineTables]:
     subject = require_transformers(case)
     modules = Positions(subject.model, subject.text_config).modules
     if not modules:
-        raise UnaskedError("it has no module with frequencies")
+        raise CannotAskError("it has no module with frequencies")
     return modules
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from ropelab.conformance.diagnosis import diagnose
 from ropelab.conformance.expected import PROBES, Expected
 from ropelab.conformance.frequencies import recover_frequencies
-from ropelab.conformance.laws.caches import UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError
 from ropelab.conformance.laws.law import Case, Law, Statement, Trial
 from ropelab.conformance.laws.subject import TransformersSubject
 from ropelab.conformance.observation import Observed
@@ -58,7 +58,7 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
     sample = read_parts(case, start, 1)
     if not sample:
-        raise UnaskedError("no layer keeps keys")
+        raise CannotAskError("no layer keeps keys")
     all_parts = [part for parts in sample.values() for part in parts]
     widest = max(part.shape[-1] for part in all_parts)
     fewest = min(part.shape[1] for part in all_parts)
@@ -72,7 +72,9 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
             for layer, parts in read_parts(case, all_positions, count).items():
                 turns[layer] = recover_turn(parts)
             return turns
-    raise UnaskedError("keys of different tokens are too alike to tell rotations from")
+    raise CannotAskError(
+        "keys of different tokens are too alike to tell rotations from"
+    )
 
 
 def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
@@ -139,12 +141,12 @@ def probe_turns(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
 
 
 def find_text_config(case: Case) -> Any:
-    """Return the configuration of the language model; UnaskedError: it has no RoPE."""
+    """Return the configuration of the language model; CannotAskError: it has no RoPE."""
     if not isinstance(case.subject, TransformersSubject):
-        raise UnaskedError("it has no configuration to compare with")
+        raise CannotAskError("it has no configuration to compare with")
     reason = explain_unrotated(case.subject.text_config.to_dict())
     if reason:
-        raise UnaskedError(f"no RoPE: {reason}")
+        raise CannotAskError(f"no RoPE: {reason}")
     return case.subject.text_config
 
 
@@ -175,7 +177,7 @@ def compare_frequencies(case: Case) -> Statement:
     """Find whether each layer has the frequencies that the configuration asks for."""
     case.layers = list_rotations(case)
     if not case.layers:
-        raise UnaskedError("no layer rotates")
+        raise CannotAskError("no layer rotates")
 
     kinds = set()
     for row in case.layers:
@@ -192,7 +194,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
     text = find_text_config(case)
     reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
     if reading.main is None:
-        raise UnaskedError(f"its configuration is not read: {reading.problem}")
+        raise CannotAskError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
     turns, positions = probe_turns(case)

@@ -19,7 +19,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from ropelab.conformance.laws import caches
-from ropelab.conformance.laws.caches import Entry, UnaskedError
+from ropelab.conformance.laws.caches import CannotAskError, Entry
 from ropelab.conformance.laws.kept import Float64, keep_tables, keep_weights
 from ropelab.models.released.facts import list_layer_windows
 
@@ -108,7 +108,7 @@ class Subject(ABC):
             segments: as in `read`.
             cache: as in `read`.
         """
-        raise UnaskedError("it is not told where images are")
+        raise CannotAskError("it is not told where images are")
 
     def forget_images(self) -> None:
         """Delete what the model remembers of the last images."""
@@ -116,18 +116,18 @@ class Subject(ABC):
 
     def new_cache(self) -> Any:
         """Return an empty cache."""
-        raise UnaskedError("it keeps no cache")
+        raise CannotAskError("it keeps no cache")
 
     def entries(self, cache: Any) -> list[Entry]:
         """Return keys and values of each layer [rows, heads, tokens, head_dim].
 
         None stands for a layer that keeps none.
         """
-        raise UnaskedError("its keys cannot be seen")
+        raise CannotAskError("its keys cannot be seen")
 
     def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
         """Replace the keys and values of a layer."""
-        raise UnaskedError("its keys cannot be changed")
+        raise CannotAskError("its keys cannot be changed")
 
     @property
     def evicts(self) -> bool:
@@ -140,14 +140,14 @@ class Subject(ABC):
         Its `evict_keys(cache, keep)` changes the cache, or returns another one.
         """
         if not self.evicts:
-            raise UnaskedError("it has no evict_keys(cache, keep)")
+            raise CannotAskError("it has no evict_keys(cache, keep)")
         other = self.code.evict_keys(cache["code_cache"], list(keep))
         if other is not None:
             cache["code_cache"] = other
 
     def new_forgetting_cache(self) -> Any:
         """Return an empty cache that drops keys by itself."""
-        raise UnaskedError("only a model of transformers is asked for such a cache")
+        raise CannotAskError("only a model of transformers is asked for such a cache")
 
     def join(self, first: Any, second: Any) -> Any:
         """Let the model's own code put the keys of one cache behind the keys of
@@ -156,7 +156,7 @@ class Subject(ABC):
         Its `join_caches(first, second)` changes the first cache, or returns a new one.
         """
         if not hasattr(self.code, "join_caches"):
-            raise UnaskedError("it has no join_caches(first, second)")
+            raise CannotAskError("it has no join_caches(first, second)")
         joined = self.code.join_caches(first["code_cache"], second["code_cache"])
         if joined is None:
             joined = first["code_cache"]
@@ -178,11 +178,11 @@ class Subject(ABC):
         new: int,
     ) -> tuple[Tensor, Tensor]:
         """Return new tokens [rows, new] of greedy decoding, and their logits."""
-        raise UnaskedError("it does not generate")
+        raise CannotAskError("it does not generate")
 
     def compile(self) -> "Subject":
         """Return the same code behind torch.compile; its layers are not seen."""
-        raise UnaskedError("it is not compiled")
+        raise CannotAskError("it is not compiled")
 
     @contextmanager
     def computing(self, dtype: torch.dtype) -> Iterator[None]:
@@ -356,13 +356,13 @@ class TransformersSubject(Subject):
 
     def new_forgetting_cache(self) -> Any:
         if not hasattr(self.model, "new_forgetting_cache"):
-            raise UnaskedError("it has no new_forgetting_cache()")
+            raise CannotAskError("it has no new_forgetting_cache()")
         return {"code_cache": self.model.new_forgetting_cache()}
 
     def entries(self, cache: Any) -> list[Entry]:
         layers = getattr(cache["code_cache"], "layers", None)
         if not layers:
-            raise UnaskedError("its cache holds no keys")
+            raise CannotAskError("its cache holds no keys")
         entries: list[Entry] = []
         for layer in layers:
             keys = getattr(layer, "keys", None)
@@ -468,7 +468,7 @@ class Function(Subject):
 
         logits = self.function(tokens, positions, mask, **more)
         if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
-            raise UnaskedError(
+            raise CannotAskError(
                 "its answer is no tensor of logits [rows, tokens, vocabulary]"
             )
         if cache is not None:

@@ -39,7 +39,7 @@ class BaseConfig(Config):
     from.
     """
 
-    common: ClassVar[tuple[str, ...]] = (
+    common_options: ClassVar[tuple[str, ...]] = (
         "context",
         "base",
         "model",

@@ -26,7 +26,7 @@ BODY = "ropelab.experiments.base_empirical.retrieval"
 class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
-    common: ClassVar[tuple[str, ...]] = ("bases", "train_len", "tasks", "seeds")
+    common_options: ClassVar[tuple[str, ...]] = ("bases", "train_len", "tasks", "seeds")
 
     # The shortest `train_len`. With fewer tokens, a passage that is copied from a 32nd of
     # the window back would hardly be longer than the cue that asks for it.
@@ -38,14 +38,15 @@ class BaseEmpiricalConfig(ShapedConfig):
     tasks: Some[Literal["text", "copy", "associative_recall"]] = Field(
         ("text", "copy", "associative_recall"),
         description=(
-            "what is measured: text, copy (symbols among symbols), "
-            "associative_recall (values of keys)"
+            "what is measured: text (its loss), copy (of a repeated stretch of random"
+            " symbols), associative_recall (of the value of a key)"
         ),
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64
     sequences: OfEvaluation[Count] = Field(
-        48, description="contexts, with all distances in each"
+        48,
+        description="contexts; each one asks for recall at every tested distance",
     )
 
     @field_validator("bases")

@@ -55,7 +55,12 @@ BODY = "ropelab.experiments.encodings.quality"
 class EncodingsConfig(ShapedConfig):
     """The shape of the models, their encodings, and the lengths of training and test."""
 
-    common: ClassVar[tuple[str, ...]] = ("encodings", "train_len", "test_len", "seeds")
+    common_options: ClassVar[tuple[str, ...]] = (
+        "encodings",
+        "train_len",
+        "test_len",
+        "seeds",
+    )
 
     train_len: TrainLen = 512
     test_len: TestLen = 2048
@@ -77,12 +82,18 @@ class EncodingsConfig(ShapedConfig):
     )
     tasks: Some[Literal["text", "copy"]] = Field(
         ("text", "copy"),
-        description="what is measured: text, copy (symbols among symbols)",
+        description=(
+            "what is measured: text (its loss), copy (of a repeated stretch of random"
+            " symbols)"
+        ),
     )
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
     sequences: OfEvaluation[Count] = Field(
-        24, description="contexts of each length, with all distances in each"
+        24,
+        description=(
+            "contexts of each length; each one asks for recall at every tested distance"
+        ),
     )
 
     def shape(self, trained_len: int | None = None) -> Shape:

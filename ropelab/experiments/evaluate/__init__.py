@@ -36,7 +36,12 @@ DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 class EvaluateConfig(Config):
     """The model, the longest context, and the tasks."""
 
-    common: ClassVar[tuple[str, ...]] = ("context", "methods", "tasks", "corpus")
+    common_options: ClassVar[tuple[str, ...]] = (
+        "context",
+        "methods",
+        "tasks",
+        "corpus",
+    )
 
     argument: ClassVar[str] = "model"
 

@@ -68,7 +68,12 @@ PRESETS = {
 class ExtrapolateConfig(config.TaskConfig):
     """The training, its length, and how the model is evaluated beyond it."""
 
-    common: ClassVar[tuple[str, ...]] = ("methods", "train_len", "test_len", "corpus")
+    common_options: ClassVar[tuple[str, ...]] = (
+        "methods",
+        "train_len",
+        "test_len",
+        "corpus",
+    )
 
     train_len: config.TrainLen = 2048
     test_len: config.TestLen = 8192

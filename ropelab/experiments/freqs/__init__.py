@@ -34,7 +34,7 @@ BODY = "ropelab.experiments.freqs.pairs"
 class FreqsConfig(Config):
     """A head, its training, and the method that scales it."""
 
-    common: ClassVar[tuple[str, ...]] = (
+    common_options: ClassVar[tuple[str, ...]] = (
         "model",
         "base",
         "method",

@@ -56,7 +56,13 @@ OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 class PrecisionConfig(Config):
     """The encodings, formats and casts that are compared, and the positions."""
 
-    common: ClassVar[tuple[str, ...]] = ("model", "base", "length", "formats", "cast")
+    common_options: ClassVar[tuple[str, ...]] = (
+        "model",
+        "base",
+        "length",
+        "formats",
+        "cast",
+    )
 
     # The model is not stored with the run, but the values that the model fills in are.
     model: OfModel[str] = Field(

@@ -81,7 +81,7 @@ def make_cell(
         inputs: what the function gets besides the config.
         seconds: processor time, without scores.
         memory: bytes, without scores and libraries.
-        scores: the number of scores of one pair of features, see `count_scores`.
+        scores: the number of partial scores, see `count_scores`.
         about: kind, title, function and version of the cell.
     """
     resources = Resources(
@@ -123,8 +123,8 @@ def list_formats(config: PrecisionConfig) -> list[str]:
 
 
 def count_scores(config: PrecisionConfig, pairs: float) -> float:
-    """Count the scores of one pair of features: of every draw and pair, at the powers of
-    two below the length.
+    """Count the partial scores that a cell computes: each is that of one pair of features,
+    in one draw, at one of the powers of two below the length.
     """
     return config.draws * pairs * math.log2(config.length)
 

@@ -4,9 +4,10 @@ each?
 A scheme is a choice of frequencies for the pairs of a head. There are two kinds of
 evidence, in separate tables. Arithmetic compares the change of a score from one token
 to the next with the rounding of scores, under each scheme. Training: the same small
-model learns once per scheme and seed. It copies, recalls the more recent of two equal
-cues, and reads, inside and beyond its trained length. Bands of frequencies are then
-taken away from the models of the first scheme.
+model is trained once per scheme and seed. Three tasks are then measured, inside and
+beyond the trained length: to copy a repeated stretch of symbols, to recall the more
+recent of two values, and to predict text. At last, bands of frequencies are taken away
+from the models of the first scheme, and the tasks are measured again.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -47,7 +48,12 @@ class SpectrumConfig(ShapedConfig):
     tested at.
     """
 
-    common: ClassVar[tuple[str, ...]] = ("schemes", "train_len", "test_len", "seeds")
+    common_options: ClassVar[tuple[str, ...]] = (
+        "schemes",
+        "train_len",
+        "test_len",
+        "seeds",
+    )
 
     train_len: TrainLen = 128
     test_len: TestLen = 512
@@ -55,10 +61,10 @@ class SpectrumConfig(ShapedConfig):
         tuple(SCHEMES),
         description=(
             "frequencies to train with: one(period=..., pairs=...) or spaced(n=...,"
-            " uniform=..., pairs=...), in all pairs or in the first of them alone,"
-            " without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at"
-            " --base, or any other change of frequencies; the first is what the others"
-            " are compared with"
+            " uniform=..., pairs=...), where pairs=8 rotates only the first 8 pairs of"
+            " a head; without(band=...); p_rope(p=0) for none; unscaled for the"
+            " frequencies of RoPE at --base; or any other change of frequencies. All"
+            " other schemes are compared with the first one"
         ),
     )
     bands: Annotated[tuple[Literal["fast", "middle", "slow"], ...], AsList] = Field(
@@ -71,8 +77,8 @@ class SpectrumConfig(ShapedConfig):
     tasks: Some[Literal["text", "copy", "most_recent"]] = Field(
         ("text", "copy", "most_recent"),
         description=(
-            "what is measured: text, copy (symbols among symbols), most_recent (the"
-            " nearer of two values)"
+            "what is measured: text (its loss), copy (of a repeated stretch of random"
+            " symbols), most_recent (recall of the nearer of a key's two values)"
         ),
     )
     base: OfModel[Base] = Field(
@@ -81,7 +87,10 @@ class SpectrumConfig(ShapedConfig):
     steps: Steps = 600
     first_window: FirstWindow = 16
     sequences: OfEvaluation[Count] = Field(
-        48, description="contexts of each length, with all distances in each"
+        48,
+        description=(
+            "contexts of each length; each one asks for recall at every tested distance"
+        ),
     )
     draws: OfEvaluation[Count] = Field(
         200, le=2**16, description="random vectors of the arithmetic part"

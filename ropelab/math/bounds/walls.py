@@ -7,8 +7,10 @@ stored cos and sin equal the stored cos and sin of the next position
 (`find_first_equal`). A proof gives a position below which this happens at no base
 (`find_proved_limit`).
 
-A cast plan has the number format to which each stage of the rotation is rounded. The
-encoding of a position is what a plan stores for it: the cosines and sines of all pairs.
+A cast plan has the number format to which each stage of the rotation is rounded, and the
+rule by which angles are computed: as products m * theta_i of the position m and the
+frequency theta_i of pair i, or by a recurrence over the pairs. The encoding of a position
+is what a plan stores for it: the cosines and sines of all pairs.
 The columns of tables call an encoding `code`.
 """
 
@@ -39,26 +41,39 @@ def find_proved_limit(plan: CastPlan) -> int:
     """Return a position below which neighbours are proved to differ in every pair, at
     any base; 0 if nothing is proved.
     """
-    # Let t be the smaller precision of angle and table in bits, x = m theta the angle
-    # of a position and y = x + theta the angle of the next position. For m + 1 <=
-    # 2^(t-3) the spacing s at y is at most 2^(1-t) y <= theta / 4, so that the stored
-    # angles a of x and b of y are at least theta - s >= 3 s apart. For angles up to 1
-    # rad, sin b - sin a >= cos(1) 3 s > s. Two numbers that round to the same number
-    # are at most a spacing apart, so that sin a and sin b round to different numbers.
-    # For larger angles the chord between the two points on the unit circle is at least
-    # 2.7 s >= 5.4 2^-t. Two points that are stored alike are in one square, whose
-    # diagonal is 1.5 2^-t. The proof needs positions that are stored exactly,
+    # Let t be the precision in bits of the format of angles or of the table, whichever is
+    # smaller. Let x = m theta be the angle of position m <= 2^(t-3) - 1, and y = x + theta
+    # the angle of the next position, of any frequency theta <= 1.
+    #
+    # 1. Let s be the spacing at y of numbers of t bits. It is at most 2^(1-t) y, and
+    #    y = (m + 1) theta <= 2^(t-3) theta. Therefore s <= theta / 4.
+    # 2. Let a and b be the stored angles of x and y. Each is wrong by at most s / 2, so
+    #    that b - a is at least theta - s >= 4 s - s = 3 s. It is at most
+    #    theta + s <= 1.25.
+    # 3. If y <= 1, the slope of the sine is at least cos(1) = 0.54 between a and b.
+    #    Therefore sin b - sin a >= 0.54 * 3 s > s. Two numbers that round to the same
+    #    number are at most a spacing apart, so that the two sines are stored differently.
+    # 4. If y > 1, the spacing s is at least the spacing 2^(1-t) from 1 on. The chord
+    #    between two points of the unit circle is 2 sin(arc / 2), for arcs up to 1.25 at
+    #    least 0.9 times the arc. Between a and b it is therefore at least
+    #    0.9 * 3 s = 2.7 s >= 5.4 * 2^-t. Numbers below 1 have a spacing of at most 2^-t.
+    #    Points that are stored alike are therefore in a square of side 2^-t, whose
+    #    diagonal of 1.42 * 2^-t is shorter than that chord.
+    #
+    # The proof needs angles that are products, positions that are stored exactly,
     # frequencies far from underflow, and rounded cos and sin.
     if plan.angles != "product" or plan.inv_freq.exponent_bits < 8:
         return 0
 
     precision = min(plan.angle.precision, plan.table.precision)
-    bits = max(precision - 3, 0)
-    bits = min(bits, plan.position.precision)
-    return 2**bits
+    proved_bits = max(precision - 3, 0)
+    # A format of p significant bits holds all whole numbers up to 2^p.
+    exact_bits = plan.position.precision
+    return 2 ** min(proved_bits, exact_bits)
 
 
-# The result is cached, since plans that differ only after the table have the same one.
+# Callers pass `plan.storage`, in which all stages after the table are exact. Plans that
+# differ only in those stages then share one cached result.
 @cache
 @np.errstate(invalid="ignore", over="ignore")
 def find_first_equal(
@@ -73,16 +88,19 @@ def find_first_equal(
     """
     chain = make_chain(plan, base, rotary_dim)
     slowest = slice(-1, None)
-    start = max(find_proved_limit(plan) - 1, 0)
-    start = min(start, stop)
+    # The proof covers pairs of neighbours of which both are below the limit. The pair of
+    # the last position below it and the limit itself is the first one without a proof.
+    last_below_limit = max(find_proved_limit(plan) - 1, 0)
+    start = min(last_below_limit, stop)
 
     for low, high in cut_into_blocks(start, stop, BLOCK):
         positions = list_positions(low, high + 1)
         angles = chain.angles(positions, slowest)[0]
         angles_here = angles[:-1]
         angles_there = angles[1:]
-        # Most angles are more than two spacings apart. The proof above shows that their
-        # cosines or sines are stored differently, so that these are not computed.
+        # Most angles are more than two spacings apart. Steps 3 and 4 of the proof in
+        # `find_proved_limit` show that their cosines or sines are stored differently, so
+        # that these are not computed.
         two_spacings = 2 * spacing(angles_there, plan.table)
         near = np.flatnonzero(angles_there <= angles_here + two_spacings)
 
@@ -119,12 +137,16 @@ def make_walls_table(
     """
     rows = []
     for name, plan in plans.items():
-        # The angle of pair 0 is the position m. The whole encoding is therefore the same
-        # for two positions only if the positions are stored as the same number.
-        first_rounded: int = 2**plan.position.precision
+        # The frequency of pair 0 is 1 under every base, so that its angle is the stored
+        # position. Neighbours that are stored as different numbers are at least one
+        # radian apart there, if angles are stored as finely as positions (in all presets
+        # they are). Whole encodings are therefore equal only if two positions are stored
+        # as the same number. A format of p bits stores all whole numbers up to 2^p, and
+        # 2^p + 1 as 2^p, so that 2^p is the first position that is stored like the next.
+        first_stored_alike: int = 2**plan.position.precision
         first_equal_encoding = None
-        if first_rounded < SEARCHED_POSITIONS:
-            first_equal_encoding = first_rounded
+        if first_stored_alike < SEARCHED_POSITIONS:
+            first_equal_encoding = first_stored_alike
 
         for base in bases:
             row = {

@@ -2,12 +2,14 @@
 each.
 
 A proof (`can_prove_distinct`): two positions D tokens apart can have the same cos and sin
-only if D * theta_i is near a whole number of turns in every pair i. If for every D some
-pair is far from whole turns, all positions differ, wherever they begin.
+only if D * theta_i is near a whole number of turns in every pair i, where theta_i is the
+frequency of the pair. If for every D some pair is far from whole turns, all positions
+differ, whichever is the first.
 
 Steps (`count_angles`): an angle rounded to a coarse format stays the same over many
 positions. It changes where it passes the midpoint between two values of the format.
-These positions follow from a division of the midpoints by the frequency.
+These positions follow from a division of the midpoints by the frequency. This needs
+angles that are products of frequency and position.
 """
 
 import math
@@ -17,18 +19,17 @@ import numpy as np
 from ropelab.math.numerics.angle_errors import wrap_angle
 from ropelab.math.numerics.chain import (
     Chain,
-    Positions,
     cut_into_blocks,
     list_positions,
 )
 from ropelab.math.numerics.encoding import PositionEncoding
-from ropelab.math.numerics.formats import FloatFormat
+from ropelab.math.numerics.formats import FloatFormat, Values
 
 # The significant bits up to which the values of a format are few enough to list them.
 COARSE = 11
-# Steps are counted where they need less than this share of the angles of all pairs at
-# all positions.
-WORTH = 1 / 2
+# Steps are counted if this computes fewer angles than this share of the angles of all
+# pairs at all positions. Otherwise a visit of every position is as quick.
+WORTHWHILE_SHARE = 1 / 2
 
 
 def can_prove_distinct(
@@ -55,13 +56,14 @@ def can_prove_distinct(
     bounds = chain.rounding_bounds(np.array([last], dtype=np.float64))
     errors = bounds[pairs, 0]
 
-    # Numbers up to 1 that round to the same value are at most one spacing below 1
-    # apart. All points (cos, sin) that are stored alike are in a square of that side,
-    # and the longest chord between them is its diagonal.
+    # Two numbers up to 1 that round to the same value differ by at most epsilon / 2,
+    # the spacing of the format in [0.5, 1). All points (cos, sin) that are stored alike
+    # are in a square of that side, and the longest chord between them is its diagonal.
     diagonal = math.sqrt(2) * fmt.epsilon / 2
     half_chord = min(diagonal / 2, 1.0)
     longest_arc = 2 * math.asin(half_chord)
-    # The uncertainty of float64 itself in D * theta, in cos and in sin.
+    # The uncertainty of float64 itself in D * theta (relative), and in cos and sin: eight
+    # units of 2^-53, which covers the few operations that compute each.
     float64_errors = last * theta * 2.0**-50 + 2.0**-50
     # The largest distance of D * theta from whole turns if two encodings are equal.
     largest_distances = (longest_arc + 2 * errors + float64_errors).tolist()
@@ -81,8 +83,8 @@ def can_prove_distinct(
 
 
 def count_angles(chain: Chain, offset: int, length: int) -> int | None:
-    """Count the positions whose stored angles differ; None where a visit of every
-    position is quicker.
+    """Count the different sets of stored angles at `length` positions from `offset` on;
+    None if this shortcut does not apply, or is slower than a visit of every position.
     """
     fmt = chain.plan.angle
     last = offset + length - 1
@@ -92,21 +94,27 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
         return None
 
-    midpoints = list_midway_values(fmt)
+    midpoints = list_midpoints(fmt)
     rotating_pairs = np.flatnonzero(inv_freq)
-    # Each row of `ends` has the two numbers of midpoints between which a pair's angles are.
+    # A pair's angles pass midpoints[low:high], with low and high from its row of `ends`.
+    # The range is a position wider on each side, because the rounding of an angle may
+    # move it over a midpoint. It begins at position 1 at the earliest: below the angle of
+    # position 1 there may be thousands of tiny midpoints. All are passed in the step from
+    # position 0 to 1, which is tried below in any case.
     first_and_last = (max(offset - 1, 1), last + 1)
     angles = np.outer(inv_freq[rotating_pairs], first_and_last)
     ends = np.searchsorted(midpoints, angles)
-    candidates = 3 * int(np.diff(ends).sum())
-    if candidates > WORTH * length * rotating_pairs.size:
+    # A pair passes a midpoint between the positions below and above the quotient of
+    # midpoint and frequency. The quotient may be off by a rounding, so that three
+    # positions are tried for each midpoint.
+    tried_count = 3 * int(np.diff(ends).sum())
+    if tried_count > WORTHWHILE_SHARE * length * rotating_pairs.size:
         return None
 
     changes = [np.empty(0)]
     for pair, (low, high) in zip(rotating_pairs.tolist(), ends.tolist(), strict=True):
-        # The quotient may be off by a rounding, so that its neighbours are tried, too.
-        quotients = np.floor(midpoints[low:high] / inv_freq[pair])
-        tried = np.concatenate(([offset], quotients - 1, quotients, quotients + 1))
+        below = np.floor(midpoints[low:high] / inv_freq[pair])
+        tried = np.concatenate(([offset], below - 1, below, below + 1))
         positions = np.unique(tried)
         positions = positions[(positions >= offset) & (positions < last)]
 
@@ -118,19 +126,21 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
         changed = angles_here.view(np.int64) != angles_there.view(np.int64)
         changes.append(positions[changed])
 
-    # Angles never fall, so that every change of a pair begins a new row of angles.
+    # Angles never fall as positions grow. Once the angle of a pair has changed, the set
+    # of angles of a position can therefore never again equal an earlier set: there is
+    # one new set at each position where any pair changes.
     return 1 + np.unique(np.concatenate(changes)).size
 
 
-def list_midway_values(fmt: FloatFormat) -> Positions:
+def list_midpoints(fmt: FloatFormat) -> Values:
     """Return the midpoints of neighbouring values of a coarse format, from 0 on."""
     step = 2.0 ** (1 - fmt.precision)
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * step + step / 2
     exponents = np.arange(fmt.min_exponent, fmt.max_exponent + 1)
 
-    # Subnormal numbers are f * 2^e with the least exponent e, and normal numbers are (1
-    # + f) * 2^e with every e: [exponents, fractions].
+    # With a fraction f, subnormal numbers are f * 2^e for the least exponent e, and
+    # normal numbers are (1 + f) * 2^e for every e: [exponents, fractions].
     subnormal = np.ldexp(fractions, fmt.min_exponent)
     normal = np.ldexp(1 + fractions, exponents[:, None])
     return np.concatenate((subnormal, normal.ravel()))

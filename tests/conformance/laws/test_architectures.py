@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ropelab.conformance.laws.batch import SECOND_ROTATED
+from ropelab.conformance.laws.batch import SECOND_BEGIN
 from ropelab.conformance.laws.doctor import doctor
 from ropelab.conformance.laws.law import TOKENS
 from tests.conformance.laws.architectures import (
@@ -53,7 +53,7 @@ def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> No
     gpt-oss.
     """
     at = torch.arange(TOKENS)
-    block = ((at >= SECOND_ROTATED)[:, None] == (at >= SECOND_ROTATED)) & (
+    block = ((at >= SECOND_BEGIN)[:, None] == (at >= SECOND_BEGIN)) & (
         at <= at[:, None]
     )
     window = block & (at[:, None] - at < 24)
@@ -63,7 +63,7 @@ def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> No
     tokens = torch.randint(
         4, 97, (1, TOKENS), generator=torch.Generator().manual_seed(0)
     )
-    positions = torch.cat([at[:SECOND_ROTATED], at[: TOKENS - SECOND_ROTATED]])[None]
+    positions = torch.cat([at[:SECOND_BEGIN], at[: TOKENS - SECOND_BEGIN]])[None]
     for name, mask in (
         ("mistral", sliding),
         ("gpt_oss", {"full_attention": full, "sliding_attention": sliding}),
@@ -75,7 +75,7 @@ def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> No
         ).logits
         parts = [
             model(input_ids=part).logits
-            for part in tokens.split([SECOND_ROTATED, TOKENS - SECOND_ROTATED], 1)
+            for part in tokens.split([SECOND_BEGIN, TOKENS - SECOND_BEGIN], 1)
         ]
         assert apart(read, torch.cat(parts, dim=1)) < 1e-4, name
 
