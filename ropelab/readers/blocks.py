@@ -94,8 +94,16 @@ def read_layers(
     is_flat = block is not None and not given
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
+        # Even an empty rope_scaling is laid over the dicts, of which there is none.
+        has_scaling = scaling is not None
         is_refused = (
-            bool(scaling) or bool(block and family.refuses_flat) or not fills_missing
+            has_scaling or bool(block and family.refuses_flat) or not fills_missing
+        )
+    elif family.refuses_flat:
+        # These classes take nothing beside the dicts.
+        is_refused = is_refused or any(
+            value is not None and not isinstance(value, Mapping)
+            for value in (block or {}).values()
         )
     if is_refused:
         refuse_layers(trace)
@@ -469,5 +477,8 @@ def fill_original(settings: Settings, where: str, usual_source: str) -> None:
         settings.put(ORIGINAL, beside, source)
     elif ORIGINAL in settings.values:
         trace.get(f"{where}.{ORIGINAL}")
+    elif trace.family.name == "step3p5" and where.startswith("rope_scaling"):
+        # Its class fills in only the dicts of rope_parameters.
+        raise RefusedError(f"{where}.{ORIGINAL} is missing")
     else:
         settings.put(ORIGINAL, Reader().find_longest(trace), MAXIMUM)

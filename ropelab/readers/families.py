@@ -42,6 +42,8 @@ TYPE_COPIES = frozenset(_TYPES["copies_type"]["types"].split())
 FLAT_ARCHITECTURES: dict[str, list[str]] = _TYPES["read_flat"]
 # The value of position_embedding_type that a class assumes where the file has none.
 _ASSUMED_EMBEDDING: dict[str, str] = _TYPES["asks_for_rope"]
+# The runtimes that assume a rotation there, in words.
+_ROTATED_WITHOUT_KEY: dict[str, str] = _TYPES["rotated_without_key"]
 # The values of position_embedding_type that mean a rotation. Nemotron-NAS has the last
 # two.
 ROTARY_EMBEDDINGS = ("rope", "rotary", "mistral_yarn", "rope_llama4")
@@ -88,7 +90,7 @@ def find_family(
 
     if release in _TYPES["stops"]:
         # In these releases nearly all classes read the share outside a block.
-        if facts.get("share_keys") == [] and text_type != "bamba":
+        if facts.get("share_keys") == []:
             del facts["share_keys"]
         refusals = _TYPES["stops"][release]
         facts |= refusals.get(model_type, {})
@@ -164,7 +166,10 @@ def explain_unrotated(text: Mapping[str, Any]) -> str:
     # Most classes with rotary positions do not read position_embedding_type.
     reads_embedding = kind in _ASSUMED_EMBEDDING or kind not in ROTATED_TYPES
     if not is_rotary and reads_embedding:
-        return f"position_embedding_type is '{str(embedding)[:40]}'"
+        reason = f"position_embedding_type is '{str(embedding)[:40]}'"
+        if not text.get("position_embedding_type") and kind in _ROTATED_WITHOUT_KEY:
+            reason = f"{reason} {_ROTATED_WITHOUT_KEY[kind]}"
+        return reason
 
     if kind == "olmo_hybrid" and has_null_base(text):
         return "rope_theta is null"

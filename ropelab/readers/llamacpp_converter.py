@@ -283,8 +283,9 @@ def write_widths(trace: Trace, block: str) -> Fields:
         )
         share_keys = tuple(NAMES["shares"].get(family.name, usual_keys))
         share, path = trace.first(share_keys, family.share or 1)
-        if not path and any(trace.has(key) for key in share_keys):
-            raise NotModelledError("a rotated share of null")
+        nulls = [key for key in share_keys if trace.has(key)]
+        if not path and nulls:
+            share = replace_null_share(trace, nulls)
         share_by_width = reader.find_rotated_share(trace, head_dim)
         if share_by_width is not None and family.name not in NAMES["shares"]:
             share = share_by_width
@@ -294,6 +295,28 @@ def write_widths(trace: Trace, block: str) -> Fields:
             head_dim, require_number(share, "share")
         ),
     }
+
+
+def replace_null_share(trace: Trace, nulls: list[str]) -> float:
+    """Return the share that a class of the converter has where the key is null.
+
+    A null beside the block counts as missing (conversion/base.py:1374).
+
+    Args:
+        trace: the configuration.
+        nulls: the keys of the share that are null.
+    """
+    name = trace.family.name
+    if name in NAMES["stops_at_null_share"]:
+        raise RefusedError(f"{nulls[0]} is null")
+    if name not in NAMES["null_shares"]:
+        raise NotModelledError("a rotated share of null")
+
+    in_block = [key for key in nulls if "." in key]
+    if in_block:
+        # The class multiplies by it.
+        raise RefusedError(f"{in_block[0]} is null")
+    return float(NAMES["null_shares"][name])
 
 
 def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> Fields:

@@ -6,7 +6,7 @@ mlx.toml has a row for each model file.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ropelab.math.scaling import LongRope
 from ropelab.readers import reader, scaling_types
@@ -238,6 +238,12 @@ def refuse_missing_keys(trace: Trace, row: Row) -> None:
         if is_missing:
             raise RefusedError(f"{key} is missing, and the model file has no default")
 
+    # These files ask where the first layer of each of these types is.
+    declared = trace.get("layer_types")
+    for name in row.get("needs_layers", ()):
+        if isinstance(declared, list) and declared and name not in declared:
+            raise RefusedError(f"layer_types has no {name}")
+
 
 def refuse_block(trace: Trace, row: Row) -> None:
     """Raise RefusedError for a scaling block at which the model file stops."""
@@ -248,13 +254,17 @@ def refuse_block(trace: Trace, row: Row) -> None:
     if not block:
         if row.get("needs_block"):
             raise RefusedError(f"{name} is missing, and the model file reads its keys")
-        return
+        # Most files ask whether it is empty, and phimoe.py whether it is null.
+        if block is None or not row.get("top_original"):
+            return
 
     missing = [key for key in row.get("block_keys", ()) if key not in block]
     if missing:
         raise RefusedError(f"{name} must contain {', '.join(missing)}")
 
     kind = block.get("type") or block.get("rope_type")
+    if "rope_type" in row.get("block_keys", ()):
+        kind = block["rope_type"]
     if "kinds" in row and kind not in row["kinds"]:
         raise RefusedError(f"only rope type {' or '.join(row['kinds'])} is supported")
 
@@ -289,12 +299,21 @@ def find_base(trace: Trace, row: Row) -> tuple[Any, str]:
         default = row.get("block_base", default)
 
     for path in paths:
+        if path == key_in_block and trace.has_null(path):
+            refuse_null_base(trace, path)
         base = trace.get(path)
         if base is not None:
             return base, path
     if row.get("base_needed"):
         raise RefusedError(f"{key} is missing, and the model file has no default")
     return default, f"default of MLX-LM's {trace.model_type}.py"
+
+
+def refuse_null_base(trace: Trace, path: str) -> NoReturn:
+    """Raise the error for a base of null in a block, which nothing replaces."""
+    if trace.model_type == "olmo_hybrid":
+        raise NotModelledError("a base of null, with which its layers rotate nothing")
+    raise RefusedError(f"{path} is null")
 
 
 def list_layer_types(trace: Trace, row: Row) -> list[str]:

@@ -140,3 +140,54 @@ def test_mixtures_of_keys_are_read_as_initialize_rope_takes_them() -> None:
         reading = read("seed_oss", {**keys, "rope_scaling": block})
         got = reading.main.method if reading.main else reading.outcome
         assert got == wanted, block
+
+
+KINDS_OF_LAYERS = ["full_attention", "sliding_attention"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lacking"),
+    [(kind, "sliding_attention") for kind in ("gemma3n_text", "gpt_oss", "olmo3")]
+    + [(kind, "full_attention") for kind in ("llama", "gpt_oss", "olmo3", "smollm3")],
+)
+def test_files_that_look_for_a_layer_stop_without_it(kind: str, lacking: str) -> None:
+    """As 0.32.2 ran: ValueError, it is not in list."""
+    keys = {**ASKED["many keys"], "rope_local_base_freq": 777.0}
+    (other,) = {*KINDS_OF_LAYERS} - {lacking}
+    assert read(kind, {**keys, "layer_types": [other] * 6}).outcome == "refused"
+    assert read(kind, {**keys, "layer_types": KINDS_OF_LAYERS * 3}).layers
+
+
+@pytest.mark.parametrize(
+    "kind", ["lfm2", "granitemoehybrid", "exaone_moe", "qwen3_5_text"]
+)
+def test_a_base_of_null_in_the_block_stops_files_that_take_it(kind: str) -> None:
+    """As 0.32.2 ran: '[rope] Neither base nor freqs has a value.'"""
+    block = {"rope_type": "default", "rope_theta": None}
+    assert (
+        read(kind, {**ASKED["many keys"], "rope_parameters": block}).outcome
+        == "refused"
+    )
+
+
+def test_olmo_hybrid_takes_its_base_from_the_block_alone() -> None:
+    """As 0.32.2 ran: 10000 where the block has none, and no rotation where it is null."""
+    keys = ASKED["many keys"]
+    block: dict[str, Any] = {"rope_type": "default"}
+    spec = read("olmo_hybrid", {**keys, "rope_parameters": block}).main
+    assert spec is not None
+    assert spec.base == 1e4
+    null = read(
+        "olmo_hybrid", {**keys, "rope_parameters": {**block, "rope_theta": None}}
+    )
+    assert null.outcome == "not modelled"
+
+
+def test_types_that_a_file_checks_by_their_newer_name() -> None:
+    """mlx_lm/models/internlm3.py:41 looks at rope_type, rope_utils.py at type first."""
+    block = {"type": "linear", "rope_type": "yarn", "factor": 4.0}
+    keys = ASKED["many keys"]
+    assert read("internlm3", {**keys, "rope_scaling": block}).outcome == "refused"
+    # phimoe.py:50 asks whether its block is null.
+    assert read("phimoe", {**keys, "rope_scaling": {}}).outcome == "refused"
+    assert read("phimoe", {**keys, "rope_scaling": None}).layers

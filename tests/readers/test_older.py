@@ -466,3 +466,111 @@ def test_hunyuan_of_transformers_4_wants_an_alpha() -> None:
         "transformers-4.57", kind, rope_scaling={**block, "alpha": 10.0}, **keys
     )
     assert (found.outcome, with_alpha.outcome) == ("refused", "read")
+
+
+def test_zamba_2_of_transformers_4_stretches_its_base() -> None:
+    """As 4.57.1 ran: Zamba2Config(use_mem_rope=True, use_long_context=True).rope_theta."""
+    keys = {
+        "hidden_size": 2560,
+        "num_attention_heads": 32,
+        "use_mem_rope": True,
+        "use_long_context": True,
+        "head_dim": 64,  # of which these releases take no notice
+    }
+    for release in BEFORE_5:
+        spec = read(release, "zamba2", **keys).main
+        assert spec is not None
+        assert spec.base == pytest.approx(82133.72235993925, rel=1e-12)
+        assert spec.rotary_dim == 160
+    newer = read("transformers-5", "zamba2", **keys).main
+    assert newer is not None
+    assert newer.base == 1e4
+
+
+def test_bamba_of_transformers_4_takes_the_share_of_the_file() -> None:
+    """As 4.57.1 ran: a key of the file is set behind the number in the class."""
+    for share, width in ((0.25, 32), (None, 64)):
+        keys = {} if share is None else {"partial_rotary_factor": share}
+        spec = read("transformers-4.57", "bamba", **keys).main
+        assert spec is not None
+        assert spec.rotary_dim == width
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v3", "longcat_flash"])
+@pytest.mark.parametrize("key", ["beta_fast", "beta_slow", "factor"])
+def test_a_null_of_which_a_float_is_made_stops_the_class(kind: str, key: str) -> None:
+    found = read("transformers-4.57", kind, rope_scaling={**YARN, key: None})
+    assert found.outcome == "refused"
+    if key != "factor":
+        assert read(
+            "transformers-4.51", "deepseek_v3", rope_scaling={**YARN, key: None}
+        ).layers
+
+
+def test_both_rotations_of_modernbert_s_decoder_had_the_global_base() -> None:
+    """modeling_modernbert_decoder.py:422 and :423 of 4.57.1: one configuration for both."""
+    bases = {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    local = {
+        "transformers-5": 1e4,
+        "transformers-4.57": 1.6e5,
+        "transformers-4.55": 1.6e5,
+    }
+    for release, base in local.items():
+        layers = read(release, "modernbert-decoder", **bases).layers
+        assert layers["full_attention"].base == 160000.0
+        assert layers["sliding_attention"].base == base
+
+
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [("glm4", 64), ("glm4_moe", 64), ("qwen3_next", 32), ("phi3", 128)],
+)
+def test_a_share_of_null_is_a_missing_one_to_the_converter(
+    kind: str, width: int
+) -> None:
+    """conversion/base.py:1374, glm.py:26 and :158, qwen.py:392, phi.py:155."""
+    spec = read("llama.cpp", kind, partial_rotary_factor=None, head_dim=128).main
+    assert spec is not None
+    assert spec.rotary_dim == width
+    block = {"rope_type": "default", "partial_rotary_factor": None, "rope_theta": 1e4}
+    inside = read("llama.cpp", kind, rope_parameters=block, head_dim=128)
+    assert inside.outcome == "refused"
+
+
+@pytest.mark.parametrize("kind", ["phi", "stablelm", "nemotron"])
+def test_a_share_of_null_stops_these_classes_of_the_converter(kind: str) -> None:
+    """phi.py:22, stablelm.py:32, nemotron.py:174: a KeyError."""
+    assert read("llama.cpp", kind, partial_rotary_factor=None).outcome == "refused"
+
+
+FLAT = {"rope_type": "linear", "factor": 2.0, "rope_theta": 777.0}
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "gemma3n_text", "olmo3"])
+def test_an_empty_scaling_stops_classes_with_dicts_of_layer_types(kind: str) -> None:
+    """As 5.24.0 ran: KeyError('full_attention')."""
+    keys = {"rope_scaling": {}, "rope_parameters": FLAT}
+    assert read("transformers-5", kind, **keys).outcome == "refused"
+    assert read("transformers-5", kind, rope_parameters=FLAT).layers
+    assert read("transformers-5", kind, rope_scaling={}).layers
+
+
+def test_step_3_5_fills_in_no_original_length_of_the_older_block() -> None:
+    """As 5.24.0 ran: the keys required of yarn and llama3 lack it."""
+    for block in ({"rope_type": "yarn", "factor": 4.0}, {**LLAMA3}):
+        block.pop("original_max_position_embeddings", None)
+        assert (
+            read("transformers-5", "step3p5", rope_scaling=block).outcome == "refused"
+        )
+    assert read("transformers-5", "step3p5", rope_scaling=YARN).layers
+
+
+def test_a_key_beside_dicts_of_layer_types_stops_modernbert() -> None:
+    """As 5.24.0 ran: rope_parameters takes dicts alone."""
+    dicts = {"full_attention": FLAT, "sliding_attention": FLAT}
+    for kind in ("modernbert", "modernbert-decoder"):
+        assert read("transformers-5", kind, rope_parameters=dicts).layers
+        beside = read(
+            "transformers-5", kind, rope_parameters={**dicts, "rope_theta": 5.0}
+        )
+        assert beside.outcome == "refused"

@@ -831,3 +831,20 @@ def test_sglangs_hunyuan_stops_without_a_head_dim(kind: str) -> None:
     )
     assert read("sglang", kind, name).outcome == "refused"
     assert read("sglang", kind, name, head_dim=96).layers["all"].rotary_dim == 96
+
+
+def test_heads_of_deepseek_s_first_models_follow_from_their_sizes() -> None:
+    """vllm/model_executor/models/deepseek_v2.py:180, sglang/srt/models/deepseek.py:258."""
+    config = {
+        "model_type": "deepseek",
+        "architectures": ["DeepseekForCausalLM"],
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "head_dim": 64,
+        "max_position_embeddings": 4096,
+        "rope_theta": 10000.0,
+    }
+    for name in ("vllm", "sglang"):
+        spec = registry.read(registry.RUNTIMES[name], config).main
+        assert spec is not None
+        assert spec.rotary_dim == 128
