@@ -19,7 +19,8 @@ from ropelab.readers.families import (
     explain_unrotated,
     read_table,
 )
-from ropelab.readers.gguf import ARRAY, PER_LAYER, Length, read_header
+from ropelab.readers.gguf import ARRAY, PER_LAYER, Length
+from ropelab.readers.gguf_parts import is_later_file, read_model
 from ropelab.readers.mistral_params import META_KEYS, is_params, translate_params
 from ropelab.readers.spec import shorten_value
 from ropelab.readers.trace import (
@@ -44,6 +45,12 @@ IMAGE_KEYS = ("patch_size", "image_size", "patch_embed")
 ENCODING_NAMES = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
 # Facts about GGUF files: architectures, and the numbers of the types of values.
 GGUF = read_table("names")["gguf"]
+# GGUF files that are read beside a model, by their general.type.
+OTHER_KINDS = {
+    "adapter": "an adapter for one, which has no rotation of its own",
+    "imatrix": "weights by which one is quantized",
+    "mmproj": "an encoder beside one",
+}
 # Architectures of llama.cpp whose layers rotate nothing, and whose layers rotate.
 UNROTATED_ARCHITECTURES = frozenset(GGUF["unrotated"].split())
 ROTATED_ARCHITECTURES = frozenset(GGUF["rotated"].split())
@@ -89,14 +96,21 @@ def load(source: str, images: bool = False) -> Document:
 
 
 def load_folder(folder: Path, images: bool) -> Document:
-    """Return the configuration in a model folder: as JSON, or in its only GGUF file."""
+    """Return the configuration in a model folder: as JSON, or in its only GGUF
+    model.
+    """
     for name in ("config.json", "params.json"):
         if (folder / name).is_file():
             document = load(str(folder / name), images)
             return replace(document, tokenizer_length=read_tokenizer_length(folder))
 
-    gguf_files = sorted(folder.glob("*.gguf"))
-    if len(gguf_files) != 1:
+    # A model in several files is read from its first.
+    gguf_files = [
+        file for file in sorted(folder.glob("*.gguf")) if not is_later_file(file.name)
+    ]
+    if len(gguf_files) > 1:
+        raise InputError(f"{folder} holds several GGUF models; give the file of one")
+    if not gguf_files:
         raise InputError(f"{folder} holds neither config.json nor params.json")
     return load(str(gguf_files[0]))
 
@@ -232,10 +246,13 @@ def load_gguf(path: Path) -> Document:
     """Return the header of a GGUF file, without the architecture before its keys.
 
     The key `llama.rope.freq_base` becomes `rope.freq_base`, and the architecture the
-    model_type. Tensors become lists. InputError: the file has no rotary positions, or
-    llama.cpp refuses the type of a key.
+    model_type. Tensors become lists. InputError: the file has no rotary positions, is not
+    the first of its model or lacks the others, or llama.cpp refuses the type of a key.
     """
-    header = read_header(path)
+    header = read_model(path)
+    kind = header.fields.get("general.type", "model")
+    if isinstance(kind, str) and kind in OTHER_KINDS:
+        raise InputError(f"{path} is no model but {OTHER_KINDS[kind]}")
     architecture = header.fields.get("general.architecture", "")
     if architecture in UNROTATED_ARCHITECTURES:
         raise InputError(

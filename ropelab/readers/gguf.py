@@ -41,8 +41,9 @@ ROPE_TENSORS = (
 )
 # The number of float32 among the types of tensors.
 FLOAT32 = 0
-# The number of this type among the scalars, and the alignment of a file that names none.
-UINT32 = 4
+# The numbers of these types among the scalars.
+UINT16, UINT32, INT32 = 2, 4, 5
+# The alignment of a file that names none.
 USUAL_ALIGNMENT = 32
 
 
@@ -58,6 +59,8 @@ class Header:
     kinds: Mapping[str, tuple[int, ...]]
     # The tensors about rotation, in float64.
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]
+    # The names of all tensors of the file.
+    names: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def read_header(path: Path) -> Header:
         alignment = _find_alignment(cursor, fields, kinds)
         places = _read_places(cursor, tensors, alignment)
         rope_tensors = _read_rope_tensors(cursor, places, alignment)
-        return Header(fields, kinds, rope_tensors)
+        return Header(fields, kinds, rope_tensors, frozenset(places))
 
 
 def _read_fields(

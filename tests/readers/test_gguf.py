@@ -231,8 +231,8 @@ def test_more_strings_than_any_vocabulary_has_are_refused_at_once(
         read_header(path)
 
 
-TYPES = {"uint32": 4, "int32": 5, "float32": 6, "string": 8, "float64": 12}
-CODES = {"uint32": "I", "int32": "i", "float32": "f", "float64": "d"}
+TYPES = {"uint16": 2, "uint32": 4, "int32": 5, "float32": 6, "string": 8, "float64": 12}
+CODES = {"uint16": "H", "uint32": "I", "int32": "i", "float32": "f", "float64": "d"}
 
 
 def as_text(text: str) -> bytes:
@@ -378,6 +378,101 @@ def test_architectures_that_rotate_nothing_are_refused(
     path = of_architecture(tmp_path / "raw.gguf", name)
     with pytest.raises(InputError, match="no rotary positions"):
         load(str(path))
+
+
+def write_files(
+    folder: Path, tensors_of_files: list[list[str]], **changes: bytes
+) -> list[Path]:
+    """Write the files of a model, as `llama-gguf-split` does; `changes` are fields of
+    the first.
+    """
+    count = len(tensors_of_files)
+    total = sum(map(len, tensors_of_files))
+    paths = []
+    for number, names in enumerate(tensors_of_files):
+        fields = {
+            "count": as_field("split.count", "uint16", count),
+            "number": as_field("split.no", "uint16", number),
+            "tensors": as_field("split.tensors.count", "int32", total),
+        }
+        if number == 0:
+            fields |= changes
+        given = {name: field for name, field in fields.items() if field}
+        tensors = tuple(
+            as_tensor(name, 32, 128 * place) for place, name in enumerate(names)
+        )
+        path = folder / f"m-{number + 1:05d}-of-{count:05d}.gguf"
+        paths.append(write_raw(path, given, tensors, len(names) * DIVISORS))
+    return paths
+
+
+OUTSIDE_FIRST = [[], ["output.weight"], ["rope_freqs.weight"]]
+
+
+def test_divisors_in_a_later_file_of_a_model_are_read(tmp_path: Path) -> None:
+    """`llama-gguf-split --no-tensor-first-split` leaves the first file without tensors."""
+    first, *_ = write_files(tmp_path, OUTSIDE_FIRST)
+    plain = 5e5 ** (-np.arange(0, 64, 2) / 64)
+    for source in (first, tmp_path):
+        spec = read(RUNTIMES["llama.cpp"], load(str(source)).config).main
+        assert spec is not None
+        np.testing.assert_allclose(spec.inv_freq(9), plain / 2, rtol=1e-6)
+
+
+def test_a_model_without_all_its_files_is_refused(tmp_path: Path) -> None:
+    first, second, third = write_files(tmp_path, OUTSIDE_FIRST)
+    with pytest.raises(InputError, match="is file 2 of the 3"):
+        load(str(second))
+    content = third.read_bytes()
+
+    third.unlink()
+    with pytest.raises(InputError, match=f"{third.name} is not beside it"):
+        load(str(first))
+    third.mkdir()
+    with pytest.raises(InputError, match=f"cannot read .*{third.name}"):
+        load(str(first))
+    third.rmdir()
+    third.write_bytes(second.read_bytes())
+    with pytest.raises(InputError, match="is file 2 of a model by its keys"):
+        load(str(first))
+
+    third.write_bytes(content)
+    renamed = first.rename(tmp_path / "m.gguf")
+    with pytest.raises(InputError, match="its name does not end in -00001-of-00003"):
+        load(str(renamed))
+
+
+@pytest.mark.parametrize(
+    ("tensors_of_files", "changes"),
+    [
+        ([["rope_freqs.weight"], ["rope_freqs.weight"]], {}),
+        (OUTSIDE_FIRST, {"tensors": as_field("split.tensors.count", "int32", 3)}),
+        (OUTSIDE_FIRST, {"tensors": b""}),
+        (OUTSIDE_FIRST, {"count": as_field("split.count", "uint32", 3)}),
+        (OUTSIDE_FIRST, {"number": as_field("split.no", "uint32", 0)}),
+    ],
+)
+def test_files_that_llamacpp_does_not_join_are_refused(
+    tmp_path: Path, tensors_of_files: list[list[str]], changes: dict[str, bytes]
+) -> None:
+    first, *_ = write_files(tmp_path, tensors_of_files, **changes)
+    with pytest.raises(InputError):
+        load(str(first))
+
+
+@pytest.mark.parametrize("kind", ["adapter", "imatrix", "mmproj"])
+def test_files_beside_a_model_are_no_model(tmp_path: Path, kind: str) -> None:
+    field = as_field("general.type", "string", kind)
+    path = write_raw(tmp_path / "raw.gguf", {"kind": field})
+    with pytest.raises(InputError, match="is no model but"):
+        load(str(path))
+
+
+def test_a_folder_of_several_models_asks_for_one(tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf"):
+        write_raw(tmp_path / name, {})
+    with pytest.raises(InputError, match="several GGUF models"):
+        load(str(tmp_path))
 
 
 @pytest.mark.parametrize(("name", "is_known"), [("qwen3", True), ("zzzzz", False)])
