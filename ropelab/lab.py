@@ -126,11 +126,11 @@ class Lab:
         """
         numbers_of_plan = self._number_plans(plans)
         # Runs that read the results of other runs are made after them, one by one.
-        reading = [
+        dependent = [
             plan for plan in numbers_of_plan if plan.config.list_read_experiments()
         ]
-        independent = [plan for plan in numbers_of_plan if plan not in reading]
-        groups = [independent, *([plan] for plan in reading)]
+        independent = [plan for plan in numbers_of_plan if plan not in dependent]
+        groups = [independent, *([plan] for plan in dependent)]
 
         failures: list[Exception] = []
         for group in groups:

@@ -3,6 +3,10 @@
 A block is a dict about rotation: `rope_parameters`, the older `rope_scaling`, or the
 dict of one layer type inside of one of these. Type, base, rotated share and original
 length come from the block, from keys beside it, or from the class.
+
+A label is the name of a layer type, and a part is the dict of one layer type. A `Trace`
+is a configuration that notes which of its keys were read, and `trace.family` has the
+facts about the class of its model type.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,11 +26,11 @@ from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, OUTSIDE, SCALED, Tr
 
 Block = Mapping[str, Any]
 
-# The layer types of a class that was not asked for its own.
+# The layer types of a class whose own layer types are not known here.
 LAYER_TYPES = ("full_attention", "sliding_attention")
-# A list of layer types with more entries is not looked at.
+# A longer list of layer types is ignored.
 MOST_LABELS = 2**16
-# The dict of a layer type that a file leaves out.
+# The dict that stands for a layer type for which the file has none.
 UNSCALED = {"rope_type": "default"}
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
@@ -164,7 +168,7 @@ def refuse_incomplete_layers(trace: Trace) -> None:
         if label not in family.layer_blocks:
             continue
         part = block.get(label, ABSENT)
-        # Null is a layer without positions for those classes alone.
+        # Only classes that keep rope_scaling accept null, for layers without positions.
         is_null = part is None and not family.keeps_rope_scaling
         if part is ABSENT or is_null:
             refuse_layers(trace)

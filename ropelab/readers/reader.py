@@ -1,7 +1,9 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
 A runtime is a subclass of `Reader`, which changes the steps that the runtime takes in
-another way; `make_spec` lists the steps.
+another way; `make_spec` lists the steps. A `Trace` is a configuration that notes which of
+its keys were read, and `trace.family` has the facts about the class of its model type.
+The block is the dict of a configuration that has the scaling, such as rope_scaling.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,11 +43,13 @@ class Reader:
     default_longest: int | None = 2048
     # True if the default limits the length of a file that has none of the length keys.
     default_limits = True
-    # True if DeepSeek's factor on scores also holds without a scaling.
+    # True if DeepSeek's factor on scores (`find_softmax_factor`) also holds without a
+    # scaling.
     multiplies_unscaled = True
-    # The model types without that factor.
+    # The model types without DeepSeek's factor.
     unmultiplied: tuple[str, ...] = ()
-    # The scaling factor in it, where the block has none.
+    # The factor of the scaling from which DeepSeek's factor is computed, if the block
+    # has none.
     usual_factor: float | None = None
     # True if a key gives the base of layers with a sliding window.
     reads_local = False
@@ -136,8 +140,8 @@ class Reader:
     def limit_length(self, settings: Settings) -> tuple[int | None, int]:
         """Return the length that the runtime allows, None without a limit.
 
-        The second value is the length that the factor was multiplied with to give it; 0:
-        it was not multiplied.
+        If that length is a product of the scaling factor and a shorter length, the
+        second value is the shorter length. Otherwise it is 0.
         """
         if self.default_limits:
             return settings.longest, 0

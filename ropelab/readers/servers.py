@@ -4,6 +4,9 @@ by their own code.
 Read from vllm 0.33.0 (model_executor/layers/rotary_embedding,
 transformers_utils/config.py, config/model.py) and sglang 0.5.23
 (srt/layers/rotary_embedding, srt/models/llama.py, srt/utils/hf_transformers/common.py).
+
+A model file is the code of a server for a model type. A `Trace` is a configuration that
+notes which of its keys were read, and `trace.family` has the facts about its model type.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,8 +33,8 @@ from ropelab.readers.transformers import Transformers5
 
 # The scaling type of scaled models with latent attention.
 LATENT = "deepseek_yarn"
-# The beginnings of model types whose configuration class stops at scaling types, whoever
-# runs the model.
+# The beginnings of model types whose configuration class raises an error for some
+# scaling types, in every runtime that loads it.
 STRICT = ("phi", "dory")
 # The beginnings of model types that pass mrope_positions_factor=1, unless videos are
 # pruned.
@@ -172,7 +175,8 @@ class Server(Transformers5):
     def find_width(self, settings: Settings, head_dim: int) -> int:
         family = settings.trace.family
         is_proportional = settings.get("rope_type") == "proportional"
-        # The share of bailing_hybrid belongs to another part of the head.
+        # The key partial_rotary_factor of bailing_hybrid is about another part of the
+        # head.
         is_of_other_part = family.name == "bailing_hybrid"
         if family.drops_share or is_proportional or is_of_other_part:
             return head_dim
@@ -192,7 +196,7 @@ class Server(Transformers5):
 
 
 def refuse_missing(trace: Trace) -> None:
-    """Raise RefusedError for a file without something that its model file needs."""
+    """Raise RefusedError for a configuration without a key that its model file needs."""
     family = trace.family
     if family.needs_remote and not trace.whole.get("auto_map"):
         raise RefusedError(
@@ -208,9 +212,9 @@ def refuse_missing(trace: Trace) -> None:
 
 
 def refuse_layers(trace: Trace) -> None:
-    """Raise RefusedError for a file without the lists that its model file needs.
+    """Raise RefusedError for a configuration without the lists that its model file needs.
 
-    NotModelledError: some layers do what is not computed here.
+    NotModelledError: some layers have a rotation that is not computed here.
     """
     family = trace.family
     scaled_types = trace.get("yarn_only_types")

@@ -1,8 +1,10 @@
 """The one rule by which two rows are said to differ, for every experiment that trains
 models.
 
-All rows are measured with the same seeds on the same documents (sequences). Two rows
-are therefore compared value by value: there is a difference for each seed and document.
+A row here is one of the things compared: a method or a kind of model, with its values on
+every seed and document (sequence). All rows are measured with the same seeds on the same
+documents. Two rows are therefore compared value by value: there is a difference for each
+seed and document.
 The interval of the mean difference is one over seeds and documents
 (`ropelab.runs.stats`), since another model and other text could have come out
 otherwise.

@@ -114,8 +114,8 @@ def _hold_lock(
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        # Where no lock can be made this raises OSError. Without it the next line would
-        # wait for ever.
+        # If the file cannot be made, `touch` raises OSError. `acquire` would not: it would
+        # wait for ever for a lock that nobody holds.
         file.touch()
         waiting()
         lock.acquire(timeout=-1 if seconds is None else seconds)

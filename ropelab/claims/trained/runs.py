@@ -2,6 +2,11 @@
 
 Nothing is compared anew: the tables `comparisons` (and `extrapolation`) have paired
 differences with 95 % intervals, and a `verdict` that names the better row or is `~`.
+
+A row stands for a method or an encoding, with the results of its models. The label of a
+row is its name, with its factor if it has one. The arm of a row says how its models were
+trained and evaluated: as they are (zero_shot), or after further training (finetuned), for
+example.
 """
 
 import math
@@ -40,8 +45,8 @@ def select_context(
 
 
 class Trained:
-    """One stored run of a lab that trains models at one length and tests them at a
-    longer one.
+    """One stored run of an experiment that trains models at one length and tests them at
+    a longer one.
     """
 
     # The name of the plain row: if it copies inside the trained length, the models of
@@ -90,7 +95,7 @@ class Trained:
 
     def select(self, name: str, **where: Any) -> pd.DataFrame:
         """Select the rows of a table with these values; none if it lacks a column."""
-        # Older runs and other versions of a lab lack some tables and columns.
+        # Older runs and other versions of an experiment lack some tables and columns.
         table = self.table(name)
         for column, value in where.items():
             if column not in table:
@@ -117,7 +122,7 @@ class Trained:
 
 
 class Methods(Trained):
-    """A run of the extrapolation lab; rows are methods, each called by its label."""
+    """A run of the experiment `extrapolate`; rows are methods, each called by its label."""
 
     plain = "unscaled"
 

@@ -6,7 +6,8 @@ The laws pass a cache on as a dictionary with three keys:
 code_cache
     The cache as the code made it. It can be read if it is a DynamicCache, or a list or
     tuple with a pair (keys, values) for each layer.
-tokens_read The number of tokens in the cache.
+tokens_read
+    The number of tokens in the cache.
 layout
     A dictionary that all caches of the code share. Its `token_axis` is the axis of tokens
     in keys and values, once it is known: 2 in [rows, heads, tokens, head_dim], 1 in

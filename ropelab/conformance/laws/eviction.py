@@ -4,8 +4,9 @@ moved up.
 An eviction leaves a gap. The keys behind the gap either keep their positions, and new
 tokens go on counting; or they are moved up by the gap, which rotates them, and new
 tokens count from the number of keys. Both are right. A schedule says which tokens are
-read, and how many are dropped between them. Trials with `own` in their names ask the
-model's own code to drop keys. In all other trials this file drops and moves keys.
+read, and how many are dropped between them. Sinks are the first tokens, which a schedule
+may keep. A slot is the place of a key in the cache. Trials with `own` in their names ask
+the model's own code to drop keys. In all other trials this file drops and moves keys.
 
 The right answers are computed in one pass without a cache (`forgetting`).
 """
@@ -85,8 +86,8 @@ def compare_with_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
 def require_rotated_keys(case: Case) -> None:
     """Raise CannotAskError unless all keys can be read, and are rotated in the cache.
 
-    If keys are rotated when they are read, dropping keys already changes the positions
-    of those behind them.
+    If a model rotates keys only when it reads them, dropping keys already changes the
+    positions of all keys behind the gap.
     """
     cache = fill_cache(case, case.tokens[:, :PREFILLED])
     list_whole_entries(case, cache, PREFILLED)
@@ -229,7 +230,7 @@ def find_count(case: Case) -> Statement:
 def compare_own_eviction(
     case: Case, schedule: EvictionSchedule
 ) -> Comparison | Statement:
-    """Let the model's own code drop keys, and compare with all that is right."""
+    """Let the model's own code drop keys, and compare with each right computation."""
     require_own_eviction(case)
     trace = EvictionTrace(schedule)
     # The answers of the code, for each way of counting that it may expect.
@@ -264,8 +265,10 @@ def find_reference(
         expected = compute(case, schedule)
         for got in answers:
             candidates.append(Comparison(got, expected, later, says=says))
-        # Others are not asked once one is equal. A model of one layer computes the same
-        # for keys that are moved up and for a text without the dropped tokens.
+        # Once a right computation is equal, the remaining ones are not compared. The first
+        # one then gives its name to the result: a model of one layer, for example,
+        # computes the same for keys that are moved up and for a text without the
+        # dropped tokens.
         nearest = min(candidates, key=measure_size)
         if measure_size(nearest) <= EQUAL:
             break
@@ -379,7 +382,8 @@ def read_with_own_eviction(
 def compare_forgetting_cache(case: Case) -> Comparison | Statement:
     """Read token by token with a cache that drops keys by itself.
 
-    What it drops is found from its values (`Steps`), and then what is right for that.
+    The values in the cache show which tokens it has dropped (`Steps`). The answers are
+    compared with what is right for each schedule that drops these tokens.
     """
     subject = case.subject
     cache = subject.new_forgetting_cache()
@@ -425,14 +429,18 @@ def compare_own_joining(case: Case) -> Comparison:
 
 
 def price_kept(case: Case) -> Comparison:
-    """Compare keys that keep their positions with a text of the tokens that stay."""
+    """Compare reading with keys that keep their positions, and reading a text that has
+    only the tokens that stay.
+    """
     require_rotated_keys(case)
     kept = forgetting.compute_kept(case, MIDDLE)
     return Comparison(kept, forgetting.compute_anew(case, MIDDLE), LATER)
 
 
 def price_moved(case: Case, schedule: EvictionSchedule) -> Comparison:
-    """Compare keys that are moved up with a text of the tokens that stay."""
+    """Compare reading with keys that are moved up, and reading a text that has only the
+    tokens that stay.
+    """
     require_rotated_keys(case)
     moved = forgetting.compute_moved(case, schedule)
     return Comparison(moved, forgetting.compute_anew(case, schedule), LATER)

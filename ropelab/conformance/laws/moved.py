@@ -39,7 +39,7 @@ from ropelab.models.released.positions import Positions, RotaryModule, SineTable
 
 # A position far behind the first positions.
 FAR = 1000
-# Larger models, in bytes, are not written to disk to be read again.
+# The largest model, in bytes, that is written to disk to be read again.
 MOST_SAVED = 2**30
 # Logits in float32 are taken to be the logits of a mistake if the two differ by a
 # smaller share of their spread than this. Rounding grows with positions, but wrong
@@ -108,10 +108,12 @@ def move_keys(case: Case, cache: Any, by: int) -> None:
         entry = entries[layer]
         if turn is None or entry is None:
             continue
-        (image,) = turn.images
+        # The matrix that rotates keys by the distance. Its rows are the rotated unit
+        # vectors.
+        (matrix,) = turn.images
         keys = entry[turn.part]
         parts = list(entry)
-        parts[turn.part] = (keys.to(image.dtype) @ image).to(keys.dtype)
+        parts[turn.part] = (keys.to(matrix.dtype) @ matrix).to(keys.dtype)
         first, second = parts
         subject.set_entry(cache, layer, (first, second))
 

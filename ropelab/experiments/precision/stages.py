@@ -3,7 +3,9 @@ scores. A cast plan says to which format each stage of an implementation is roun
 
 The phase of a plan is the part that decides its angles: position, inv_freq and angle.
 Plans with the same phase are measured together. Positions are split into octaves: [1, 2),
-[2, 4), [4, 8), ...
+[2, 4), [4, 8), ... An entry of a run is a plan with its name and its kind: an
+implementation, an implementation with one stage made exact (a repair), or a single
+rounded stage.
 """
 
 import math

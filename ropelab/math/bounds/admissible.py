@@ -9,10 +9,10 @@ sorts every u into one of three kinds, by proof and not by sampling:
 
 * excluded: for each u of a stretch some position has S < 0.
 * admissible: no position has S < 0. To prove it for a slab, which is an interval of u,
-  the sums of *all* positions in its middle are computed. As |dS/du| is at most m sum
-  a_i b^(-a_i), they leave a short list of positions whose sum could become negative
-  inside the slab. These positions are said to threaten the slab. The slab is halved
-  until each is decided.
+  the sums of *all* positions in its middle are computed. Inside the slab a sum changes by
+  no more than the slope bound |dS/du| <= m sum a_i b^(-a_i) allows. Only a short list of
+  positions could therefore have a negative sum somewhere in the slab. These positions
+  are said to threaten the slab. The slab is halved until each of them is decided.
 * edge: the sign of the S of a position changes in an interval no wider than ``EDGE``.
 
 Hence no admissible interval wider than ``EDGE``, relative to the base, can be missed.

@@ -4,8 +4,9 @@ S(m, u) is the sum of cos(m b^(-a_i)) over the pairs i of a head, with u = ln b.
 fails if S is negative at some position m. On an interval of half-width h around c,
 Taylor's theorem bounds the change of S at one position by
 
-    |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2.
+    |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2,
 
+where c1 m + c2 m^2 is a bound on the second derivative (`Similarity.curvature_bounds`).
 If S(m, c) is below minus this bound, m excludes the whole interval. If it is above the
 bound, m threatens no base in the interval. Other intervals are halved, with the positions
 that could still fail in them, down to the width ``EDGE``.
@@ -83,23 +84,25 @@ def find_excluded_end(
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
 
-    # At distance x from the centre, on either side, S is at most c + b x + a x^2, and
-    # therefore negative between the roots of this parabola. The small number keeps a from
-    # being 0; a larger a is still a bound.
-    a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
+    # At distance x from the centre, on either side, S is at most
+    # constant + linear x + quadratic x^2, and therefore negative between the roots of this
+    # parabola. The small number keeps `quadratic` from being 0; a larger number is still a
+    # bound.
+    quadratic = (positions * c1 + positions**2 * c2) / 2 + 1e-9
     slope_errors = similarity.single_error * positions * similarity.slope_bound(u)
-    c = tangents.values.astype(np.float64) + similarity.single_error
+    constant = tangents.values.astype(np.float64) + similarity.single_error
 
     # Row 0 is the side below the centre, row 1 the side above it: [sides, positions].
     sides = np.array([[-1.0], [1.0]])
-    b = sides * tangents.slopes + slope_errors
-    discriminant = b**2 - 4 * a * c
+    linear = sides * tangents.slopes + slope_errors
+    discriminant = linear**2 - 4 * quadratic * constant
     root = np.sqrt(np.maximum(discriminant, 0))
 
-    # Both ends of the interval are moved inwards by more than their rounding.
-    near = np.maximum((-b - root) / (2 * a), 0)
+    # S is negative from `near` to `far`. Both are moved inwards by more than their
+    # rounding.
+    near = np.maximum((-linear - root) / (2 * quadratic), 0)
     near *= 1 + 1e-9
-    far = (-b + root) / (2 * a)
+    far = (-linear + root) / (2 * quadratic)
     far *= 1 - 1e-9
 
     is_below, is_above = (root > 0) & (far > near)
@@ -108,8 +111,9 @@ def find_excluded_end(
     low = np.concatenate((low_below, near[1, is_above]))
     high = np.concatenate((high_below, far[1, is_above]))
 
-    # Ends are moved inwards once more, for the rounding of the sum with the centre. An
-    # end at the centre itself stays, so that the stretches on its two sides still meet.
+    # The sum of an end and the centre is rounded, so that ends are moved inwards once
+    # more. An end at the centre itself stays, so that the stretches on its two sides
+    # still meet.
     inward = np.spacing(centre)
     low = centre + low + inward * (low != 0)
     high = centre + high - inward * (high != 0)

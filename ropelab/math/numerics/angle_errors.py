@@ -197,8 +197,8 @@ def _search_stretches(chain: Chain, start: int, stop: int) -> Worst:
         if largest > worst_so_far.error_rad:
             has_largest = bounds == largest
             worst_so_far = _search_pairs(worst_so_far, chain, stretch, has_largest)
-            others = (bounds > worst_so_far.error_rad) & ~has_largest
-            worst_so_far = _search_pairs(worst_so_far, chain, stretch, others)
+            other_pairs = (bounds > worst_so_far.error_rad) & ~has_largest
+            worst_so_far = _search_pairs(worst_so_far, chain, stretch, other_pairs)
     return worst_so_far
 
 
@@ -209,12 +209,12 @@ def _search_pairs(
     pairs: PairMask,
 ) -> Worst:
     """Return the worst error so far, or a larger one of some pairs in a stretch."""
-    numbers_of_pairs = np.flatnonzero(pairs)
-    if not numbers_of_pairs.size:
+    indices_of_pairs = np.flatnonzero(pairs)
+    if not indices_of_pairs.size:
         return worst_so_far
 
     start, stop = stretch
-    for low, high in cut_into_blocks(start, stop, BLOCK // numbers_of_pairs.size):
+    for low, high in cut_into_blocks(start, stop, BLOCK // indices_of_pairs.size):
         if worst_so_far.error_rad >= HOPELESS_RAD:
             break
         errors = chain.angle_errors(list_positions(low, high), pairs)
@@ -227,7 +227,7 @@ def _search_pairs(
                 worst_so_far.stop,
                 error,
                 position=low + column,
-                pair=int(numbers_of_pairs[row]),
+                pair=int(indices_of_pairs[row]),
             )
     return worst_so_far
 

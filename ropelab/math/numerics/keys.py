@@ -79,7 +79,7 @@ class KeyFormat:
     # True if keys are rounded before RoPE rotates them.
     before: bool = False
     # True if keys are multiplied by a Hadamard matrix while they are stored.
-    rotated: bool = False
+    hadamard: bool = False
     # The number of K-shifts, and the positions by which each moves keys back.
     moves: int = 0
     step: int = 0
@@ -92,7 +92,7 @@ class KeyFormat:
             words.append(self.shared)
         if self.before:
             words.append("before")
-        if self.rotated:
+        if self.hadamard:
             words.append("hadamard")
         if self.moves:
             words.append(f"moved={self.moves}x{self.step}")
@@ -114,17 +114,17 @@ class KeyFormat:
         """
         width = keys.shape[-1]
         self.check(width)
-        if not self.rotated:
+        if not self.hadamard:
             return self._round_blocks(keys)
 
         # The size of the matrix is the largest power of two that divides the width.
         size = width & -width
         matrix = hadamard_matrix(size)
         # [..., tokens, width / size, size]
-        rotated = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
-        stored = self._round_blocks(rotated.reshape(keys.shape))
+        multiplied = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
+        stored = self._round_blocks(multiplied.reshape(keys.shape))
         # The inverse of an orthogonal matrix is its transpose.
-        back = stored.reshape(rotated.shape) @ matrix.T
+        back = stored.reshape(multiplied.shape) @ matrix.T
         return np.asarray(back.reshape(keys.shape))
 
     def _round_blocks(self, keys: Keys) -> Keys:
@@ -277,7 +277,7 @@ def parse_keys(text: str) -> KeyFormat:
         number,
         shared=shared[0] if shared else SHARED[number][0],
         before=before,
-        rotated="hadamard" in words,
+        hadamard="hadamard" in words,
         moves=moves,
         step=step,
     )

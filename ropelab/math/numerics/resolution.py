@@ -220,7 +220,8 @@ class _Counter:
             return
 
         # Two positions that are stored as one number have one encoding, too. The bits
-        # are compared, since a position that overflows to nan equals itself only there.
+        # are compared, since a position that overflows to nan equals itself only in its
+        # bits.
         stored = encoding.chain.positions(positions).view(np.int64)
         is_moved = stored[1:] != stored[:-1]
         doubtful = np.flatnonzero(equal & is_moved)

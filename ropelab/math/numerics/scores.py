@@ -289,8 +289,8 @@ def compute_scores_and_steps(
     score = products.sum(1) / width
 
     middle = theta * (distances + 0.5)
-    turn = cross * np.cos(middle) - dot * np.sin(middle)
-    changes = 2 * np.sin(theta / 2) * turn
+    slopes = cross * np.cos(middle) - dot * np.sin(middle)
+    changes = 2 * np.sin(theta / 2) * slopes
     return score, changes.sum(1) / width
 
 

@@ -172,7 +172,7 @@ class SpreadMeter:
         distance: int,
         count: int,
     ) -> Positions:
-        """Draw positions of keys that have a query at that distance behind them."""
+        """Draw positions of keys. The query of each stands `distance` tokens later."""
         free = self.length - distance
         return self.offset + np.floor(random.random(count) * free)
 

@@ -177,8 +177,9 @@ class LongRope(Scaling):
 
 @method("one", NO_PAPER)
 class One(Scaling):
-    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the
-    others.
+    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs, and 0 in all other pairs.
+
+    ``pairs`` = 0 stands for all pairs.
     """
 
     period: float
@@ -194,8 +195,8 @@ class One(Scaling):
 
 @method("spaced", NO_PAPER)
 class Spaced(Scaling):
-    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many
-    pairs.
+    """``n`` frequencies with periods from ``shortest`` to ``longest`` tokens, each in an
+    equal number of pairs.
 
     The frequencies are in geometric steps or, if ``uniform``, in equal steps. In equal
     steps all periods but one are short. The frequencies take the first ``pairs`` pairs,

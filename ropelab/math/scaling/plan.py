@@ -91,6 +91,8 @@ class Typed:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # `@method` gives a class of this package its name and source. A class that the
+        # user wrote (an own class) is named by its module, and may state a source.
         if is_own(cls):
             cls.name = write_reference(cls)
             cls.source = cls.__dict__.get("source", cls.name)

@@ -315,8 +315,8 @@ class Yarn(_CodedRamp, Stretching):
 
 @method("mrrope", "Tian et al. 2026, arXiv:2601.22181; mattian7/mrRoPE")
 class MrRope(_CodedRamp, Stretching):
-    """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n of YaRN's
-    ramp.
+    """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n pairs of
+    YaRN's ramp.
 
     This is MrRoPE-Pro: every pair of the ramp divides its own frequency and all slower
     ones by a power of ``factor`` that grows from pair to pair. MrRoPE-Uni (``uniform``)

@@ -100,7 +100,8 @@ class Recipe:
 
     def stages(self) -> Iterator[tuple[int, int]]:
         """Yield (window, number of steps), from the first window to the last."""
-        # Of so many equal shares of the steps each window but the last has one.
+        # The first half of the steps is cut into an equal share for each window but the
+        # last. All steps have twice as many shares.
         shares = max(1, 2 * self.doublings)
         start = 0
         for doublings_so_far in range(self.doublings):
@@ -131,11 +132,10 @@ def compute_batch_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy in nats of the scored tokens.
 
-    Each token is predicted from the tokens before it. The sum of their losses is
-    divided by
-    `scored_tokens`: None stands for their number in this batch; for a part of a batch
-    it is the number in the whole batch, so that the results of all parts add up to the
-    mean.
+    Each token is predicted from the tokens before it. The sum of the losses is divided by
+    `scored_tokens`. None stands for the number of scored tokens in this batch. For a part
+    of a batch, the caller gives the number in the whole batch, so that the results of
+    all parts add up to the mean.
     """
     # The first token of a row has none before it.
     scored = batch.scored[:, 1:]

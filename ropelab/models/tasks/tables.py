@@ -5,9 +5,10 @@ Values have 95 % intervals, whose ends are the columns ci_low and ci_high. The t
 text_nll
     The loss by bucket of positions, a mean over documents. Each document is read in one
     causal pass.
-last_window The loss of the final tokens of a document, a mean over documents, for
-    contexts of growing length that end with these tokens. The number of final tokens is
-    512, or a quarter of the trained length if that is less.
+last_window
+    The loss of the final tokens of a document, a mean over documents, for contexts of
+    growing length that end with these tokens. The number of final tokens is 512, or a
+    quarter of the trained length if that is less.
 text_by_kind
     The loss of the final tokens after the longest context, a row per kind of document.
 text_by_document
