@@ -180,9 +180,10 @@ def judge_angles(
     excess = errors - lost_in_float32
     worst = np.unravel_index(excess.argmax(), errors.shape)
     stage, fix = name_stage(differences, observed, expected, tolerance, rows)
+    # Not every position is asked for, so that an earlier one may be off, too.
     answer = (
-        f"{stage}: off by {errors[worst]:.3g} rad, more than {tolerance:g} rad from"
-        f" position {first}"
+        f"{stage}: off by {errors[worst]:.3g} rad, and by more than {tolerance:g} first at"
+        f" position {first} of those looked at"
     )
     return Check(answer, True, fix, rows={"casts": rows})
 

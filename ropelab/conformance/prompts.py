@@ -330,7 +330,8 @@ def list_countings(rule: PromptRule) -> Iterator[tuple[str, str, Counting]]:
     says = "patches are counted one after another, as if they were text"
     yield "as_text", says, replace(right, as_text=True)
     for axes in ("rows and columns", "time", "all axes"):
-        says = f"{axes} of an image begin at 0, not behind the text before it"
+        verb = "begins" if axes == "time" else "begin"
+        says = f"{axes} of an image {verb} at 0, not behind the text before it"
         name = f"zero_{axes.split()[0]}"
         yield name, says, replace(right, from_zero=axes)
     says = "rows and columns of an image begin one step late"

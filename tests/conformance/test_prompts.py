@@ -102,6 +102,7 @@ def test_every_mistake_is_named(name: str) -> None:
         ({"behind": "after"}, "begins one step late"),
         ({"moved": (0, 1)}, "rows and columns of an image begin one step late"),
         ({"moved": (1, 0)}, "the time of an image is one step late"),
+        ({"from_zero": "time"}, "time of an image begins at 0"),
         ({"centred": True}, "counted from the middle"),
         ({"step": 2}, "2 steps apart"),
     ],
