@@ -59,9 +59,10 @@ bench: $(READY)        ## measured ratios against what one would use instead (an
 oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/readers/golden (3 GB of packages)
 	$(BIN)/python tests/readers/oracles/make.py build/oracles
 
-lowest: $(READY)       ## the suite with the lowest versions of the packages that pyproject.toml allows
+# It needs no other environment, so that a machine need not have room for two.
+lowest:                ## the suite with the lowest versions of the packages that pyproject.toml allows (7 GB)
 	$(PYTHON) -m venv build/lowest
-	$(BIN)/python tools/lowest.py > build/lowest.txt
+	$(PYTHON) tools/lowest.py > build/lowest.txt
 	build/lowest/bin/pip install --quiet --disable-pip-version-check --requirement build/lowest.txt --editable .
 	OMP_NUM_THREADS=1 build/lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -rs
 

@@ -125,3 +125,42 @@ def test_the_script_for_a_gpu_goes_on_after_a_part_that_fails_or_takes_too_long(
     assert "without an answer" in gpu.answer(
         gpu.Part("?", "-m timeit -n 1 -r 1 -s 0 while(1):0", 1), tmp_path
     )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of version 1.2.3, which was released."""
+    (tmp_path / "ropelab").mkdir()
+    (tmp_path / "ropelab" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.2.3\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changes\n\n## 1.2.3, 2026-11-30\n\n- New.\n\n## 1.2.2, 2026-10-01\n\n- Old.\n"
+    )
+    return tmp_path
+
+
+def test_a_release_has_the_part_of_the_changelog_about_it(tool, checkout):
+    assert tool("release").check_release("v1.2.3", checkout) == "- New."
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("ropelab/__init__.py", "1.2.3", "1.2.4", ("v1.2.3", "__init__.py", "1.2.4")),
+        ("CITATION.cff", "1.2.3", "1.2.2", ("v1.2.3", "CITATION.cff", "1.2.2")),
+        ("CHANGELOG.md", ", 2026-11-30", ", not released yet", ("not released yet",)),
+        ("CHANGELOG.md", "## 1.2.3", "## 1.2.30", ("no part", "1.2.3")),
+    ],
+)
+def test_what_is_not_ready_is_not_released(tool, checkout, file, old, new, says):
+    path = checkout / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError) as refused:
+        tool("release").check_release("v1.2.3", checkout)
+    assert mentions(str(refused.value), *says)
+
+
+@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3rc1", ""])
+def test_a_tag_is_a_v_and_the_whole_version(tool, checkout, tag):
+    with pytest.raises(ValueError):
+        tool("release").check_release(tag, checkout)
