@@ -397,6 +397,9 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
         base_keys = ()
         if layer in family.layer_base_keys:
             base_keys = (family.layer_base_keys[layer],)
+    has_block = trace.has("rope_parameters") or bool(trace.block("rope_scaling"))
+    if family.has_block_of_whole and not has_block:
+        base_keys = ()
 
     if "rope_theta" in settings.values:
         trace.get(f"{where}.rope_theta")

@@ -7,7 +7,9 @@ from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.spec import RefusedError, shorten_value
 from ropelab.readers.trace import (
     ABSENT,
+    BANDS,
     BLOCKS,
+    LISTS,
     MAXIMUM,
     ORIGINAL,
     SCALED,
@@ -16,6 +18,16 @@ from ropelab.readers.trace import (
 )
 
 NAMES = read_table("names")["declared"]
+# The keys that a block has to have, by its scaling type, where nothing fills them in
+# (modeling_rope_utils.py:932 to :1130).
+REQUIRED: Mapping[str | None, tuple[str, ...]] = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor", ORIGINAL),
+    "longrope": (*LISTS, ORIGINAL),
+    "llama3": (*BANDS, ORIGINAL, "rope_theta"),
+    "proportional": ("rope_theta",),
+}
 
 
 def check_values(trace: Trace) -> None:
@@ -51,24 +63,46 @@ def check_values(trace: Trace) -> None:
 def check_beside(trace: Trace) -> None:
     """Raise RefusedError for a scaling beside the part of the language model.
 
-    A class of several parts gives such a block its own length, which it has only if the
-    file has one beside the block. With a base, too, rope_scaling is moved before any
-    other key is set (configuration_utils.py:474, modeling_rope_utils.py:843).
+    A class of several parts has no keys about rotation, and gets those of the file one
+    after another, so that the later of two blocks is left. It then has to be complete,
+    and some scalings need a length beside it (modeling_rope_utils.py:868 to :1130).
     """
     whole = trace.whole
     if not trace.prefix or whole.get("model_type") not in CLASSES["texts"]:
         return
 
-    has_length = MAXIMUM in whole or ORIGINAL in whole
-    for name in BLOCKS:
-        block = whole.get(name)
-        if not isinstance(block, Mapping):
-            continue
-        kind = block.get("rope_type", block.get("type"))
-        is_moved_first = name == "rope_scaling" and bool(whole.get("rope_theta"))
-        if kind in SCALED and (is_moved_first or not has_length):
-            part = trace.prefix.removesuffix(".")
-            raise RefusedError(f"{name} is beside {part}, without a length for it")
+    part = trace.prefix.removesuffix(".")
+    names = [name for name in whole if name in BLOCKS]
+    older = whole.get("rope_scaling")
+    theta = whole.get("rope_theta")
+    # With a base, too, rope_scaling is moved before any other key is set, also a length
+    # (configuration_utils.py:474, modeling_rope_utils.py:843).
+    is_moved_first = False
+    if isinstance(older, Mapping) and older and theta:
+        is_moved_first = True
+        if find_type(older) in SCALED:
+            raise RefusedError(
+                f"rope_scaling is beside {part}, without a length for it"
+            )
+        names.sort(key=lambda name: name != "rope_scaling")
+    block = whole[names[-1]] if names else None
+    if not isinstance(block, Mapping) or not block:
+        return
+
+    kind = find_type(block)
+    given = {**block, "rope_theta": theta} if is_moved_first else block
+    missing = [key for key in REQUIRED.get(kind, ()) if key not in given]
+    if missing:
+        keys = ", ".join(missing)
+        raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
+    if kind in ("yarn", "llama3") and whole.get(MAXIMUM) is None:
+        raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
+
+
+def find_type(block: Mapping[str, Any]) -> Any:
+    """Return the scaling type of a block, under its newer or its older name."""
+    kind = block.get("rope_type", block.get("type", "default"))
+    return kind if isinstance(kind, str) else None
 
 
 def check_layer_types(text: Mapping[str, Any]) -> None:

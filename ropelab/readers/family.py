@@ -55,6 +55,8 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     # The base. Of several keys, here and below, the first that the file has counts.
     base_keys: tuple[str, ...] = ("rope_theta",)
+    # True if the class of the whole fills in a block, whose base comes before the keys.
+    has_block_of_whole: bool = False
     # The base of each layer type, by the type.
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
     # The base of layers with a sliding window. Empty: no key of its own.

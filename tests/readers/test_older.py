@@ -3,10 +3,12 @@ they ran.
 """
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ropelab.readers import registry
 from ropelab.readers.registry import Reading
@@ -256,14 +258,31 @@ def test_glm_asr_and_voxtral_realtime_have_defaults_of_their_own() -> None:
         spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
         assert spec is not None
         assert (spec.base, spec.head_dim, spec.claimed_len) == (base, 128, length)
-    # Its block comes before a base beside it.
-    config = {
-        "model_type": "glmasr",
-        "text_config": {"model_type": "llama", "rope_theta": 5.0},
-    }
+
+
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("block", "is_filled_in"),
+    [
+        ({}, True),
+        ({"rope_scaling": {}}, True),
+        ({"rope_scaling": LINEAR}, False),
+        ({"rope_parameters": LINEAR}, False),
+        ({"rope_parameters": None}, False),
+    ],
+)
+def test_the_block_of_glm_asr_comes_before_a_base_if_the_file_has_none(
+    block: dict[str, Any], is_filled_in: bool
+) -> None:
+    text = {"model_type": "llama", "rope_theta": 5.0, **block}
+    config = {"model_type": "glmasr", "text_config": text}
     spec = registry.read(registry.RUNTIMES["transformers-5"], config).main
+    made = CONFIG_MAPPING["glmasr"].from_dict(deepcopy(config))
+    base = made.get_text_config().rope_parameters["rope_theta"]
     assert spec is not None
-    assert spec.base == 10000.0
+    assert spec.base == base == (10000.0 if is_filled_in else 5.0)
 
 
 @pytest.mark.parametrize("kind", ["fuyu", "qwen2_vl", "qwen2_5_vl"])
