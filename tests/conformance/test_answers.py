@@ -135,3 +135,34 @@ def test_an_error_of_the_code_is_that_of_its_first_call() -> None:
 def test_complex_numbers_of_16_bits_are_read() -> None:
     half = torch.tensor([1 + 2j]).to(torch.complex32)
     assert to_numbers(half)[0] == 1 + 2j
+
+
+def in_halves(positions: Any) -> Tensor:
+    """As vLLM's cos_sin_cache."""
+    return torch.cat(tables(positions), -1)
+
+
+def in_turns(positions: Any) -> Tensor:
+    """As the table of mlir-air's kernel, in bfloat16."""
+    return on_an_axis(positions).flatten(-2).bfloat16()
+
+
+def on_an_axis(positions: Any) -> Tensor:
+    """As torchtune's cache."""
+    return torch.stack(tables(positions), -1)
+
+
+@pytest.mark.parametrize("both", [in_halves, in_turns, on_an_axis])
+def test_cos_and_sin_in_one_table_are_told_apart(both: Callable[..., Any]) -> None:
+    assert_rope(both, LLAMA)
+    with pytest.raises(AssertionError, match="every angle is doubled"):
+        assert_rope(lambda positions: both(2 * positions), LLAMA)
+
+
+def test_one_table_that_is_on_no_circle_is_no_answer() -> None:
+    def cosines(positions: Any) -> Tensor:
+        cos, _ = tables(positions)
+        return torch.cat([cos, cos], -1)
+
+    with pytest.raises(InputError, match="not with cos and sin"):
+        assert_rope(cosines, LLAMA)
