@@ -123,8 +123,8 @@ def list_runtimes(case: AuditCase) -> Rows:
             rows.append({**about, **missing})
             continue
 
-        for layer, spec, other in case.list_layers(reading):
-            row = describe_spec(spec, other, case.length)
+        for layer, spec, reference_spec in case.list_layers(reading):
+            row = describe_spec(spec, reference_spec, case.length)
             rows.append({**about, "rotation": MAIN, "layers": layer, **row})
 
         for name in extra_rotations:
@@ -132,11 +132,11 @@ def list_runtimes(case: AuditCase) -> Rows:
             row = {**about, "rotation": name, "layers": "all", "proof": READ_ONLY}
             row |= {"outcome": rotation.outcome, "problem": rotation.problem}
             if rotation.spec is not None:
-                # The reference may not have this rotation, which is then compared with
-                # itself.
-                reference_spec = case.read_rotation(case.reference, name).spec
-                other = reference_spec or rotation.spec
-                row |= describe_spec(rotation.spec, other, case.length)
+                # If the reference does not have this rotation, the rotation is compared
+                # with itself.
+                reference_rotation = case.read_rotation(case.reference, name)
+                compared_with = reference_rotation.spec or rotation.spec
+                row |= describe_spec(rotation.spec, compared_with, case.length)
             rows.append(row)
     return rows
 
@@ -169,9 +169,10 @@ def list_pairs(case: AuditCase) -> Rows:
     """
     rows = []
     for reading in case.readings:
-        for layer, spec, other in case.list_layers(reading):
+        for layer, spec, reference_spec in case.list_layers(reading):
             frequencies = spec.inv_freq(case.length).tolist()
-            references = other.inv_freq(case.length).tolist()[: len(frequencies)]
+            references = reference_spec.inv_freq(case.length).tolist()
+            references = references[: len(frequencies)]
             # If the reference has fewer pairs, its frequency is None for the pairs that
             # it lacks.
             by_pair = zip_longest(frequencies, references)

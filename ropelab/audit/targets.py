@@ -145,7 +145,8 @@ def make_lengths(wanted: Wanted) -> Fragment:
 def make_share(wanted: Wanted) -> Fragment:
     """Return partial_rotary_factor unless the whole head rotates."""
     rotates_whole = wanted.rotary_dim == wanted.head_dim
-    # A server would otherwise keep a share that the file has in its block.
+    # If the file has a share in its block, a server keeps it unless the text has one. So
+    # the share is also written where it is 1.
     if rotates_whole and (wanted.own_block or SHARE not in wanted.source.present):
         return {}
     return {SHARE: wanted.rotary_dim / wanted.head_dim}
@@ -165,7 +166,7 @@ def write_hf4(wanted: Wanted) -> Fragment:
         kind = block["rope_type"]
         block = {"rope_type": kind, "type": kind, **block}
         names = source.older.block_keys
-        # Classes that insist on `type` take no other keys than theirs.
+        # Classes that require the key `type` take only the keys that they list.
         if "type" in names:
             block = {name: block[name] for name in names if name in block}
 

@@ -88,9 +88,9 @@ def _override(
 
     All values have the names of the config's fields, whatever spelling was used.
     """
-    kind = experiment.config
-    values = respell(kind, values)
-    fields = respell(kind, fields, make_flag)
+    config_class = experiment.config
+    values = respell(config_class, values)
+    fields = respell(config_class, fields, make_flag)
     # Two fields say how much of a head rotates. If a flag sets either field, both are
     # dropped from the values of the file.
     share = {"rotary_dim", ROTARY_SHARE}
@@ -138,17 +138,19 @@ def _say_single_seed(fields: Mapping[str, Any]) -> None:
 
 
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
-    """List what the runs of files need, or what one share of that is."""
+    """List the cells of all runs that the files ask for, or of one share, with their
+    estimated cost.
+    """
     from ropelab.sweeps import shares
 
     number_and_count = shares.read_shard(shard) if shard else None
     lab, sweeps = _read_files(paths, index, options)
-    outlook = shares.look_ahead(sweeps, lab)
+    planned_work = shares.look_ahead(sweeps, lab)
     if number_and_count:
-        share = shares.choose_share(outlook, number_and_count)
+        share = shares.choose_share(planned_work, number_and_count)
         lines = shares.describe_share(share, lab)
     else:
-        lines = shares.describe_runs(outlook, lab)
+        lines = shares.describe_runs(planned_work, lab)
     for line in lines:
         print_line(line)
 
@@ -156,9 +158,9 @@ def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) 
 def compute_share(
     paths: Sequence[Path], index: str, shard: str, options: Options
 ) -> None:
-    """Compute one share of what the runs of files need.
+    """Compute one share of the cells of all runs that the files ask for.
 
-    When all shares are there, the command without --shard makes the tables.
+    When all shares are computed, the command without --shard makes the tables.
     """
     from ropelab.sweeps import shares
 
@@ -170,8 +172,8 @@ def compute_share(
         )
 
     with _open_engine(options) as engine, interrupt_after(options.max_minutes):
-        outlook = shares.look_ahead(sweeps, lab)
-        share = shares.choose_share(outlook, (number, count))
+        planned_work = shares.look_ahead(sweeps, lab)
+        share = shares.choose_share(planned_work, (number, count))
         shares.compute(share, replace(lab, engine=engine))
 
     counts = [

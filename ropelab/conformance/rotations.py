@@ -52,6 +52,7 @@ LEFT_IN_HALVES = (
 )
 NOT_SHOWN = "pairs were not judged, as tables do not show them"
 
+# Faults of codes, each with the advice to the user.
 NOT_FINITE = ("rotated vectors are not finite", "see how they are made")
 NOT_PAIRED = (
     "features do not rotate in pairs",
@@ -94,11 +95,14 @@ def observe_tables(
 
     may_be_doubled = width % 2 == 0 and width != spec.rotary_dim // 2
     for order in ("half", "interleaved"):
-        columns, others = pair_features(order, width)
-        if not (may_be_doubled and are_equal(cos, sin, columns, others)):
+        # If each angle is in two columns, one for each feature of its pair, the first
+        # column of each pair is kept.
+        first_columns, second_columns = pair_features(order, width)
+        if not (may_be_doubled and are_equal(cos, sin, first_columns, second_columns)):
             continue
-        single = Observed(positions, cos[:, columns], sin[:, columns])
-        # Codes of adjacent pairs read tables of either layout (GLM, DeepSeek).
+        single = Observed(positions, cos[:, first_columns], sin[:, first_columns])
+        # Codes that rotate adjacent pairs exist for tables of either order (GLM,
+        # DeepSeek), so that only tables of adjacent pairs for pairs of halves are a fault.
         if order == "interleaved" and spec.pairing == "half":
             return replace(single, fault=describe_crossed("adjacent"), note=NOT_SHOWN)
         if order != spec.pairing:
@@ -110,12 +114,12 @@ def observe_tables(
 def are_equal(
     cos: Table,
     sin: Table,
-    columns: Features,
-    others: Features,
+    first_columns: Features,
+    second_columns: Features,
 ) -> bool:
-    """Return True if two halves of the columns have equal cos and sin."""
-    same_cos = np.array_equal(cos[:, columns], cos[:, others])
-    same_sin = np.array_equal(sin[:, columns], sin[:, others])
+    """Return True if the first and the second columns have equal cos and sin."""
+    same_cos = np.array_equal(cos[:, first_columns], cos[:, second_columns])
+    same_sin = np.array_equal(sin[:, first_columns], sin[:, second_columns])
     return same_cos and same_sin
 
 
@@ -148,14 +152,15 @@ def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Ob
     if difference > EIGHT_BIT_ERROR * np.abs(single_rotation).max():
         return replace(observed, fault=NOT_ALONE)
 
-    # A rotation of a sum is the sum of rotations. A norm in the code breaks this, and
-    # unit vectors do not show the norm.
-    dense = 3 * np.cos(np.arange(width**2)).reshape(width, width)
-    rotated_sums = np.asarray(rotate(dense, last), np.float64)
-    sums = dense @ single_rotation
-    difference = np.abs(rotated_sums - sums).max()
+    # The rotation of a sum of vectors is the sum of their rotations. If the code also
+    # normalises or limits its vectors, this fails, but only for vectors whose length is
+    # not 1. These vectors have no zeros, and lengths of about 2 sqrt(width).
+    dense_vectors = 3 * np.cos(np.arange(width**2)).reshape(width, width)
+    rotated_sums = np.asarray(rotate(dense_vectors, last), np.float64)
+    sums_of_rotated = dense_vectors @ single_rotation
+    difference = np.abs(rotated_sums - sums_of_rotated).max()
     # The comparison is False for NaN, which is no rotation either.
-    if difference <= LARGEST_NONLINEARITY * np.abs(sums).max():
+    if difference <= LARGEST_NONLINEARITY * np.abs(sums_of_rotated).max():
         return observed
     return replace(observed, fault=observed.fault or NOT_LINEAR)
 
@@ -237,11 +242,12 @@ def name_moved_block(
     if not (is_part and is_shown):
         return None
 
-    at_start = np.abs(after[positions == 0][0])  # [feature, feature]
+    at_start = np.abs(after[positions == 0][0])  # [unit vector, feature]
     places = at_start.argmax(axis=1)
-    others = at_start.sum(axis=1) - at_start.max(axis=1)
+    # The sum of all other features of each vector, 0 if it is only moved.
+    remainders = at_start.sum(axis=1) - at_start.max(axis=1)
     is_permutation = len(np.unique(places)) == spec.head_dim
-    if not is_permutation or (others > STILL).any():
+    if not is_permutation or (remainders > STILL).any():
         return None
 
     rotated = np.sort(np.asarray(spec.rotated))

@@ -37,10 +37,10 @@ REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 PACKAGE = __name__.partition(".")[0]
 # The objects that were named so far, by kind and name. The kind is empty for a reference.
 # The second value of an entry stands for the import of the object's module (`_import_of`).
-# A reload of the module may put new code into the same object; the entry is not used any
-# more then.
+# After a reload of the module, which may put new code into the same object, this value
+# differs from the current one, and the entry is not used any more.
 _objects: dict[tuple[str, str], tuple[Any, object]] = {}
-# The fingerprints of the sources of objects, likewise.
+# The fingerprints of the sources of objects, each with the same second value.
 _fingerprints: dict[Any, tuple[str, object]] = {}
 
 
@@ -73,7 +73,9 @@ def find(kind: Kind, name: str) -> Any | None:
 
 
 def _import_of(value: Any) -> object:
-    """Return the spec of a value's module. Each import of the module makes a new spec."""
+    """Return the spec of a value's module, which identifies an import of the module: each
+    import makes a new spec.
+    """
     return getattr(sys.modules.get(_find_module(value)), "__spec__", None)
 
 

@@ -215,7 +215,7 @@ def _compute_wilson(share: float, n: float, quantile: float) -> tuple[float, flo
 def average_samples(samples: ArrayLike) -> Interval:
     """Average independent samples, with Student's t interval.
 
-    The ends are NaN below two samples, and the mean as well without any.
+    With fewer than two samples the ends are NaN. Without samples the mean is NaN, too.
     """
     values = np.asarray(samples, dtype=np.float64)
     if values.size == 0:

@@ -39,10 +39,12 @@ UNITS = (
     "bytes",
     "seconds",
 )
-# Stands in the place of a unit for text that would be read back as numbers.
+# This word takes the place of a unit if a column has text that would be read back as
+# numbers.
 TEXT = "text"
-# What pandas may read as a number or a truth value: text without letters but those of an
-# exponent, or one of these words. Not all that matches is read so, but nothing else is.
+# All texts that pandas reads as a number or a truth value match this pattern: text with no
+# letter but the e of an exponent, or one of these words. Some texts that match are not
+# read as a number.
 NUMBER_LIKE = re.compile(
     r"[^a-df-z]*|\W*(inf|infinity|nan|true|false)\W*", re.IGNORECASE
 )

@@ -259,7 +259,8 @@ class TransformersSubject(Subject):
         return getattr(self.text_config, "max_position_embeddings", None)
 
     def _find_layers(self) -> list[nn.Module]:
-        # Layers of an encoder of images are not looked at: it may have as many.
+        # Only the decoder is searched, since an encoder of images may have a list of as
+        # many layers.
         decoder = self.model
         if hasattr(self.model, "get_decoder"):
             decoder = self.model.get_decoder()

@@ -2,8 +2,8 @@
 times.
 
 Work is counted in operations, so that the tables are the same on every machine. It is
-compared with NoPE, a model without positions. Times are measured, too, in turns with
-NoPE; they go into the manifest of a run.
+compared with NoPE, a model without positions. Times are measured, too: in each round, an
+encoding and NoPE are timed one after the other. Times go into the manifest of a run.
 """
 
 import statistics
@@ -37,8 +37,8 @@ from ropelab.runs.own import find_sources
 PLAIN = "nope"
 # The lengths of two passes, in tokens, which show how memory grows.
 MEMORY_LENGTHS = (1024, 2048)
-# The number of turns that each encoding takes with NoPE, so that a busy machine slows
-# both.
+# The number of rounds, in each of which an encoding and NoPE are timed. A busy machine
+# then slows both.
 ROUNDS = 5
 # The number of tokens that are decoded between two readings of the clock.
 DECODED = 16
@@ -271,7 +271,7 @@ class Timing:
 
 
 def measure_times(config: EncodingsConfig, name: str) -> dict[str, Any]:
-    """Measure a training step and the decoding of an encoding, in turns with NoPE."""
+    """Measure a training step and the decoding of an encoding, each beside NoPE."""
     step_seconds, step_ratio = time_in_turns(
         prepare_training_step(config, name), prepare_training_step(config, PLAIN)
     )

@@ -49,7 +49,7 @@ from ropelab.experiments.encodings.rows import Row, list_rows
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import Evaluation, collect
 from ropelab.models.tasks.plans import describe_training, make_task_beyond_training
 from ropelab.runs.cell import Cell, Values
@@ -144,25 +144,31 @@ def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     text = evaluated.get("text")
     if text:
         buckets = grid.list_buckets(trained_len, test_len)
-        places = pd.DataFrame(buckets, columns=common.BUCKET)
-        by_bucket = common.average_losses(text["buckets"], [*MODEL, *common.BUCKET])
-        tables["text_nll"] = _fill_places(by_bucket, places, config, common.NLL)
+        places = pd.DataFrame(buckets, columns=task_tables.BUCKET)
+        by_bucket = task_tables.average_losses(
+            text["buckets"], [*MODEL, *task_tables.BUCKET]
+        )
+        tables["text_nll"] = _fill_places(by_bucket, places, config, task_tables.NLL)
 
         contexts = grid.list_context_lengths(trained_len, test_len)
         places = pd.DataFrame({"context_tokens": contexts})
-        by_context = common.average_losses(
+        by_context = task_tables.average_losses(
             text["last_window"], [*MODEL, "context_tokens"]
         )
-        tables["last_window"] = _fill_places(by_context, places, config, common.NLL)
+        tables["last_window"] = _fill_places(
+            by_context, places, config, task_tables.NLL
+        )
 
     copied = evaluated.get("copy")
     if copied:
         distances = grid.list_retrieval_distances(trained_len, test_len)
         contexts = grid.list_retrieval_contexts(trained_len, test_len)
         places = pd.DataFrame(
-            grid.pair_places(distances, contexts), columns=common.PLACE
+            grid.pair_places(distances, contexts), columns=task_tables.PLACE
         )
-        by_place = common.average_shares(copied["trials"], [*MODEL, *common.PLACE])
+        by_place = task_tables.average_shares(
+            copied["trials"], [*MODEL, *task_tables.PLACE]
+        )
         tables["copy_accuracy"] = _fill_places(by_place, places, config, "accuracy")
 
     values_by_place = _list_values(evaluated, config)
@@ -214,7 +220,7 @@ def _list_values(
         places = multiples.assign(context_tokens=contexts)
         # Only the contexts that are multiples of the trained length are kept.
         at_places = text["last_window"].merge(places)
-        values_by_metric[TEXT] = common.list_units(at_places)
+        values_by_metric[TEXT] = task_tables.list_units(at_places)
 
     copied = evaluated.get("copy")
     if copied:
@@ -224,7 +230,7 @@ def _list_values(
             distance_tokens=contexts // 2, context_tokens=contexts
         )
         at_places = copied["trials"].merge(places)
-        values_by_metric[COPY] = common.list_units(at_places)
+        values_by_metric[COPY] = task_tables.list_units(at_places)
 
     values_by_place: ValuesByPlace = {}
     for metric, table in values_by_metric.items():
@@ -251,7 +257,7 @@ def _summarize_values(
         "seeds",
         "n",
         "value",
-        *common.INTERVAL,
+        *task_tables.INTERVAL,
         "worst_seed_value",
         "status",
     ]
@@ -268,7 +274,7 @@ def _summarize_values(
         # The worst seed shows whether every model has learned.
         by_seed = values.groupby("seed")["value"].mean()
         worst = by_seed.max() if place.metric == TEXT else by_seed.min()
-        rows.append((*place, *common.average_over_seeds(values), worst, "ok"))
+        rows.append((*place, *task_tables.average_over_seeds(values), worst, "ok"))
 
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(train_len_tokens=config.train_len)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate.recommendation import BETTER, KEPT
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
 from ropelab.models.tasks.rounded import describe_casts
@@ -40,7 +40,7 @@ def answer(tables: Tables) -> str:
     more = []
     if "text_nll" in tables:
         losses = tables["text_nll"]
-        loss = losses.loc[losses["method"] == AS_SHIPPED, common.NLL].min()
+        loss = losses.loc[losses["method"] == AS_SHIPPED, task_tables.NLL].min()
         if loss > HARDLY_READ:
             more.append(
                 "it reads this text little better than chance"
@@ -52,7 +52,7 @@ def answer(tables: Tables) -> str:
             f"{model['windowed_layers']} of its {model['layers']} layers read a window"
             f" of {model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
-    return common.write_sentences(findings, comparisons, more)
+    return task_tables.write_sentences(findings, comparisons, more)
 
 
 def _read_advice(tables: Tables) -> list[pd.Series]:
@@ -105,7 +105,7 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
         is_alone: the unmodified model was compared with nothing.
     """
     # A verb phrase, such as `copies`.
-    does = common.describe_success(row["task"])
+    does = task_tables.describe_success(row["task"])
     lead = f"at {row['at_tokens']} tokens"
     if row["status"] == UNDECIDABLE and row["task"] == "text":
         return (
@@ -161,14 +161,16 @@ def summary(tables: Tables) -> pd.DataFrame:
             if len(in_context):
                 name = f"nll @{length}"
                 columns.append(
-                    common.average_with_intervals(in_context, common.NLL, name)
+                    task_tables.average_with_intervals(
+                        in_context, task_tables.NLL, name
+                    )
                 )
 
-    for task in common.list_retrieval_tasks(tables):
+    for task in task_tables.list_retrieval_tasks(tables):
         shares = select_longest_context(tables[f"{task}_accuracy"])
         name = f"{task} @{shares['context_tokens'].iloc[0]}"
-        columns.append(common.average_with_intervals(shares, "accuracy", name))
-    return common.join_by_label(columns)
+        columns.append(task_tables.average_with_intervals(shares, "accuracy", name))
+    return task_tables.join_by_label(columns)
 
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:

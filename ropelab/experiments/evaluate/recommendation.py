@@ -12,7 +12,7 @@ import pandas as pd
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.math.scaling.plan import write_as_typed
 from ropelab.models.methods.method import Scaled
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.runs.comparisons import select_pair
@@ -81,7 +81,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         metric = f"{task}_accuracy"
         table = tables[metric]
         table = table[table["arm"] != ROUNDED]
-        if (table["status"] != common.OK).any():
+        if (table["status"] != task_tables.OK).any():
             return undecidable
         values = _select_shares(table, task, length)
         best = str(values.idxmax())
@@ -127,7 +127,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
 def _select_losses(table: pd.DataFrame, length: int) -> pd.Series:
     """Return the loss of each label in the bucket of positions that ends at a length."""
     table = table[table["bucket_end_tokens"] == length]
-    return common.average_by_label(table, common.NLL)
+    return task_tables.average_by_label(table, task_tables.NLL)
 
 
 def _select_shares(table: pd.DataFrame, task: str, length: int) -> pd.Series:
@@ -135,9 +135,9 @@ def _select_shares(table: pd.DataFrame, task: str, length: int) -> pd.Series:
     distance, or, in a task of pass keys, at all depths.
     """
     table = table[table["context_tokens"] == length]
-    if task not in common.TASKS_WITH_KEYS:
+    if task not in task_tables.TASKS_WITH_KEYS:
         table = table[table["distance_tokens"] == table["distance_tokens"].max()]
-    return common.average_by_label(table, "accuracy")
+    return task_tables.average_by_label(table, "accuracy")
 
 
 def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:

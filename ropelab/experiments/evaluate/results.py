@@ -29,7 +29,7 @@ from ropelab.experiments.evaluate.answer import answer, following, further, summ
 from ropelab.experiments.evaluate.recommendation import make_recommendation
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import (
     UNDECIDABLE,
     Checked,
@@ -213,7 +213,7 @@ def _list_labels(row: EvaluatedRow) -> tuple[tuple[str, object], ...]:
     """
     # Nothing is drawn and nothing is trained, so the only seed is 0.
     values = (row.label, row.factor, 0, row.arm)
-    return tuple(zip(common.ROW, values, strict=True))
+    return tuple(zip(task_tables.ROW, values, strict=True))
 
 
 def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -230,7 +230,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
         if probe is None:
             chosen_cells += task_cells
         elif is_decidable(values[probe]):
-            status[probe.task.name] = common.OK
+            status[probe.task.name] = task_tables.OK
             chosen_cells += task_cells
         else:
             status[probe.task.name] = UNDECIDABLE
@@ -239,7 +239,9 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     lengths = grid.list_context_lengths(config.grid_len, config.context)
     short_lengths = [length for length in lengths if length <= config.train_len]
     evaluated = collect(chosen_cells, values)
-    tables = common.make_tables(evaluated, config, AS_SHIPPED, short_lengths, status)
+    tables = task_tables.make_tables(
+        evaluated, config, AS_SHIPPED, short_lengths, status
+    )
     methods = config.parsed_methods()
     geometry = config.facts.geometry()
     tables |= make_casts_table(config, methods, geometry, tables["comparisons"])

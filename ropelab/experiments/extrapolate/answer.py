@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 import pandas as pd
 
 from ropelab.models.tasks import grid
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs import labels
@@ -34,11 +34,11 @@ def answer(tables: Tables) -> str:
             table = table[table["arm"] != labels.ROUNDED]
         exact_tables[name] = table
 
-    for task in common.list_retrieval_tasks(tables):
+    for task in task_tables.list_retrieval_tasks(tables):
         findings.append(_describe_retrieval(exact_tables, task))
     if "text_nll" in tables:
         findings.append(_describe_text(exact_tables))
-    return common.write_sentences(findings, tables["comparisons"])
+    return task_tables.write_sentences(findings, tables["comparisons"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -51,14 +51,16 @@ def summary(tables: Tables) -> pd.DataFrame:
         for bucket_end in _choose_values(losses["bucket_end_tokens"], 2):
             in_bucket = losses[losses["bucket_end_tokens"] == bucket_end]
             name = f"nll @{bucket_end}"
-            columns.append(common.average_with_intervals(in_bucket, common.NLL, name))
+            columns.append(
+                task_tables.average_with_intervals(in_bucket, task_tables.NLL, name)
+            )
 
-    tasks = common.list_retrieval_tasks(tables)
+    tasks = task_tables.list_retrieval_tasks(tables)
     for task in tasks:
         table = select_longest_context(tables[f"{task}_accuracy"])
-        if task in common.TASKS_WITH_KEYS:
+        if task in task_tables.TASKS_WITH_KEYS:
             name = f"{task} @{table['context_tokens'].iloc[0]}"
-            columns.append(common.average_with_intervals(table, "accuracy", name))
+            columns.append(task_tables.average_with_intervals(table, "accuracy", name))
             continue
 
         # The more tasks there are, the fewer distances of each are shown.
@@ -66,9 +68,11 @@ def summary(tables: Tables) -> pd.DataFrame:
         for distance in _choose_values(table["distance_tokens"], most):
             at_distance = table[table["distance_tokens"] == distance]
             name = f"{task} @{distance}"
-            columns.append(common.average_with_intervals(at_distance, "accuracy", name))
+            columns.append(
+                task_tables.average_with_intervals(at_distance, "accuracy", name)
+            )
 
-    return common.join_by_label(columns)
+    return task_tables.join_by_label(columns)
 
 
 def further(tables: Tables) -> dict[str, pd.DataFrame]:
@@ -89,7 +93,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     """Say which method retrieves best beyond the trained length."""
     table = tables[f"{task}_accuracy"]
     # A verb phrase, such as `copies`.
-    does = common.describe_success(task)
+    does = task_tables.describe_success(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     if not _has_learned(table, task, trained_len):
         return (
@@ -99,7 +103,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
 
     longest = select_longest_context(table)
     context = longest["context_tokens"].iloc[0]
-    if task in common.TASKS_WITH_KEYS:
+    if task in task_tables.TASKS_WITH_KEYS:
         # Pass keys are compared over all depths at once.
         distance = context
         where = f"in {context} tokens"
@@ -112,7 +116,9 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     # Methods whose parameters were searched on this model are named apart from methods
     # with published parameters.
     is_searched = longest["arm"] == labels.SEARCHED
-    means = common.average_with_intervals(longest[~is_searched], "accuracy", "accuracy")
+    means = task_tables.average_with_intervals(
+        longest[~is_searched], "accuracy", "accuracy"
+    )
     published = means["accuracy"]
     place = {
         "at_tokens": distance,
@@ -121,7 +127,7 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     }
     lead = find_lead(published, tables["comparisons"], place, lower_is_better=False)
     assert lead is not None, "a run has a row"
-    first = common.write_mean(means, lead.first)
+    first = task_tables.write_mean(means, lead.first)
 
     if len(published) > 1 and not lead.is_shown:
         finding = (
@@ -133,20 +139,20 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
             f"{where} {lead.first} {does} best: {first} right{name_tied(lead.tied)}"
         )
     if "unscaled" in published.index and lead.first != "unscaled":
-        finding += f"; unscaled {common.write_mean(means, 'unscaled')}"
+        finding += f"; unscaled {task_tables.write_mean(means, 'unscaled')}"
     if is_searched.any():
-        searched = common.average_with_intervals(
+        searched = task_tables.average_with_intervals(
             longest[is_searched], "accuracy", "accuracy"
         )
         best = str(searched["accuracy"].idxmax())
-        finding += f", {best} on this model {common.write_mean(searched, best)}"
+        finding += f", {best} on this model {task_tables.write_mean(searched, best)}"
     return finding
 
 
 def _has_learned(table: pd.DataFrame, task: str, trained_len: int) -> bool:
     """Return True if some method does the task inside the trained length."""
     at_trained_len = table[table["context_tokens"] == trained_len]
-    if task not in common.TASKS_WITH_KEYS:
+    if task not in task_tables.TASKS_WITH_KEYS:
         is_half = at_trained_len["distance_tokens"] == trained_len // 2
         at_trained_len = at_trained_len[is_half]
 
@@ -164,8 +170,8 @@ def _describe_text(tables: Tables) -> str:
     table = tables["text_nll"]
     text_length = table["bucket_end_tokens"].max()
     at_end = table[table["bucket_end_tokens"] == text_length]
-    means = common.average_with_intervals(at_end, common.NLL, common.NLL)
-    losses = means[common.NLL]
+    means = task_tables.average_with_intervals(at_end, task_tables.NLL, task_tables.NLL)
+    losses = means[task_tables.NLL]
 
     ranked = _select_ranked(table)
 
@@ -174,12 +180,12 @@ def _describe_text(tables: Tables) -> str:
     comparisons = comparisons[(comparisons["metric"] == "nll_bucket") & is_at_end]
     finding = f"at the end of text of {text_length} bytes "
     if ranked.empty:
-        window_loss = common.write_mean(means, labels.WINDOW)
+        window_loss = task_tables.write_mean(means, labels.WINDOW)
         finding += f"the sliding window has {window_loss} nats per byte"
     else:
         ranked_losses = losses[ranked.index]
         best = str(ranked_losses.idxmin())
-        best_loss = common.write_mean(means, best)
+        best_loss = task_tables.write_mean(means, best)
         lead = find_lead(ranked_losses, comparisons, {}, lower_is_better=True)
         if lead is None:
             return (
@@ -203,9 +209,9 @@ def _describe_text(tables: Tables) -> str:
     if labels.FAR_CACHE in losses.index:
         finding += (
             "; counts of the n-grams that the window does not see lower its loss to "
-            f"{common.write_mean(means, labels.FAR_CACHE)}, those that it sees to "
-            f"{common.write_mean(means, labels.NEAR_CACHE)}, all to "
-            f"{common.write_mean(means, labels.WINDOW_CACHE)}"
+            f"{task_tables.write_mean(means, labels.FAR_CACHE)}, those that it sees to "
+            f"{task_tables.write_mean(means, labels.NEAR_CACHE)}, all to "
+            f"{task_tables.write_mean(means, labels.WINDOW_CACHE)}"
         )
     return finding + _describe_context(tables["last_window"])
 
@@ -254,7 +260,7 @@ def _compare_with_window(
         note = ", less trained"
     return (
         f"; it {relation} the sliding window of the trained length"
-        f" ({common.write_mean(means, window)}{note})"
+        f" ({task_tables.write_mean(means, window)}{note})"
     )
 
 
@@ -276,8 +282,10 @@ def _describe_context(last_window: pd.DataFrame) -> str:
     longest = inside["context_tokens"].max()
     for context in (shortest, longest):
         rows = inside[inside["context_tokens"] == context]
-        means = common.average_with_intervals(rows, common.NLL, common.NLL)
-        losses[context] = common.write_mean(means, means.index[0])
+        means = task_tables.average_with_intervals(
+            rows, task_tables.NLL, task_tables.NLL
+        )
+        losses[context] = task_tables.write_mean(means, means.index[0])
     # A context includes the last tokens, whose loss is measured.
     last_tokens = grid.choose_last_window(int(unscaled["train_len_tokens"].iloc[0]))
     return (

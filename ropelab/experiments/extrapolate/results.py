@@ -23,7 +23,7 @@ from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, make_trai
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import count_operations_per_token
 from ropelab.models.methods.method import UNSCALED
-from ropelab.models.tasks import tables as common
+from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
 from ropelab.models.tasks.divergence import (
     make_divergence,
@@ -116,7 +116,7 @@ def list_task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaselin
                 subject=row.model,
                 task=evaluated_task,
                 mode=row.mode,
-                labels=tuple(zip(common.ROW, values, strict=True)),
+                labels=tuple(zip(task_tables.ROW, values, strict=True)),
                 dtype=config.dtype,
             )
             evaluations.append(evaluation)
@@ -129,7 +129,7 @@ def list_task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaselin
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     evaluated = collect(list_task_cells(config), values)
-    tables = common.make_tables(
+    tables = task_tables.make_tables(
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
 
@@ -138,8 +138,10 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
         tables["searched"] = pd.concat(searched, ignore_index=True)
     matched = _list_tables(evaluated, "matched")
     if matched:
-        columns = ["task", "n_gram_tokens", *common.PLACE]
-        tables["ngram_baseline"] = common.average_shares(pd.concat(matched), columns)
+        columns = ["task", "n_gram_tokens", *task_tables.PLACE]
+        tables["ngram_baseline"] = task_tables.average_shares(
+            pd.concat(matched), columns
+        )
 
     methods = config.parsed_methods()
     tables |= make_casts_table(

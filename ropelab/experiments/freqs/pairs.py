@@ -90,7 +90,8 @@ def cells(config: FreqsConfig) -> list[Computation]:
         version=2,
         title=f"pairs under {config.method}",
         function=compute,
-        # The other fields have what the model says. Its name changes nothing more.
+        # The name of a model only sets other fields, so that the result does not depend
+        # on the name itself.
         inputs=config.model_dump(mode="json", exclude={"model"}),
         resources=resources,
     )

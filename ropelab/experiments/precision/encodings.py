@@ -5,7 +5,8 @@ A scheme (single, rope, sinusoidal) has the frequencies of its pairs. A componen
 number, or several numbers, that represent a position: cos and sin of a pair, all pairs,
 or a score. Each component is rounded to each format and compared at all positions. Two
 positions collide if their stored encodings are equal. Neighbours are positions that
-follow each other.
+follow each other. A pair keeps its neighbours if no two neighbours of the range collide
+in it, and loses them otherwise. The columns of tables call an encoding `code`.
 """
 
 import math
@@ -49,7 +50,8 @@ SECONDS_PER_ANGLE = 2e-8
 BYTES_PER_HASH = 8
 BYTES_PER_SAMPLE = 64
 
-# Most rows share a few counts, and an interval takes longer than all the rest of a row.
+# Most rows have one of a few counts. Their intervals are cached, since an interval takes
+# longer than all the rest of a row.
 share_interval = cache(estimate_proportion)
 
 
@@ -225,9 +227,9 @@ def _find_repetition(
 ) -> tuple[int, np.ndarray] | None:
     """Return where an encoding repeats in exact arithmetic, without any rounding.
 
-    The first position that repeats an earlier one, and one position per distinct value
-    in the range. None: the encoding does not repeat in the range, or too late to list
-    the positions.
+    The result has the first position that repeats an earlier one, and one position per
+    distinct value in the range. It is None if the encoding does not repeat in the range,
+    or if there are too many positions before the repetition to list them.
     """
     component = encoded.component
     if len(encoded.pairs) != 1 or component not in OF_ONE_FREQUENCY:

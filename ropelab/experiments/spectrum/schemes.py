@@ -11,9 +11,9 @@ representable
     The change of a score from one token to the next, by scheme, kind of vectors and
     number format.
 learned
-    Accuracy of copying and of recalling the more recent of two cues, by distance and
-    context, and the text loss by context. A row per scheme, band removed and place,
-    over all seeds.
+    Accuracy of copying and of recalling the more recent of a key's two values, by
+    distance and context, and the text loss by context. A row per scheme, band removed
+    and place, over all seeds.
 comparisons
     Every scheme against the first one.
 removed

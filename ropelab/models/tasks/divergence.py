@@ -85,6 +85,8 @@ class Divergence(DocumentTask):
         first_document = 0 if self.only is None else self.only
         rows = []
         for document in range(first_document, first_document + self.steps):
+            # A pass over a document serves one or several buckets. `ends` are the ends of
+            # these buckets, of which the last is the number of tokens in the pass.
             for ends in mode.passes(model, list(starts)):
                 # `mode` has set the model's encoding for this pass. `other` replaces
                 # this encoding, and the next step of the loop sets the encoding of
