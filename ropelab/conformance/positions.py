@@ -24,6 +24,9 @@ SAME_ROW = 1e-6
 FARTHEST = 4096
 # The largest share by which positions may be stretched and still be recovered.
 LARGEST_STRETCH = 1 / 64
+# A stretch is measured at positions above this share of the largest position, where
+# errors of the recovered positions matter least.
+FAR_SHARE = 1 / 64
 # Numbers of tokens that share a position in Self-Extend.
 GROUPS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 FROM_ZERO = "count positions from 0"
@@ -224,23 +227,24 @@ def find_stretch(
 
     ``exact``: the recovered positions.
     """
-    # At far positions the quotient is known best.
-    is_far = positions > LARGEST_STRETCH * positions.max()
+    is_far = positions > FAR_SHARE * positions.max()
     ratios = exact[is_far] / np.maximum(positions[is_far], 1)
     stretch = float(np.median(ratios))
     if not 0 < abs(stretch - 1) < LARGEST_STRETCH:
         return 0.0
 
-    # Without the factor an angle is wrong by more than a rounded table shows, also where
-    # it is smaller than half a turn: there nothing is lost in a wrong number for 2 pi.
+    # Without the factor, angles are wrong by more than the rounding of a table explains.
+    # This must also hold for angles below half a turn: code with a wrong number for 2 pi
+    # has similar errors, but only at larger angles, from which it subtracts whole turns.
     right = positions[:, None] * inv_freq
     errors = np.abs(wrap_angles(angles - right))
     errors_if_stretched = np.abs(wrap_angles(angles - stretch * right))
     is_small = (np.abs(right) < np.pi) & (np.abs(right) > 1)
     if errors.max() < TABLE_ERROR or not is_small.any():
         return 0.0
-    errors_of_small = errors[is_small].max()
-    is_explained = 4 * errors_if_stretched[is_small].max() < errors_of_small
+    # The factor has to remove most of the error of small angles, here three quarters.
+    remaining_error = errors_if_stretched[is_small].max()
+    is_explained = 4 * remaining_error < errors[is_small].max()
     if is_explained and errors_if_stretched.max() < TABLE_ERROR:
         return stretch
     return 0.0

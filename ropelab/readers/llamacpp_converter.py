@@ -368,7 +368,7 @@ def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
     Args:
         settings: the settings of a configuration.
         kind: their scaling type.
-        fields: the fields that are written before.
+        fields: the fields that are already written.
     """
     block = settings.values
     if kind in ("longrope", "su"):
@@ -444,7 +444,7 @@ def write_longrope(settings: Settings, fields: Fields) -> Fields:
     """Return the fields of longrope. Each class of the converter writes a different
     set.
 
-    `fields` are the fields that are written before.
+    `fields` are the fields that are already written.
     """
     trace = settings.trace
     block = settings.values

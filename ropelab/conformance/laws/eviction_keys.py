@@ -72,8 +72,9 @@ def explain_keys(case: Case, trace: EvictionTrace) -> str:
 
     The keys of each layer are compared with its keys before the first eviction.
     """
-    # The mistake in each layer, and the positions by which its keys are rotated. Keys
-    # behind the gap are looked at last, so that their number stays.
+    # The mistake in each layer, and the positions by which its keys behind the gap are
+    # rotated. The loop below also enters the keys in front of the gap, but those behind
+    # it come last and replace them.
     sentences = {}
     distances = {}
     for layer, turn in find_turns(case, DISTANCES).items():

@@ -64,8 +64,10 @@ def recover_turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
     fewest = min(part.shape[1] for part in all_parts)
 
     all_positions = torch.cat([start, start + positions], dim=-1)
+    # A map of w features follows from w independent keys. Twice as many are read, since
+    # some may be alike. Each token usually gives a key for each head. If heads share
+    # their keys, as many tokens as keys are needed.
     enough = 2 * widest
-    # Heads that share a key need more tokens.
     for count in dict.fromkeys([math.ceil(enough / fewest), enough]):
         with suppress(np.linalg.LinAlgError):
             turns = {}
@@ -91,7 +93,8 @@ def recover_turn(parts: Sequence[Tensor]) -> Turn | None:
             continue
         if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
             raise np.linalg.LinAlgError
-        # All keys at the first position times the map are those at another.
+        # The least squares solution is the matrix that takes all keys at the first
+        # position to the keys at another position.
         before = part[:1].double()
         after = part[1:].double()
         images = torch.linalg.lstsq(before, after).solution

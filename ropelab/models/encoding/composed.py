@@ -5,8 +5,9 @@ rope(base=500000, share=0.25)
     share of its pairs
 layers(rope, rope, rope, nope)
     one encoding for each layer; a model of more layers repeats them
-every(4, nope) the named encoding in every fourth layer; RoPE, or a third argument, in
-    all other layers
+every(4, nope)
+    the named encoding in every fourth layer; RoPE, or a third argument, in all other
+    layers
 window(rope, 64)
     a token sees only itself and the 63 tokens before it
 log_scaled(nope)

@@ -1,9 +1,11 @@
 """Tasks that hide a key or a list in natural text and ask for it at the end of the text.
 
-passkey One key is hidden at one depth, and asked for at the end (Mohtashami and Jaggi
-    2023, arXiv:2305.16300).
-multiquery A named key is hidden at every depth. All keys are asked for in turn, each
-    after the right answers to the earlier questions, as in RULER (Hsieh et al. 2024,
+passkey
+    One key is hidden at one depth, and asked for at the end (Mohtashami and Jaggi 2023,
+    arXiv:2305.16300).
+multiquery
+    A named key is hidden at every depth. All keys are asked for in turn, each after the
+    right answers to the earlier questions, as in RULER (Hsieh et al. 2024,
     arXiv:2404.06654).
 indexing, keyed
     A list of four values is hidden. One value is asked for by its place in the list, or

@@ -91,7 +91,8 @@ class OnRay(Engine):
         self._board = board
 
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(compute_on_worker)
-        # The cells of this machine, of which archives are sent and which are returned.
+        # The cells on this machine. Archives of them are sent to workers, and archives
+        # that workers return are unpacked into them.
         self._cells = context.cells
         # The objects in Ray's object store, by name, the oldest first.
         self._objects: dict[str, ObjectRef] = {}

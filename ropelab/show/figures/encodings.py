@@ -143,7 +143,9 @@ def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
 def _draw_dumbbells(
     ax: Axes, rows: pd.DataFrame, order: list[str], longest: int
 ) -> None:
-    """Draw the value at the trained length, that at the longest, and a line between."""
+    """Draw for each encoding the value at the trained length, the value at the longest
+    length, and a line between the two.
+    """
     first = _select_length(rows, 1, order)
     last = _select_length(rows, longest, order)
     places = np.arange(len(order))
