@@ -413,11 +413,27 @@ def check_values_left_alone(
 
 @claim("either-direction")
 def check_either_direction(
-    findings: Findings, distance: int = 3, seed: int = 0
+    findings: Findings, distance: int = 3, step: int = 1, seed: int = 0
 ) -> None:
-    """Rotate in the opposite direction, with mirrored features and with the same
-    features.
+    """Count the positions that each direction tells apart, and rotate in the opposite
+    direction, with mirrored features and with the same features.
+
+    Args:
+        findings: the findings.
+        distance: the distance between a query and its key.
+        step: the distance between neighbours of the counted positions.
+        seed: the seed of queries and keys.
     """
+    angles = step * np.arange(max(SHIFTS))[:, None] * arrays.frequencies(HEAD, BASE)
+    told_apart = []
+    for sign in (1, -1):
+        codes = np.concatenate((np.cos(angles), np.sin(sign * angles)), axis=-1)
+        told_apart.append(len(np.unique(codes, axis=0)))
+    what = f"positions of {len(angles):,} that are told apart"
+    text = f"{told_apart[0]:,} counterclockwise, {told_apart[1]:,} clockwise"
+    is_told_apart = min(told_apart) == len(angles)
+    findings.add_part(what, text, is_told_apart, min(told_apart))
+
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
     counterclockwise = compute_scores(q, k, 0, distance)
     # A reflection of the plane makes a clockwise rotation of a counterclockwise one, and

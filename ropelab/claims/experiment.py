@@ -20,7 +20,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of"
     " this laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 11
+VERSION = 12
 BODY = "ropelab.claims.verdicts"
 # The folder of configs about released models. `--run` leaves them out, because the files
 # of these models have to be fetched first.

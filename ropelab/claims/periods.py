@@ -20,6 +20,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import Census, take_census
+from ropelab.runs.sentences import write_count
 
 # The period of the single slow frequency of note 001, §5.2, in tokens.
 PERIOD = 1_000_000.0
@@ -173,11 +174,20 @@ def clock_like_rope(
     findings: Findings,
     periods: Sequence[float] = (),
     base: float = BASE,
-    exactly: bool = True,
+    length: int = LENGTH,
 ) -> None:
-    """Compare the periods of RoPE, or given periods, with the periods of a clock, in
-    which each period is a whole multiple of the period before. The finding is a limit
-    unless `exactly`.
+    """Compare the periods of RoPE, or given periods, with those of a clock, whose hands go
+    from fast to slow and together tell every time.
+
+    Each period of a clock is a whole multiple of the period before, so that all hands come
+    back at once. Whatever is alike but for that is like a clock on a condition.
+
+    Args:
+        findings: the findings.
+        periods: the periods in tokens, the shortest first; empty for those of RoPE.
+        base: the base of RoPE.
+        length: the number of positions that all periods together are to tell apart; 0 if
+            the source does not say that they do.
     """
     if periods:
         compared = np.array(periods)
@@ -186,17 +196,22 @@ def clock_like_rope(
     ratios = compared[1:] / compared[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
 
-    role: Role = "part"
-    if not exactly:
-        role = "limit"
-        longer = int((ratios > 1).sum())
-        findings.add_count("periods longer than the one before", longer, len(ratios))
+    longer = int((ratios > 1).sum())
+    findings.add_count("periods longer than the one before", longer, len(ratios))
+    if length:
+        spectrum = Spectrum(2 * math.pi / compared)
+        counts = census(spectrum, "vector", length, ("float32",))["float32"]
+        what = (
+            f"positions of the first {length:,} that all together tell apart, float32"
+        )
+        text = f"{counts.distinct:,}"
+        findings.add_part(what, text, counts.distinct == length, counts.distinct)
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     text = (
         f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
         " and 12)"
     )
-    findings.add(role, what, text, whole == len(ratios), whole)
+    findings.add_limit(what, text, whole == len(ratios), whole)
 
 
 # One slow frequency against many: codes that number formats can distinguish
@@ -449,7 +464,11 @@ def angles(
         margin = margin_below(error, tolerance_degrees)
         within_turn = degrees % 360
         what = f"degrees at {position}, pair {index}"
-        text = f"{within_turn:.1f}, printed {printed_degrees:g}"
+        text = f"{within_turn:.1f}"
+        turns = int(degrees // 360)
+        if turns:
+            text += f" past {write_count(turns, 'whole turn')}, {degrees:,.1f} in all"
+        text += f", printed {printed_degrees:g}"
         findings.add_part(what, text, error <= tolerance_degrees, within_turn, margin)
 
 

@@ -134,7 +134,7 @@ def compare_columns(
     np.fill_diagonal(cosines, 0)
     share = float((cosines > 0.1).sum() / (width * (width - 1)))
 
-    what = f"largest |cosine| between two columns over {length} positions"
+    what = f"largest |cosine| between two of {width} columns over {length} positions"
     text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
     findings.add_at_most(what, max_abs(cosines), EXACT, text)
 

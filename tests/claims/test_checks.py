@@ -48,6 +48,7 @@ FLIPS = [
     ("absolute-too", CONDITION, {"causal": False}, WRONG),
     ("values-left-alone", HOLDS, {"shift": 0}, WRONG),
     ("either-direction", CONDITION, {"distance": 0}, HOLDS),
+    ("either-direction", CONDITION, {"step": 0}, WRONG),
     ("script-equal-scores", WRONG, {"tokens": "same"}, HOLDS),
     ("three-forms", HOLDS, {"positions": (10**12, 10**12 + 3)}, WRONG),
     ("thirty-degrees", HOLDS, {"positions": ((5, 8), (3, 7))}, WRONG),
@@ -138,7 +139,14 @@ FLIPS = [
     ("one-frequency-unique", CONDITION, {"period": 100.0}, HOLDS),
     ("float32-precision", CONDITION, {"printed": 1e-9}, WRONG),
     ("clock-unique", WRONG, {"until": 43200}, HOLDS),
-    ("clock-like-rope", WRONG, {"periods": (60.0, 3600.0, 43200.0)}, HOLDS),
+    (
+        "clock-like-rope",
+        CONDITION,
+        {"periods": (60.0, 3600.0, 43200.0), "length": 43200},
+        HOLDS,
+    ),
+    ("clock-like-rope", CONDITION, {"periods": (10.0, 20.0), "length": 100}, WRONG),
+    ("clock-like-rope", CONDITION, {"periods": (20.0, 10.0), "length": 20}, WRONG),
     ("angle-falls", HOLDS, {"base": 1 + 2.0**-52}, WRONG),
     ("sinusoid-shift", HOLDS, {"turnings": ["counterclockwise"]}, WRONG),
     ("sinusoid-shift-standard", CONDITION, {"turnings": ["clockwise"]}, HOLDS),
@@ -371,6 +379,55 @@ def value_of(id_: str, words: str) -> float:
     found = find_claim(id_).evidence().find(words).value
     assert found is not None
     return found
+
+
+def test_rope_is_like_a_clock_but_for_whole_multiples():
+    """The source says of the hands that together they tell every time, no more."""
+    found = findings_of("clock-like-rope")
+    assert found["periods longer than the one before"] == "31 of 31"
+    together = "positions of the first 131,072 that all together tell apart, float32"
+    assert found[together] == "131,072"
+    # In 12 hours a clock goes through 43,200 s, each with a state of its own.
+    states = {(s % 60, s % 3600, s % 43200) for s in range(43200)}
+    assert len(states) == 43200
+    clock = find_claim("clock-like-rope").evidence(
+        periods=(60.0, 3600.0, 43200.0), length=43200
+    )
+    assert clock.find("together").value == len(states)
+
+
+def test_turned_degrees_are_those_of_all_turns_too():
+    found = findings_of("script-dimension-angles")
+    # 10 rad, and 1000 * 1e6^(-6/64) rad.
+    assert found["degrees at 10, pair 0"].startswith(
+        "213.0 past 1 whole turn, 573.0 in all"
+    )
+    assert found["degrees at 1000, pair 3"].startswith(
+        "210.0 past 43 whole turns, 15,690.0 in all"
+    )
+    assert findings_of("knowledge-base-angles")["degrees at 1, pair 0"] == (
+        "57.3, printed 57"
+    )
+
+
+def test_the_first_octave_near_a_half_has_the_digits_that_are_certain():
+    """The mean over random queries, to second order in the weights of their pairs."""
+    distances = np.arange(60_000)
+    cosines = np.cos(np.outer(distances, 5e5 ** (-np.arange(64) / 64)))
+    mean = cosines.mean(axis=1)[1:]
+    # The weights of 64 pairs are uniform on a simplex: the variance of a weighted mean is
+    # that of the numbers by 65.
+    variance = cosines.var(axis=1)[1:] / 65
+    curvature = -mean / (1 - mean**2) ** 1.5 / np.pi
+    probability = np.arccos(mean) / np.pi + curvature * variance / 2
+    sums = np.concatenate(([0, 0], np.cumsum(probability)))
+    starts = np.arange(1, 30_000)
+    octaves = (sums[2 * starts] - sums[starts]) / starts
+    first = int(starts[np.abs(octaves - 0.5) <= 0.05][0])
+    assert first != value_of("du-token-inversion", "first octave")
+    assert round(first, -3) == 22_000
+    found = findings_of("du-token-inversion")
+    assert "about 22,000, 0.044 of the base" in found.values()
 
 
 def test_the_farthest_of_512_tokens_is_511_back():

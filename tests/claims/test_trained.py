@@ -187,6 +187,29 @@ def test_verdicts_on_scaling_follow_the_stored_numbers(id_, stored, expected):
     assert_reason(evidence)
 
 
+def test_text_just_beyond_the_trained_length_is_asked_where_it_was_measured():
+    """YaRN ×4 may read worse from 2k to 4k and better after 8k: both are said."""
+    stored = extrapolation()
+    names = ("unscaled", "yarn ×4")
+    # Inside the trained length, just beyond it, and far beyond it.
+    rows = [
+        ("nll_bucket", 2048, *names, 0.3, names[1]),
+        ("nll_bucket", 3072, *names, -0.3, names[0]),
+        ("nll_bucket", 4096, *names, -0.3, names[0]),
+        ("nll_bucket", 8192, *names, 0.3, names[1]),
+    ]
+    old = stored.tables["comparisons"]
+    columns = ["metric", "at_tokens", "method_a", "method_b", "difference", "verdict"]
+    added = with_ends(pd.DataFrame(rows, columns=columns), 0.005)
+    stored.tables["comparisons"] = pd.concat((old, added), ignore_index=True)
+
+    evidence = find_claim("yarn-extends-text").evidence(runs=(stored,))
+    found = evidence.find("text from 2048 to 4096 tokens")
+    assert found.measured.startswith("better at 0, worse at 2 of 2 positions (3072: ")
+    assert (found.role, found.agrees) == ("limit", False)
+    assert evidence.verdict(Kind.TRAINED) == CONDITION
+
+
 def assert_reason(evidence: Findings) -> None:
     """A finding that leaves a claim open says why, behind what was measured."""
     deciding = evidence.deciding

@@ -117,17 +117,21 @@ def _compare_methods(
     elif on == "text":
         losses = f"{run.loss(label_a):.3f} and {run.loss(label_b):.3f} nats per byte"
         where = f"on text after {run.test_len} tokens ({losses})"
+    elif on == "text just beyond":
+        where = f"on text from {run.train_len} to {2 * run.train_len} tokens"
     elif on == "nearer text":
         where = f"on text up to {2 * run.train_len} tokens"
     else:
         where = f"on text after {run.train_len} tokens"
 
     what = what.format(f"{label_a} against {label_b} {where}", where=where)
-    if on == "nearer text":
-        result = run.tally_within(label_a, label_b, 2 * run.train_len)
+    by_position = on in ("nearer text", "text just beyond")
+    if by_position:
+        start = run.train_len if on == "text just beyond" else 0
+        result = run.tally_within(label_a, label_b, 2 * run.train_len, start)
     else:
         result = run.tally_against(label_a, label_b, METRICS[on])
-    if on == "nearer text" and not result.places:
+    if by_position and not result.places:
         # Runs of an earlier form do not have the loss by position.
         return
     result.add_to(findings, what, asks)

@@ -185,12 +185,14 @@ class Methods(Trained):
             rows = rows[rows["at_tokens"] > self.train_len]
         return count_verdicts(select_context(rows, "at_tokens"), a)
 
-    def tally_within(self, a: str, b: str, length: int) -> Tally:
-        """Compare `a` with `b` by the text loss at positions up to a length."""
+    def tally_within(self, a: str, b: str, length: int, start: int = 0) -> Tally:
+        """Compare `a` with `b` by the text loss at positions after `start`, up to a
+        length.
+        """
         rows = self.select_comparisons(a, b, "nll_bucket")
         if rows.empty:
             return Tally(0, 0, 0)
-        rows = rows[rows["at_tokens"] <= length]
+        rows = rows[rows["at_tokens"].between(start + 1, length)]
         tally = count_verdicts(select_context(rows, "at_tokens"), a)
         return replace(tally, noun="positions")
 
