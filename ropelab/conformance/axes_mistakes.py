@@ -228,7 +228,8 @@ def list_restarted(right: Reference) -> Iterator[tuple[str, Frequencies]]:
         yield answer, restart(steep_ladder)
 
     if axes.ladder == "alternating":
-        # All axes have as many pairs, so that each can have the frequencies of the next.
+        # All axes have the same number of pairs, so that each axis can have the
+        # frequencies of the next axis.
         exchanged = np.empty(width // 2)
         for axis in range(axes.count):
             next_axis = (axis + 1) % axes.count

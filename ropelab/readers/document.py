@@ -35,13 +35,15 @@ from ropelab.runs.files import MOST_BYTES, check_regular, find_repeated_keys, pa
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
 MOST_KEYS = 2**13
-# Longer limits are none: transformers writes a huge number for a tokenizer without limit.
+# A length from this on counts as no limit: transformers writes a huge number for a
+# tokenizer without a limit.
 LONGEST_LIMIT = 2**40
 # Keys by which a file states the size of heads, in the words of several model types.
 SIZE_KEYS = ("num_attention_heads", "n_head", "n_heads", "head_dim")
 # Keys by which a file states the size of images.
 IMAGE_KEYS = ("patch_size", "image_size", "patch_embed")
-# The names of encodings in messages, by those in `json`. Plain UTF-8 is not mentioned.
+# The names of encodings in messages, by the names that `json` uses. Plain UTF-8 is not
+# mentioned.
 ENCODING_NAMES = {"utf-8": "", "utf-8-sig": "UTF-8 with a byte order mark"}
 # Facts about GGUF files: architectures, and the numbers of the types of values.
 GGUF = read_table("names")["gguf"]

@@ -1,8 +1,8 @@
 """Checks of Du et al.'s four modes of failure of RoPE in long contexts (2026).
 
-They take the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a
-normal number. Their modes are compared here with a null model without RoPE: independent
-normal numbers of the same mean and spread.
+Du et al. treat the score of a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n),
+as a normal random number. Here the modes are counted with RoPE, and in a null model
+without RoPE: independent normal numbers of the same mean and spread.
 """
 
 import math
@@ -32,12 +32,12 @@ BASES = (1e4, LLAMA_3_1, 1e7)
 # The number of random queries with their keys. The counts of a draw are skewed: a few
 # draws have several times the usual one.
 DRAWS = 100
-# A mode of failure is RoPE's if it has more than the null model by this share of it at
-# least: a few percent are not what the paper is about.
+# RoPE causes a mode of failure if the failure is more frequent with RoPE than in the null
+# model, at least by this share: the paper is not about differences of a few percent.
 MORE = 0.1
-# A probability counts as 1/2 if it is nearer to it than this.
+# A probability counts as 1/2 if it differs from 1/2 by less than this.
 NEAR_HALF = 0.05
-# The farthest distance whose octaves are looked through.
+# Octaves of distances are searched up to this distance.
 FARTHEST = 2 * CONTEXT
 
 
@@ -165,8 +165,9 @@ def compare_with_printed(
 
 
 def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
-    """Add a limit that disagrees if the null model has about as many. `sample` is a result
-    of `count_draws`.
+    """Add a limit that disagrees if the failure is about as frequent in the null model.
+
+    `sample` is a result of `count_draws`.
     """
     rope, null = sample
     change = average_samples(rope - null)
@@ -181,15 +182,16 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
 
 
 def token_inversion(base: float, distance: ArrayLike) -> Array:
-    """Return the probability that two keys have the opposite order at a distance of that
-    at distance 0.
+    """Return the probability that two keys change their order: that the one with the
+    higher score at distance 0 has the lower score at `distance`.
     """
-    # The difference of the scores of two keys is taken at distance 0 and at distance r.
-    # Given the query the two are jointly normal over normal keys, and correlate by the
-    # mean of cos(r theta), weighted by the squares of the query's pairs: without the
-    # weights Men et al.'s sum. Two such numbers have opposite signs with a probability of
-    # acos(correlation) / pi. The weights vary from query to query, which changes the mean
-    # of that probability by 0.001 or less.
+    # The difference of the scores of two keys is one number at distance 0 and another one
+    # at distance r. For a given query and normal keys these two numbers are jointly
+    # normal. Their correlation is the mean of cos(r theta) over pairs, weighted by the
+    # squares of the query's pairs. Two jointly normal numbers have opposite signs with a
+    # probability of acos(correlation) / pi. The weights are left out here, which makes
+    # the correlation Men et al.'s sum, and changes the mean of the probability over
+    # queries by 0.001 or less.
     angles = np.multiply.outer(np.asarray(distance), frequencies(HEAD, base))
     correlation = np.cos(angles).mean(axis=-1)
     return np.arccos(correlation) / math.pi

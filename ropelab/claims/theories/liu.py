@@ -46,9 +46,10 @@ def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None
     """Test a lower bound on the base, aliasing or stability: whether it is necessary, and
     whether it is sufficient.
 
-    The bound allows the slowest pair an angle at the end of the context. The summaries
-    print it for a slowest frequency of 1/base. That of a head is base^(-(d-2)/d), which is
-    faster: narrower heads need a larger base.
+    The bound is the base at which the slowest pair reaches a certain angle at the end of
+    the context. The summaries print it for a slowest frequency of 1/base. The slowest
+    frequency of a head of d features is base^(-(d-2)/d), which is larger: heads need a
+    larger base, narrow heads most.
     """
     base = rules.aliasing_base(CONTEXT)
     allowed_angle = 2 * math.pi
@@ -98,9 +99,9 @@ def drift_compounds(
 ) -> None:
     """Follow a score of the slowest pair through the layers of random models.
 
-    Two equal tokens are as far from each other as leaves `kept` of the score of a key that
-    equals its query in the first layer. If phases are passed on, the two are no longer
-    equal in the layers behind.
+    Two tokens are equal. They are so far apart that in the first layer the rotation leaves
+    the share `kept` of the score that they would have at distance 0. If a layer passes on
+    the phases of the rotation, the two tokens are no longer equal in the next layers.
 
     Args:
         findings: the findings.
@@ -111,7 +112,7 @@ def drift_compounds(
         models: the number of random models, over which the score is averaged.
     """
     # The two features of the slowest pair are a complex number, and a rotation is a factor
-    # of absolute value 1: that of each of both positions.
+    # of absolute value 1. There is a factor for each of the two positions.
     turns = np.exp(1j * np.array([0.0, math.acos(kept)]))
     drawn = gaussian(0, layers + 1, 2, models, 2, 2)
     start = drawn[0, 0, :, 0]

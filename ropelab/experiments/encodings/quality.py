@@ -6,7 +6,8 @@ models of RoPE when they are tested. All intervals are 95 % intervals.
 - `cost` and `memory`: see `ropelab.experiments.encodings.cost`
 - `behaviour`: see `ropelab.experiments.encodings.behaviour`
 - `text_nll`: loss by bucket of positions, mean over documents, by encoding and seed
-- `last_window`: loss of the same final tokens after growing contexts, likewise
+- `last_window`: loss of the same final tokens after growing contexts, mean over
+  documents, by encoding and seed
 - `copy_accuracy`: share of tokens copied correctly, by distance and context
 - `quality`: loss and share copied where contexts are 1x, 2x, 4x ... the trained length,
   over seeds
