@@ -314,6 +314,8 @@ def list_dynamic_slips(expected: Expected) -> Iterator[Explanation]:
     if length > spec.trained_len:
         answer = "dynamic scaling does not read its factor"
         yield answer, use_base(scaling.ntk_base(geometry, ratio))
+        answer = f"NTK-aware scaling by {dynamic.factor:g}, whatever the length is"
+        yield answer, use_base(scaling.ntk_base(geometry, dynamic.factor))
 
         for words, exponent in list_wrong_exponents(spec.rotary_dim):
             answer = f"the base's exponent is {words} instead of d / (d - 2)"

@@ -405,6 +405,8 @@ def by_length(block: dict[str, Any], seq_len: bool, change: str = "") -> Any:
         stretch = 1 + factor * (max(tokens, 8192) / 8192 - 1)
         if change == "no one" and tokens > 8192:
             stretch = factor * tokens / 8192
+        if change == "fixed" and tokens > 8192:
+            stretch = factor
         power = {"power": 1.0, "upside down": 62 / 64}.get(change, 64 / 62)
         return (
             500000.0 * (1.0 if change == "static" else stretch) ** power
@@ -462,6 +464,7 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
         (LONGROPE, "long", r"the long table is used at 4095 tokens"),
         (DYNAMIC, "upside down", r"the base's exponent is \(d - 2\) / d instead of d"),
         (DYNAMIC, "factor", "10650 tokens"),
+        (DYNAMIC, "fixed", r"NTK-aware scaling by 4, whatever the length is \(10650"),
         (DYNAMIC, "last", r"first at position \d+ of those looked at \(10650 tokens\)"),
         (DYNAMIC, "rounded", r"sees 16384 tokens, the next power of two \(10650"),
         (DYNAMIC, "no one", r"lacks its - \(factor - 1\) \(10650 tokens\)"),
