@@ -58,11 +58,14 @@ def label_rows(table: pd.DataFrame) -> list[str]:
     return list(map(label_method, table["method"], table["factor"], table["arm"]))
 
 
-def write_roughly(value: float) -> str:
-    """Write a number for a sentence: two digits, written out if it is large.
+def write_roughly(value: float, digits: int = 2) -> str:
+    """Write a number for a sentence: two digits or as many as are asked for, written out
+    if it is large.
 
     >>> write_roughly(487123.4), write_roughly(0.00123), write_roughly(3.7e-06)
     ('490,000', '0.0012', '3.7e-06')
+    >>> write_roughly(61.3, 1), write_roughly(0.00063, 1)
+    ('60', '0.0006')
     """
-    text = f"{value:.2g}"
+    text = f"{value:.{digits}g}"
     return f"{float(text):,.0f}" if abs(value) >= 10 else text

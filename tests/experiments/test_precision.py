@@ -4,6 +4,7 @@ implementation.
 
 import json
 import math
+import re
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -192,6 +193,14 @@ def test_the_answer_begins_with_one_frequency_and_many(million):
     assert any(mentions(part, "angle (0.60)", "position (0.58)") for part in said)
     near = body.answer(tables_of(length=4, components=[]))
     assert mentions(near, "bfloat16", "at every stage", "With only")
+
+
+def test_large_numbers_of_a_sentence_are_written_out() -> None:
+    said = body.answer(tables_of(length=2, head_dim=2))
+    assert "gets 160 % more weight" in said
+    far = body.answer(tables_of(length=64, head_dim=16, offset=10**9))
+    assert "is off by up to 60 rad" in far
+    assert not re.search(r"\de\+\d", said + far)
 
 
 @pytest.mark.slow

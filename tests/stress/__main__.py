@@ -35,6 +35,7 @@ IDEAS = (
     "headers",
     "servers",
     "settings",
+    "parts",
 )
 TALLY = Path(__file__).parent / "tally.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "promises.md"

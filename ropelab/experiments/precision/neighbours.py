@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from ropelab.runs.labels import write_roughly
 from ropelab.runs.sentences import join_names, write_number
 from ropelab.runs.tables import Tables
 
@@ -105,10 +106,12 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
         formats_clause = _compare_formats(single, many, _write_period(tables))
         steps_clause = _compare_steps(single, step_of_single, step_of_many)
         yield formats_clause + steps_clause
+        more_of_many = write_roughly(100 * step_of_many["weight_change"])
+        more_of_single = write_roughly(100 * step_of_single["weight_change"], 1)
         yield (
             "with many frequencies one of two neighbouring keys gets"
-            f" {100 * step_of_many['weight_change']:.2g} % more weight than the other,"
-            f" with one slow frequency {100 * step_of_single['weight_change']:.1g} %"
+            f" {more_of_many} % more weight than the other, with one slow frequency"
+            f" {more_of_single} %"
         )
     elif many is not None:
         yield f"many frequencies tell all positions apart in {_list_formats(many)}"

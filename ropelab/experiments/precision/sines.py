@@ -21,6 +21,7 @@ from ropelab.math.numerics.chain import Positions, cut_into_blocks
 from ropelab.math.numerics.reduction import REDUCTIONS, Reduction, reduction_errors
 from ropelab.math.numerics.scores import sample_positions
 from ropelab.runs.cell import Advance
+from ropelab.runs.labels import write_roughly
 from ropelab.runs.tables import Tables
 
 # The number of positions that are computed at once, so that memory is bounded.
@@ -145,7 +146,7 @@ def state_losses(reductions: pd.DataFrame) -> Iterator[str]:
     yield (
         "the sine of a large angle can add an error: float32 code that first takes"
         f" whole turns off the angle, with {WORDS[row['terms']]}, is off by up to"
-        f" {row['max_error_rad']:.1g} rad before position"
+        f" {write_roughly(row['max_error_rad'], 1)} rad before position"
         f" {row['offset'] + row['length']}"
     )
     yield (
