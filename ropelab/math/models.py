@@ -136,8 +136,8 @@ def fill(values: Any, others: Mapping[str, str]) -> Any:
     for field, attribute in {**EMBEDDING, **others}.items():
         known[field] = getattr(model, attribute)
 
-    # The model was trained on with its own scaling. If the user changes any field of
-    # that, the length of this training says nothing.
+    # `extended_len` is the length of a further training with the model's own scaling. It
+    # does not hold if the user changes any field that decides the scaling.
     about_scaling = known.keys() - {"test_len", "sections"}
     if not given.keys().isdisjoint(about_scaling):
         known.pop("extended_len", None)

@@ -136,8 +136,8 @@ def compare_tokens(
     """Compare the tokens that are left in a layer with the tokens that should have
     stayed.
 
-    Tokens are told by their values, which a right eviction leaves as they are. None: a
-    slot has values that no token had.
+    A token is recognised by its values, which a right eviction leaves as they are. The
+    result is None if a slot has values that no token had.
 
     Args:
         before: keys and values of the layer before the eviction.

@@ -82,10 +82,11 @@ def roll_window(sinks: int) -> EvictionSchedule:
 
 
 def list_kept(held: int, sinks: int, dropped: int) -> list[int]:
-    """Return the slots that stay when some behind the sinks are dropped.
+    """Return the slots that stay when some keys behind the sinks are dropped. A slot is
+    the place of a key in the cache.
 
     Args:
-        held: the number of keys before.
+        held: the number of keys in the cache before.
         sinks: the number of first keys, which stay.
         dropped: the number of keys that are dropped behind the sinks.
     """

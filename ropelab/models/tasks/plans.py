@@ -33,7 +33,7 @@ def make_task_beyond_training(
     """Return a task at lengths up to the longest tested length.
 
     Args:
-        config: that of the run.
+        config: the config of the run.
         task: the name of the task.
         depths: the places of hidden keys and lists in their text, in percent.
     """
@@ -116,7 +116,7 @@ def describe_training(
     The arguments that are not named here are the fields of `Training`.
 
     Args:
-        config: that of the run.
+        config: the config of the run.
         first_window: the tokens in a row of the first training steps.
     """
     return Training(
