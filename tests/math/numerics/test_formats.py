@@ -90,13 +90,18 @@ def test_codes_ties_subnormals_and_overflow_equal_numpy_and_ml_dtypes(name):
     same(rounded(points, name)[numbers], theirs[numbers])
 
 
+# torch 2.13 clamps what overflows this format, and torch 2.9 makes it nan.
+CLAMPS = bool(torch.tensor(1e4).to(torch.float8_e4m3fn).float() == 448)
+E4M3_OF_TORCH = "float8_e4m3fn_saturating" if CLAMPS else "float8_e4m3fn"
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
         ("float16", torch.float16),
         ("bfloat16", torch.bfloat16),
         ("float8_e5m2", torch.float8_e5m2),
-        ("float8_e4m3fn_saturating", torch.float8_e4m3fn),  # torch 2.13 clamps this one
+        (E4M3_OF_TORCH, torch.float8_e4m3fn),
     ],
 )
 def test_codes_ties_subnormals_and_overflow_equal_torch(name, dtype):
