@@ -126,7 +126,9 @@ def explain_period(
     if reduction:
         return reduction
 
-    # With a wrong number for 2 pi the error grows in proportion to the angle.
+    # With a wrong number for 2 pi the error grows in proportion to the angle. The
+    # proportion is measured at large angles, where other errors matter least, and has to
+    # be the same there within a quarter.
     is_far = angles > angles.max() / 64
     shares = errors[is_far] / angles[is_far]
     mean = shares.mean()
@@ -176,6 +178,7 @@ def name_reduction(errors: Angles, angles: Angles) -> str:
         fused = replace(reduction, fused=True)
         for variant in (reduction, halved, fused):
             lost = reduction_errors(angles, variant)
+            # The way explains the errors if it leaves less than a quarter of the largest.
             if np.abs(errors - lost).max() < largest / 4:
                 return words
     return ""

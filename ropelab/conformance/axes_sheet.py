@@ -211,8 +211,8 @@ def observe_stored(
     """
     spec = expected.spec
     count = positions.shape[1]
-    # A position with several axes goes by its number, from 1 on: a token at 0 would count
-    # as one that does not rotate.
+    # An `Observed` takes one number for each position. Positions with several axes are
+    # numbered from 1, since a token at position 0 would count as one that does not rotate.
     order = np.arange(1, count + 1)
 
     parts = []

@@ -152,7 +152,8 @@ class RopeSpec:
         if self.length < 1:
             raise InputError(f"the factor gives a length of {self.length} tokens")
 
-        # NumPy is let raise an ArithmeticError for an overflow, as Python's numbers do.
+        # With this setting NumPy raises an ArithmeticError for an overflow, as Python's
+        # own numbers do.
         with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)

@@ -149,7 +149,7 @@ class Trace:
         )
 
 
-# Stands for the value of a key that is not there, since None is the value null.
+# The value of a key that a configuration does not have. None is the value null.
 ABSENT: Any = object()
 
 
