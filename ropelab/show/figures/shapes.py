@@ -299,7 +299,7 @@ def set_token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
     axis.set_major_locator(PowersAndLast(base=2, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda tokens, _: format_tokens(tokens)))
     axis.set_minor_formatter(NullFormatter())
-    axis.set_minor_locator(LogLocator(base=2, numticks=1))
+    axis.set_minor_locator(NullLocator())
 
 
 def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
