@@ -265,6 +265,16 @@ def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> flo
     return weight
 
 
+def refuse_odd_divisors(fields: Fields, name: str) -> None:
+    """Raise NotModelledError for divisors that llama.cpp takes, and that leave no
+    rotation.
+    """
+    divisors = fields[name] if isinstance(fields[name], list) else []
+    for divisor in divisors:
+        if isinstance(divisor, float) and not 0 < divisor < math.inf:
+            raise NotModelledError(f"{name} has a divisor of {divisor:g}")
+
+
 def divide_by_tensors(
     fields: Fields, factor: float, rotary_dim: int, attention: float
 ) -> LongRope:
@@ -280,6 +290,8 @@ def divide_by_tensors(
         long_name = LONG_DIVISORS
         kind = LongRope
 
+    refuse_odd_divisors(fields, short_name)
+    refuse_odd_divisors(fields, long_name)
     short_table = require_numbers(fields[short_name], short_name)
     long_table = require_numbers(fields[long_name], long_name)
     pairs = rotary_dim // 2

@@ -357,6 +357,20 @@ def test_one_of_two_tables_is_not_modelled(tmp_path: Path, name: str) -> None:
     assert (reading.main, reading.outcome) == (None, "not modelled")
 
 
+@pytest.mark.parametrize("divisor", [0.0, -1.0, float("inf"), float("nan")])
+def test_divisors_that_make_no_rotation_are_not_modelled(
+    tmp_path: Path, divisor: float
+) -> None:
+    """llama.cpp divides by them: ggml_rope_cache_init in ggml-cpu/ops.cpp."""
+    divisors = np.full(32, 2, "<f4")
+    divisors[3] = divisor
+    tensors = (as_tensor("rope_freqs.weight", 32, 0),)
+    path = write_raw(tmp_path / "raw.gguf", {}, tensors, divisors.tobytes())
+    reading = read(RUNTIMES["llama.cpp"], load(str(path)).config)
+    assert (reading.main, reading.outcome) == (None, "not modelled")
+    assert "has a divisor of" in reading.problem
+
+
 def of_architecture(path: Path, name: str) -> Path:
     fields = {
         key: value.replace(as_text("llama"), as_text(name))
