@@ -147,15 +147,26 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
 
 @claim("clock-hour", "clock-unique")
 def clock_is_unique(
-    findings: Findings, hands: Sequence[int] = HANDS, until: int = 86400
+    findings: Findings,
+    hands: Sequence[int] = HANDS,
+    until: int = HANDS[-1],
+    longer: int = 0,
 ) -> None:
-    """Find the time after which all hands of a clock are back; `until` is the time in
-    seconds for which it should be unique.
+    """Find the time after which all hands of a clock are back.
+
+    Args:
+        findings: the findings.
+        hands: the periods of the hands, in seconds.
+        until: the time in seconds within which no other time looks the same.
+        longer: another such time, as a limit; 0 for none.
     """
     # All hands are back when the time is a multiple of every period.
     seconds = math.lcm(*hands)
-    what = "all hands are back after"
+    what = f"all hands are back after, of {until:,} s to tell apart"
     findings.add_part(what, f"{seconds:,} s", seconds >= until, seconds)
+    if longer:
+        what = f"all hands are back after, of {longer:,} s to tell apart"
+        findings.add_limit(what, f"{seconds:,} s", seconds >= longer, seconds)
 
 
 @claim("second-hand")
