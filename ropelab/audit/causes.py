@@ -114,8 +114,8 @@ def is_plain(spec: RopeSpec) -> bool:
     if first_wrong_position is not None:
         return False
 
-    # The method defines a factor on cos and sin, too. The spec has the one that the runtime
-    # applies, which is none where the runtime leaves the factor of the method out.
+    # The factors of the spec are those that the runtime applies. The factor on cos and sin
+    # that the method defines does not count, since a runtime may leave it out.
     return math.isclose(spec.logit_multiplier, 1.0)
 
 

@@ -156,10 +156,10 @@ def check_file(case: AuditCase) -> Iterator[AuditFinding]:
 
 def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
     """Find a factor in a block without a type, which scales nothing."""
-    _, text = find_language_part(case.document.config)
-    name, block = find_rope_block(text)
-    if block.get("factor") in (None, 1) or block.get("rope_type") or block.get("type"):
+    if case.kind or case.block.get("factor") in (None, 1):
         return
+    _, text = find_language_part(case.document.config)
+    name, _ = find_rope_block(text)
     unscaled = [runtime for runtime, spec in case.specs if is_plain(spec)]
     if unscaled:
         yield make_finding("W11", "untyped", path=f"{name}.factor", names=unscaled)

@@ -153,8 +153,10 @@ def name_parts(answer: Any, vectors: list[str]) -> dict[str, Any]:
         return {"table": answer}
     elif len(vectors) == 1:
         return {"": answer}
-    elif not vectors and (split := split_real_table(to_numbers(answer))):
-        return split
+    elif not vectors:
+        tables = split_real_table(to_numbers(answer))
+        if tables is not None:
+            return tables
     raise InputError(f"answers with a {type(answer).__name__}, not with {expected}")
 
 

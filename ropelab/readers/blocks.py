@@ -484,8 +484,7 @@ def fill_original(settings: Settings, where: str, usual_source: str) -> None:
         settings.put(ORIGINAL, beside, source)
     elif ORIGINAL in settings.values:
         trace.get(f"{where}.{ORIGINAL}")
-    elif trace.family.name == "step3p5" and where.startswith("rope_scaling"):
-        # Its class fills in only the dicts of rope_parameters.
+    elif trace.family.older_needs_original and where.startswith("rope_scaling"):
         raise RefusedError(f"{where}.{ORIGINAL} is missing")
     else:
         settings.put(ORIGINAL, Reader().find_longest(trace), MAXIMUM)

@@ -68,7 +68,7 @@ def check_beside(trace: Trace) -> None:
     and some scalings need a length beside it (modeling_rope_utils.py:868 to :1130).
     """
     whole = trace.whole
-    if not trace.prefix or whole.get("model_type") not in CLASSES["texts"]:
+    if not trace.prefix or trace.outer_type not in CLASSES["texts"]:
         return
 
     part = trace.prefix.removesuffix(".")
@@ -80,7 +80,7 @@ def check_beside(trace: Trace) -> None:
     is_moved_first = False
     if isinstance(older, Mapping) and older and theta:
         is_moved_first = True
-        if find_type(older) in SCALED:
+        if find_scaling_type(older) in SCALED:
             raise RefusedError(
                 f"rope_scaling is beside {part}, without a length for it"
             )
@@ -89,7 +89,7 @@ def check_beside(trace: Trace) -> None:
     if not isinstance(block, Mapping) or not block:
         return
 
-    kind = find_type(block)
+    kind = find_scaling_type(block)
     given = {**block, "rope_theta": theta} if is_moved_first else block
     missing = [key for key in REQUIRED.get(kind, ()) if key not in given]
     if missing:
@@ -99,7 +99,7 @@ def check_beside(trace: Trace) -> None:
         raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
 
 
-def find_type(block: Mapping[str, Any]) -> Any:
+def find_scaling_type(block: Mapping[str, Any]) -> Any:
     """Return the scaling type of a block, under its newer or its older name."""
     kind = block.get("rope_type", block.get("type", "default"))
     return kind if isinstance(kind, str) else None

@@ -57,6 +57,9 @@ class Family:
     base_keys: tuple[str, ...] = ("rope_theta",)
     # True if the class of the whole fills in a block, whose base comes before the keys.
     has_block_of_whole: bool = False
+    # Keys that stretch the base if they are true, each with the factor s of the stretch: the
+    # base is multiplied by s^(d / (d - 2)) for heads of d features, as NTK does.
+    stretched_by: Mapping[str, float] = field(default_factory=dict)
     # The base of each layer type, by the type.
     layer_base_keys: Mapping[str, str] = field(default_factory=dict)
     # The base of layers with a sliding window. Empty: no key of its own.
@@ -148,6 +151,13 @@ class Family:
     needs_block: bool = False
     # A block without these keys, in transformers 4.
     block_keys: tuple[str, ...] = ()
+    # A block of one of these scaling types without all of its keys.
+    type_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # A null in a block, of which the class makes a float.
+    float_keys: tuple[str, ...] = ()
+    # True: a scaling in rope_scaling that starts from an original length, without it. The class
+    # fills the length in only in the dicts of rope_parameters.
+    older_needs_original: bool = False
     # A block without these keys, in transformers 5: its first forward pass stops.
     forward_keys: tuple[str, ...] = ()
     # True: a hidden_size that is not a multiple of num_attention_heads.

@@ -117,7 +117,7 @@ def refuse_merged(trace: Trace) -> None:
     all but the newer block.
     """
     names = ["rope_parameters"]
-    if trace.whole.get("model_type") not in RELEASES["4.57.1"]:
+    if trace.outer_type not in RELEASES["4.57.1"]:
         names += ["rope_scaling", "rope_theta", "partial_rotary_factor"]
     merged = [
         name for name in names if trace.whole.get(name) and name not in trace.text

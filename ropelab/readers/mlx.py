@@ -300,7 +300,7 @@ def find_base(trace: Trace, row: Row) -> tuple[Any, str]:
 
     for path in paths:
         if path == key_in_block and trace.has_null(path):
-            refuse_null_base(trace, path)
+            refuse_null_base(path, row)
         base = trace.get(path)
         if base is not None:
             return base, path
@@ -309,9 +309,9 @@ def find_base(trace: Trace, row: Row) -> tuple[Any, str]:
     return default, f"default of MLX-LM's {trace.model_type}.py"
 
 
-def refuse_null_base(trace: Trace, path: str) -> NoReturn:
+def refuse_null_base(path: str, row: Row) -> NoReturn:
     """Raise the error for a base of null in a block, which nothing replaces."""
-    if trace.model_type == "olmo_hybrid":
+    if row.get("unrotated_at_null"):
         raise NotModelledError("a base of null, with which its layers rotate nothing")
     raise RefusedError(f"{path} is null")
 

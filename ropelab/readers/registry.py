@@ -323,7 +323,7 @@ def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
 def has_reference_class(config: Mapping[str, Any]) -> bool:
     """Return True if the release of the reference has the class of a configuration."""
     trace = Trace(config)
-    types = {trace.model_type, str(config.get("model_type") or "")} - {""}
+    types = {trace.model_type, trace.outer_type} - {""}
     return types <= RELEASES[RELEASE] and not trace.family.read_by
 
 

@@ -69,9 +69,15 @@ class Trace:
         self._marks: dict[str, KeyUse] = {}
 
     @property
+    def outer_type(self) -> str:
+        """The model type of the whole; empty if the file has none, or no text for it."""
+        outer = self.whole.get("model_type")
+        return outer if isinstance(outer, str) else ""
+
+    @property
     def model_type(self) -> str:
         """The model type of the language part, or of the whole if it has none."""
-        outer = self.whole.get("model_type")
+        outer = self.outer_type
         kind = self.text.get("model_type")
         kind = families.RENAMED_TYPES.get(f"{outer}.{kind}", kind) or outer
         return kind if isinstance(kind, str) else ""
@@ -82,7 +88,7 @@ class Trace:
         return families.find_family(
             self.model_type,
             self.release,
-            str(self.whole.get("model_type")),
+            self.outer_type,
             self.served.facts,
         )
 

@@ -18,12 +18,6 @@ from ropelab.readers.spec import RefusedError, require_number, require_whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
-# The stretch of Zamba 2's base for long contexts (configuration_zamba2.py:194).
-ZAMBA_STRETCH = 8
-# Keys of a block that these classes make floats of, from 4.55 on
-# (configuration_deepseek_v3.py:238 of 4.57.1).
-MADE_FLOATS = ("beta_fast", "beta_slow", "factor")
-WITH_FLOATS = ("deepseek_v3", "longcat_flash")
 # The classes that take the type `mrope`.
 WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
@@ -48,29 +42,32 @@ def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
     is_given = trace.block("rope_scaling") is not None
     if kind is None and is_given and not is_unscalable(family):
         raise RefusedError("rope_scaling has no rope_type")
-    if kind == "dynamic" and "hunyuan" in family.name and "alpha" not in block:
-        raise RefusedError(f"'{family.name}' with 'dynamic' needs an alpha")
+    for key in family.type_keys.get(str(kind), ()):
+        if key not in block:
+            raise RefusedError(f"'{family.name}' with '{kind}' needs {key}")
     return kind or "default", path
 
 
 def stretch_base(settings: Settings) -> None:
-    """Multiply the base by what Zamba 2's class stretches it for long contexts."""
+    """Stretch the base if a key asks for it (configuration_zamba2.py:194 of 4.57.1)."""
     trace = settings.trace
-    if trace.family.name != "zamba2" or trace.get("use_long_context") is not True:
-        return
-    head_dim = reader.read_head_dim(trace)
-    stretch = ZAMBA_STRETCH ** (head_dim / (head_dim - 2))
-    source = f"{settings.sources['rope_theta']}, stretched by use_long_context"
-    settings.put("rope_theta", settings.number("rope_theta") * stretch, source)
+    for key, factor in trace.family.stretched_by.items():
+        if trace.get(key) is not True:
+            continue
+        head_dim = reader.read_head_dim(trace)
+        stretch = factor ** (head_dim / (head_dim - 2))
+        source = f"{settings.sources['rope_theta']}, stretched by {key}"
+        settings.put("rope_theta", settings.number("rope_theta") * stretch, source)
 
 
-def refuse_null_floats(name: str, block: Mapping[str, Any]) -> None:
-    """Raise RefusedError for a null of which the class of that name makes a float."""
-    if name not in WITH_FLOATS:
-        return
-    for key in MADE_FLOATS:
-        if key in block and block[key] is None:
-            raise RefusedError(f"rope_scaling.{key} is null")
+def refuse_null_floats(trace: Trace) -> None:
+    """Raise RefusedError for a null of which the class makes a float
+    (configuration_deepseek_v3.py:238 of 4.57.1).
+    """
+    for key in trace.family.float_keys:
+        path = f"rope_scaling.{key}"
+        if trace.has_null(path):
+            raise RefusedError(f"{path} is null")
 
 
 @dataclass
@@ -124,8 +121,7 @@ class Transformers4(Transformers):
         usual_source = f"default of the {family.name or 'model'} class"
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
         stretch_base(settings)
-        if self.truncate:
-            refuse_null_floats(family.name, block)
+        refuse_null_floats(trace)
 
         for key in family.share_keys:
             if trace.has_null(key):

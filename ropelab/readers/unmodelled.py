@@ -86,8 +86,7 @@ def list_named_architectures(runtime: Runtime, trace: Trace) -> list[str]:
 
 def list_types(trace: Trace) -> list[str]:
     """Return the model types that a file names: of the whole, then of the language part."""
-    outer_type = str(trace.whole.get("model_type") or "")
-    return [name for name in (outer_type, trace.model_type) if name]
+    return [name for name in (trace.outer_type, trace.model_type) if name]
 
 
 def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> None:
@@ -95,7 +94,7 @@ def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
 
     ``named``: the architectures that the file names.
     """
-    outer_type = str(trace.whole.get("model_type") or "")
+    outer_type = trace.outer_type
     if outer_type not in families.CLASSES["texts"]:
         return
 

@@ -104,6 +104,23 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
     assert 0 < refused < count
 
 
+@pytest.mark.parametrize("kind", [[1], {"a": 1}, 5, True, ["llava"]])
+@pytest.mark.parametrize("part", ["", "text_config"])
+def test_a_model_type_that_is_no_text_names_no_class(kind: Any, part: str) -> None:
+    """llama.cpp finds its class by the architecture."""
+    text = {"hidden_size": 256, "num_attention_heads": 4}
+    config = {
+        "model_type": kind,
+        "architectures": ["LlamaForCausalLM"],
+        "rope_theta": 5e5,
+        **({part: text} if part else text),
+    }
+    try:
+        audit(Document("odd", "config", config))
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
 @pytest.mark.parametrize(
     ("raw", "says"),
     [

@@ -59,23 +59,23 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     False if it was not measured.
     """
     rows = run.select_comparisons("comparisons", name)
-    interval = run.measure_copies_within(name)
-    recall = interval.value
-    plain_interval = run.measure_copies_within()
+    recall = run.measure_copies_within(name)
+    plain_recall = run.measure_copies_within()
     what = f"recall of {name} against {run.plain}"
-    if rows.empty or math.isnan(recall):
+    if rows.empty or math.isnan(recall.value):
         findings.add_missing(what)
         return False
 
     result = count_verdicts(rows, name)
     # The claim is that one frequency does not suffice.
     agrees: Agrees = None
-    if recall >= WORKS * plain_interval.value:
+    if recall.value >= WORKS * plain_recall.value:
         agrees = False
     elif result.worse == len(rows):
         agrees = True
-    recalls = [write_interval(one, ".2f") for one in (interval, plain_interval)]
-    shares = " against ".join(recalls)
+    shares = " against ".join(
+        write_interval(each, ".2f") for each in (recall, plain_recall)
+    )
     half = run.train_len // 2
     where = f"from {half} tokens back"
     # The difference at that distance has an interval, if the run has it.
@@ -83,7 +83,7 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     if half in interval_at:
         where += f", {write_difference(interval_at[half])}"
     worse = f"lower at {result.worse} of {len(rows)} distances"
-    findings.add_part(what, f"{shares} {where}; {worse}", agrees, recall)
+    findings.add_part(what, f"{shares} {where}; {worse}", agrees, recall.value)
     if agrees is None:
         findings.leave_open("a lower one is not shown at all distances")
     return True

@@ -385,23 +385,11 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str | None = None) -> float:
-        row = self._find_copies_within(name)
-        return math.nan if row is None else float(row["value"])
+        return self.measure_copies_within(name).value
 
     def measure_copies_within(self, name: str | None = None) -> Interval:
         """Return `copies_within` with its interval; nan ends if it has none."""
-        row = self._find_copies_within(name)
-        if row is None:
-            return average_samples(())
-        low = float(row.get("ci_low", math.nan))
-        high = float(row.get("ci_high", math.nan))
-        return Interval(float(row["value"]), low, high, int(row.get("n", 1)))
-
-    def _find_copies_within(self, name: str | None) -> pd.Series | None:
-        """Return the row of copying from half the trained length back, without bands
-        removed.
-        """
-        return self.find_row(
+        row = self.find_row(
             "learned",
             metric=COPYING,
             scheme=name or self.plain,
@@ -409,6 +397,11 @@ class Frequencies(Trained):
             context_tokens=self.train_len,
             distance_tokens=self.train_len // 2,
         )
+        if row is None:
+            return average_samples(())
+        low = float(row.get("ci_low", math.nan))
+        high = float(row.get("ci_high", math.nan))
+        return Interval(float(row["value"]), low, high, int(row.get("n", 1)))
 
     def has_resting_pairs(self, scheme: str) -> bool:
         """Return True if some pairs of a scheme do not rotate."""

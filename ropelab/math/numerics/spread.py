@@ -64,6 +64,11 @@ VECTORS_PER_GROUP = 8
 # The number of places at which each query and key are scored.
 PLACES_PER_GROUP = 32
 
+# NumPy transforms float32 in float32 only if the norm has the type of the values, as it has
+# with this word. Without it NumPy converts everything to float64 and back, which takes three
+# times as long. The word divides a transform by its size.
+DIVIDED_BY_SIZE: Final = "forward"
+
 # Two tokens are at most this share of the positions apart.
 FARTHEST = 0.75
 
@@ -386,12 +391,6 @@ def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
     query_sums = sums_before[-1] - sums_before[1 : farthest + 1]
     key_sums = sums_before[count - farthest : count][::-1]
     return np.asarray(query_sums + key_sums.conj())
-
-
-# NumPy transforms float32 in float32 only if it is given a norm of the values' own type,
-# as it is with this word. Without it NumPy converts everything to float64 and back, which
-# takes three times as long. The word divides a transform by its size.
-DIVIDED_BY_SIZE: Final = "forward"
 
 
 def _compute_power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from ropelab.runs.cell import Cell
 from ropelab.runs.labels import label_method
 from ropelab.runs.tables import EarlyTable, Tables
 
+# What the numbers of the table are.
 NOTE = "means in the longest context, without intervals"
 
 

@@ -236,9 +236,11 @@ def _select_theories(table: pd.DataFrame, context: int) -> pd.DataFrame:
     chosen = chosen.assign(
         order=chosen["kind"].map(kinds.index),
         family=chosen["theory"].map(_name_family),
-        is_other=~chosen["theory"].str.startswith("bfloat16"),
+        has_other_format=~chosen["theory"].str.startswith("bfloat16"),
     )
-    largest_first = chosen.sort_values(["is_other", "base"], ascending=[True, False])
+    largest_first = chosen.sort_values(
+        ["has_other_format", "base"], ascending=[True, False]
+    )
     drawn = largest_first.drop_duplicates("family").drop_duplicates(["kind", "base"])
     return drawn.sort_values(["order", "base"], ascending=[True, False])
 
