@@ -143,8 +143,8 @@ def compare_reported(
     rows = measure_incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         plan = parse_cast(row["plan"]).title
-        what = f"{row['measure']} ({row['meaning']}; {plan})"
-        text = f"{row['ours']:.6g}, reported {row['reported']:g}"
+        what = f"{row['meaning']} ({plan})"
+        text = f"{row['as_measured']}, reported: {row['as_reported']}"
         findings.add_part(what, text, row["verdict"] == "agrees", float(row["ours"]))
 
     if grid is not None:

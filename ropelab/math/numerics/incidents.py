@@ -177,8 +177,30 @@ def _measure_incident(
             "source": source,
             "plan": chain.plan.label,
             "measure": label,
-            "meaning": _FILE["meaning"][name],
+            "meaning": _explain(name, arguments, offset, length),
             "reported": float(digits),
+            "as_reported": row.get("said", digits.removesuffix(".")),
+            "as_measured": _write_like(digits, our_number),
             "ours": our_number,
             "verdict": "agrees" if is_rounded_to(digits, our_number) else "differs",
         }
+
+
+def _explain(name: str, arguments: list[int], offset: int, length: int) -> str:
+    """Say in words what a measure measured: at which position and pair, or in which range
+    of positions.
+    """
+    places = dict(zip(("at", "pair"), arguments, strict=False))
+    last = offset + length - 1
+    meaning: str = _FILE["meaning"][name]
+    return meaning.format(first=offset, last=last, **places)
+
+
+def _write_like(printed: str, ours: float) -> str:
+    """Write our number with two significant digits more than the printed one.
+
+    >>> _write_like("0.62", 0.624838)
+    '0.6248'
+    """
+    digits = len(Decimal(printed).as_tuple().digits)
+    return f"{ours:.{digits + 2}g}"
