@@ -424,23 +424,36 @@ def check_squeeze(findings: Findings, batch: int = 2, tokens: int = 10) -> None:
 
 
 @claim("t5-listing")
-def check_negative_indices(findings: Findings, tokens: int = 5) -> None:
+def check_negative_indices(
+    findings: Findings, tokens: int = 5, rows: Sequence[int] = (11, 5)
+) -> None:
     """Read the rows of a table of relative positions as a printed listing does, by
     distances that may be negative.
+
+    The listing does not print how many rows the table has. `rows` has two numbers: one row
+    for each number from minus to plus the length, and one row for each token.
     """
-    table = np.arange(tokens)  # each row holds its own number
-    distances = np.arange(tokens) - (tokens - 1)
-    # Python counts negative indices from the end, so no error shows that these rows are
-    # missing.
-    texts = []
-    for distance in distances:
-        if distance < 0:
-            texts.append(f"{distance} reads row {table[distance]}")
-    what = (
-        f"rows read for the negative distances of {tokens} tokens from a table of"
-        f" {tokens}"
-    )
-    findings.add_part(what, ", ".join(texts), not texts, len(texts))
+    distances = range(1 - tokens, tokens)
+    roles: tuple[Role, ...] = ("part", "limit")
+    for role, size in zip(roles, rows, strict=True):
+        table = np.arange(size)  # each row holds its own number
+        # Python counts negative indices from the end. A large table has rows there that no
+        # other distance reads; of a small one two distances read a row, without an error.
+        distances_of_row: dict[int, list[int]] = {}
+        for distance in distances:
+            distances_of_row.setdefault(int(table[distance]), []).append(distance)
+        texts = []
+        for row, readers in distances_of_row.items():
+            if len(readers) > 1:
+                listed = " and ".join(map(str, readers))
+                texts.append(f"{listed} both read row {row}")
+
+        what = (
+            f"the {len(distances)} distances of {tokens} tokens, read from a table of"
+            f" {size} rows"
+        )
+        text = ", ".join(texts) or "each reads a row of its own"
+        findings.add(role, what, text, not texts, len(texts))
 
 
 @claim("rope-in-embeddings")

@@ -186,12 +186,14 @@ def clock_like_rope(
     periods: Sequence[float] = (),
     base: float = BASE,
     length: int = LENGTH,
+    in_whole: bool = True,
 ) -> None:
     """Compare the periods of RoPE, or given periods, with those of a clock, whose hands go
     from fast to slow and together tell every time.
 
     Each period of a clock is a whole multiple of the period before, so that all hands come
-    back at once. Whatever is alike but for that is like a clock on a condition.
+    back at once. Whatever is alike but for that is like a clock on a condition. A calendar
+    has no such rule: its months differ in length.
 
     Args:
         findings: the findings.
@@ -199,6 +201,7 @@ def clock_like_rope(
         base: the base of RoPE.
         length: the number of positions that all periods together are to tell apart; 0 if
             the source does not say that they do.
+        in_whole: True if periods are to be whole multiples, as those of a clock are.
     """
     if periods:
         compared = np.array(periods)
@@ -217,6 +220,8 @@ def clock_like_rope(
         )
         text = f"{counts.distinct:,}"
         findings.add_part(what, text, counts.distinct == length, counts.distinct)
+    if not in_whole:
+        return
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     text = (
         f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
@@ -287,14 +292,25 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
         role: Role = "part" if fmt == format_ else "limit"
         findings.add(role, what, write_percent(share), share > 0.5, share)
 
+    # A source may speak of the first two positions alone.
+    theta = 2 * math.pi / PERIOD
+    angles = np.array([0, theta])
+    cosines = np.cos(angles).astype(np.float32)
+    sines = np.sin(angles).astype(np.float32)
+    what = "positions 0 and 1 in float32"
+    text = (
+        f"cos {cosines[0]:.10g} and {cosines[1]:.10g}, sin {sines[0]:.3g} and"
+        f" {sines[1]:.3g}"
+    )
+    are_equal = bool(cosines[0] == cosines[1] and sines[0] == sines[1])
+    findings.add_limit(what, text, are_equal)
+
     # RoPE rotates a query and a key that are equal by the angles of their positions. The
     # angle between the two is then theta times their distance, and the score of a pair of
     # features of length 1 is its cosine.
-    theta = 2 * math.pi / PERIOD
-    scores = np.cos(np.array([0, theta])).astype(np.float32)
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
-    text = " and ".join(f"{float(score):.10g}" for score in scores)
-    findings.add_limit(what, text, bool(scores[0] == scores[1]))
+    text = " and ".join(f"{float(score):.10g}" for score in cosines)
+    findings.add_limit(what, text, bool(cosines[0] == cosines[1]))
 
     for fmt in FORMATS_COMPARED:
         share = shares["one", fmt, "cos"]

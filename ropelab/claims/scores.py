@@ -60,7 +60,10 @@ def check_concatenation(findings: Findings, seed: int = 0) -> None:
     text = f"{WIDTH} for a sum, {width} side by side"
     findings.add_part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, less the sum of x and a projected code"
-    findings.add_nonzero(what, difference, EXACT, role="limit")
+    text = arrays.write_zero(difference, EXACT, "more than rounding")
+    # The claim is about the width alone. What the layer puts out is for the answer to the
+    # question of the page.
+    findings.add_limit(what, text, None, difference)
 
 
 @claim("multiplication-stronger")
@@ -315,14 +318,15 @@ def check_query_bias(findings: Findings, seed: int = 0) -> None:
 def check_relative_table(
     findings: Findings, rows: int = 1024, said: int = 512, tokens: int = 512
 ) -> None:
-    """Compare the farthest distance in a text with the one that is said, and the number of
-    distances with the rows of a table of relative positions.
+    """Compare the farthest distance in a text with the one that it is said to reach at
+    most, and the number of distances with the rows of a table of relative positions.
     """
     positions = np.arange(tokens)
     distances = np.unique(positions[:, None] - positions)
     farthest = int(distances.max())
     what = f"farthest distance in {tokens} tokens"
-    findings.add_part(what, f"{farthest}, said {said}", farthest == said, farthest)
+    text = f"{farthest}, said to be at most {said}"
+    findings.add_part(what, text, farthest <= said, farthest)
     count = len(distances)
     what = "different distances, which the table has to hold"
     findings.add_part(what, f"{count:,}, rows {rows:,}", count <= rows, count)
@@ -457,14 +461,17 @@ def check_decay_of_bound(findings: Findings, head_dim: int = 128) -> None:
     ratio = means[-1] / means[0]
     findings.add_part(what, text, _is_falling(means), ratio)
 
-    far_means = octaves[NEAR_OCTAVES:]
-    what = f"mean over octaves from {FARTHEST:,} to {FAR:,}"
-    text = " ".join(f"{mean:.2f}" for mean in far_means)
-    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
-
+    # The first limit that disagrees is the condition that a reader sees. It is about
+    # distances of the claim.
     rises = int((np.diff(curve[: FARTHEST + 1]) > 0).sum())
     text = f"{rises:,} of {FARTHEST:,}"
-    findings.add_limit("steps at which it rises", text, rises == 0, rises)
+    what = "steps from one distance to the next at which the bound rises"
+    findings.add_limit(what, text, rises == 0, rises)
+
+    far_means = octaves[NEAR_OCTAVES:]
+    what = f"mean over octaves beyond, from {FARTHEST:,} to {FAR:,}"
+    text = " ".join(f"{mean:.2f}" for mean in far_means)
+    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
     findings.series["decay"] = make_decay_series(head_dim)
 
 
@@ -480,10 +487,12 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
     text = " ".join(f"{mean:.2f}" for mean in means)
     findings.add_part(what, text, _is_falling(means), means[-1])
 
-    far_means = octaves[NEAR_OCTAVES:]
-    what = f"q = k, mean score over octaves from {FARTHEST:,} to {FAR:,}"
-    text = " ".join(f"{mean:.3f}" for mean in far_means)
-    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
+    # The first limit that disagrees is the condition that a reader sees. It is about
+    # distances of the claim. These are the scores of tokens that have nothing to do with
+    # each other.
+    ratio = float(compute_independent_curve(head_dim)[-1])
+    what = f"independent q and k, typical |score| at {FARTHEST:,} over that at 0"
+    findings.add_limit(what, f"{ratio:.6g}, exactly", ratio < 1 - EXACT, ratio)
 
     negative = np.flatnonzero(aligned[: FARTHEST + 1] < 0)
     is_never_negative = len(negative) == 0
@@ -492,10 +501,10 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
         text = f"first at distance {int(negative[0]):,}"
     findings.add_limit("q = k, below zero", text, is_never_negative)
 
-    # The other scores are those of tokens that have nothing to do with each other.
-    ratio = float(compute_independent_curve(head_dim)[-1])
-    what = f"independent q and k, typical |score| at {FARTHEST:,} over that at 0"
-    findings.add_limit(what, f"{ratio:.6g}, exactly", ratio < 1 - EXACT, ratio)
+    far_means = octaves[NEAR_OCTAVES:]
+    what = f"q = k, mean score over octaves beyond, from {FARTHEST:,} to {FAR:,}"
+    text = " ".join(f"{mean:.3f}" for mean in far_means)
+    findings.add_limit(what, text, _is_falling(far_means), far_means[-1])
 
     findings.series["decay"] = make_decay_series(head_dim)
 

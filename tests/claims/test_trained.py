@@ -358,6 +358,19 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
     assert_reason(evidence)
 
 
+@pytest.mark.parametrize(
+    ("id_", "words"),
+    [
+        ("t5-below-rope", "text loss at 2048 tokens (1.915, 2.400 nats per byte)"),
+        ("copy-order", "copy accuracy at 2048 tokens (0."),
+        ("alibi-beats-others", "text loss at 2048 tokens"),
+    ],
+)
+def test_a_comparison_says_what_was_measured_where(id_, words):
+    evidence = find_claim(id_).evidence(runs=(encodings(),))
+    assert all(words in part.what for part in evidence.parts), evidence.measured
+
+
 def paired(
     mine: str, other: str, difference: float, noise=0.01, unlearned=()
 ) -> Stored:

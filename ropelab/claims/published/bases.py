@@ -55,7 +55,7 @@ def search_smaller_bases(
     runs: Sequence[Stored] = (),
 ) -> None:
     """Look for bases that are smaller than the printed bases and have no negative sum
-    of cosines.
+    of cosines, and for printed bases that have one.
 
     `printed` are the printed bases, by default the bases of the publication `by`.
     """
@@ -64,8 +64,11 @@ def search_smaller_bases(
     # may lie between its points.
     printed = printed or PRINTED[by]
     exact_bases = _read_exact_bases(runs)
+    similarity = Similarity.of_head(HEAD)
     # A text for each printed base that is not the least: a smaller one works.
     loose_texts = []
+    # A text for each printed base that does not work.
+    failing_texts = []
     exactly_known = 0
     for context, base in printed:
         # The printed base is rounded. `least` is the smallest number that rounds to it, so
@@ -85,6 +88,12 @@ def search_smaller_bases(
             rounded_up = math.ceil(10 * smaller) / 10
             loose_texts.append(f"{context}: {rounded_up:,.1f} works below {base:g}")
 
+        # A printed base that is the exact one, rounded, may fail by its rounding alone.
+        is_exact = abs(exact_bases.get(context, math.inf) - base) <= last_digit / 2
+        fails_at = find_first_negative(similarity, base, context)
+        if fails_at is not None and not is_exact:
+            failing_texts.append(f"{context}: {base:g} fails at {fails_at:,}")
+
     all_are_exact = exactly_known == len(printed)
     if all_are_exact:
         how = "all contexts exactly"
@@ -102,6 +111,19 @@ def search_smaller_bases(
     elif all_are_exact:
         agrees = True
     findings.add_part(what, text, agrees, len(loose_texts))
+
+    what = (
+        "printed bases with a negative sum within their context (without those that are"
+        " the exact base, rounded)"
+    )
+    text = write_hits(len(failing_texts), len(printed))
+    if failing_texts:
+        text += f" ({', '.join(failing_texts)})"
+    # Without exact bases, a printed base may fail by its rounding alone.
+    works: Agrees = not failing_texts
+    if failing_texts and not all_are_exact:
+        works = None
+    findings.add_limit(what, text, works, len(failing_texts))
 
 
 def _search_grid(context: int, low: float, high: float) -> float:

@@ -254,8 +254,8 @@ def compare_with_yarn(
 
     nearest = min(factors, key=lambda factor: ratio_by_factor[factor])
     what = (
-        f"base {base:g} against the nearest YaRN of base {LLAMA_2.base:g} (factor"
-        f" {nearest:.3g})"
+        f"base {base:g}, to which Code Llama's paper changes it (§2.4), against the"
+        f" nearest YaRN of base {LLAMA_2.base:g} (factor {nearest:.3g})"
     )
     text = "frequencies up to {:.1f} times apart"
     findings.add_at_most(what, ratio_by_factor[nearest], 1.01, text)
@@ -308,7 +308,10 @@ def compare_minimind(
         findings.add(role, what, text, are_equal, ratio)
 
     model = Geometry(*geometry)
-    what = f"frequencies as shipped (factor {factor:g})"
+    what = (
+        f"frequencies as shipped, against YaRN with the same factor {factor:g} and"
+        f" beta_fast {beta_fast:g}"
+    )
     compare_frequencies("part", what, model)
     what = (
         f"frequencies with base {MANY_ROTATIONS.base:g}, trained length"

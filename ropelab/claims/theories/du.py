@@ -121,6 +121,17 @@ def count_draws(
     return np.array(counts, dtype=float)
 
 
+def is_beyond(interval: Interval, threshold: float) -> Agrees:
+    """Return True if a whole interval is above a threshold, False if none of it is, and
+    None for an interval that contains it.
+    """
+    if interval.low > threshold:
+        return True
+    if interval.high <= threshold:
+        return False
+    return None
+
+
 def is_all_about(interval: Interval, printed: float) -> Agrees:
     """Return True if a whole interval is about a printed number, False if none of it is,
     and None for an interval that leaves this open.
@@ -165,7 +176,8 @@ def compare_with_printed(
 
 
 def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
-    """Add a limit that disagrees if the failure is about as frequent in the null model.
+    """Add a limit that disagrees if the failure is about as frequent in the null model; it
+    is open if the interval of the difference leaves that open.
 
     `sample` is a result of `count_draws`.
     """
@@ -176,9 +188,12 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     form = ",.0f" if null_mean >= 1 else ".3%"
     text = f"{null_mean:{form}}, RoPE {write_interval(change, '+' + form)}"
     what = f"{what} of independent normal numbers"
-    is_more = change.low > MORE * null_mean
+    least = MORE * null_mean
+    is_more = is_beyond(change, least)
     findings.add_limit(what, text, is_more, change.value)
     findings.mark_drawn(DRAWS)
+    if is_more is None:
+        findings.leave_open(f"the interval contains {MORE:.0%} of {null_mean:{form}}")
 
 
 def token_inversion(base: float, distance: ArrayLike) -> Array:
@@ -391,8 +406,12 @@ def base_trades(
         f"{write_list(means, '.2%')}, from the first base to the last"
         f" {write_interval(change, '+.3%')}"
     )
-    findings.add_limit(what, text, change.high < 0, change.value)
+    rises = is_beyond(change, 0)
+    falls = None if rises is None else not rises
+    findings.add_limit(what, text, falls, change.value)
     findings.mark_drawn(DRAWS)
+    if falls is None:
+        findings.leave_open("the interval contains 0")
 
     rows = []
     for mode in MODES:

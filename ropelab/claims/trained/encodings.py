@@ -97,7 +97,12 @@ def compare_with_baseline(
             f"{run.read_quality(encoding, metric, True):.3f},"
             f" {run.read_quality(baseline, metric, True):.3f}"
         )
-        result.add_to(findings, f"{encoding} against {baseline} ({values})")
+        unit = " nats per byte" if metric == "text loss" else ""
+        what = (
+            f"{encoding} against {baseline}, {metric} at {run.test_len} tokens"
+            f" ({values}{unit})"
+        )
+        result.add_to(findings, what)
         if encoding in worse:
             # The finding just added asks whether the encoding is better than the
             # baseline. The claim says that it is worse, so the answer is inverted.
@@ -123,7 +128,8 @@ def check_lower_losses(
     rows = [("part", pair) for pair in pairs] + [("limit", pair) for pair in others]
     for role, (a, b) in rows:
         low, high = run.bounds_between(a, b, longest)
-        what = f"{a} against {b}, text loss"
+        context = run.test_len if longest else run.train_len
+        what = f"{a} against {b}, text loss at {context} tokens"
         if math.isnan(low):
             if role == "part":
                 findings.add_missing(what, "not compared")
