@@ -1,5 +1,6 @@
 """Two cast plans beside each other, compared with plain float32 arithmetic of NumPy."""
 
+import re
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,10 @@ import torch
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import results as precision
-from ropelab.experiments.precision.against import compare_angles
+from ropelab.experiments.precision.against import compare_angles, compare_scores
+from ropelab.experiments.precision.shared import make_spectrum
+from ropelab.math.numerics.casts import parse_cast
+from ropelab.math.numerics.chain import Chain
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -115,6 +119,27 @@ def test_each_plan_has_its_own_errors_and_order_does_not_matter():
     assert ours["rms_score_difference"] == theirs["rms_score_difference"]
 
 
+def test_the_interval_of_scores_covers_the_mean_of_many_draws():
+    """The mean square over thirty seeds, and how many intervals contain it."""
+    asked: dict[str, Any] = {**PLAIN, "cast": "angle=bfloat16", "draws": 32}
+    spectrum = make_spectrum(build(PrecisionConfig, asked))
+    ours, theirs = (
+        Chain(parse_cast(text), spectrum) for text in ("angle=bfloat16", "float64")
+    )
+    rows = []
+    for seed in range(30):
+        config = build(PrecisionConfig, {**asked, "seed": seed})
+        rows.append(compare_scores(ours, theirs, config))
+    table = pd.DataFrame(rows)
+
+    value = table["rms_score_difference"]
+    low = table["rms_score_difference_ci_low"]
+    high = table["rms_score_difference_ci_high"]
+    mean = np.sqrt((value**2).mean())
+    assert ((low <= mean) & (mean <= high)).sum() >= 26
+    assert ((low < value) & (value < high)).all()
+
+
 def test_an_overflow_is_a_status_and_no_number():
     row = compare(cast="position=float8_e4m3fn").iloc[0]
     assert row["status"].startswith("overflows from position 4")
@@ -127,8 +152,13 @@ def test_an_overflow_is_a_status_and_no_number():
 def test_the_answer_begins_with_it_and_the_short_table_has_it():
     config = build(PrecisionConfig, {**PLAIN, "cast": "angle=bfloat16"})
     tables = made(precision, config, Context())
-    assert precision.answer(tables).startswith("angle=bfloat16 against ")
-    assert len(precision.further(tables)["against"]) == 1
+    answer = precision.answer(tables)
+    assert answer.startswith("angle=bfloat16 against ")
+    # A number of drawn vectors has its interval.
+    assert re.search(r"scores differ by 0\.\d+ \[[\d.]+, [\d.]+\]", answer), answer
+    short = precision.further(tables)["against"]
+    assert len(short) == 1
+    assert len(short["score"].item()) <= len("0.00")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ropelab.experiments.precision.shared import (
     count_scores,
     make_cell,
     make_spectrum,
+    write_spread,
 )
 from ropelab.experiments.precision.stages import QUERIES
 from ropelab.math.numerics import scores
@@ -32,9 +33,11 @@ from ropelab.math.numerics.keys import (
     is_format_of_keys,
     parse_rounding,
 )
+from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import InputError
-from ropelab.runs.sentences import describe_casts_apart
+from ropelab.runs.sentences import describe_casts_apart, write_interval
+from ropelab.runs.stats import Interval, average_crossed
 from ropelab.runs.tables import Tables
 
 # The processor time of one position and pair: angles, cosines and sines of two plans.
@@ -71,6 +74,7 @@ def make_against_cell(config: PrecisionConfig) -> PrecisionCell:
         kind="precision-against",
         title=f"casts against {other.name}",
         function=compare_plans,
+        version=3,
         inputs={"plans": plans, "other": [other.name, other.cast.label]},
         seconds=len(plans) * config.length * pairs * SECONDS_PER_ANGLE,
         scores=2 * len(plans) * count_scores(config, pairs),
@@ -191,7 +195,9 @@ def compare_scores(
     other: Chain,
     config: PrecisionConfig,
 ) -> dict[str, float]:
-    """Return root mean square errors and differences of the scores of random vectors."""
+    """Return root mean square errors and differences of the scores of random vectors,
+    each with its interval over vectors and positions.
+    """
     offset = config.offset
     queries = scores.sample_positions(offset, config.length, QUERIES)
     keys = scores.draw_earlier_keys(queries, offset, config.seed)
@@ -203,9 +209,26 @@ def compare_scores(
     chain_scores = scores.compute_scores(chain, vectors, queries, keys)
     other_scores = scores.compute_scores(other, vectors, queries, keys)
     return {
-        "rms_score_error": scores.rms_error(chain_scores, exact_scores),
-        "against_rms_score_error": scores.rms_error(other_scores, exact_scores),
-        "rms_score_difference": scores.rms_error(chain_scores, other_scores),
+        **_estimate_rms("rms_score_error", chain_scores, exact_scores),
+        **_estimate_rms("against_rms_score_error", other_scores, exact_scores),
+        **_estimate_rms("rms_score_difference", chain_scores, other_scores),
+    }
+
+
+def _estimate_rms(
+    name: str,
+    rounded: Float[np.ndarray, "draws places"],
+    exact: Float[np.ndarray, "draws places"],
+) -> dict[str, float]:
+    """Return the root mean square difference of scores as the column `name`, and the ends
+    of its interval.
+    """
+    # Every draw of vectors has a score at every place, so that both are samples.
+    mean = average_crossed((rounded - exact) ** 2).compute_interval()
+    return {
+        name: math.sqrt(mean.value),
+        f"{name}_ci_low": math.sqrt(np.fmax(mean.low, 0)),
+        f"{name}_ci_high": math.sqrt(mean.high),
     }
 
 
@@ -237,10 +260,19 @@ def _describe_row(row: pd.Series) -> str:
             f" {row['first_position_over_tolerance']:.0f} on"
         )
 
+    difference = Interval(
+        row["rms_score_difference"],
+        row["rms_score_difference_ci_low"],
+        row["rms_score_difference_ci_high"],
+        1,
+    )
+    own_errors = []
+    for name in ("rms_score_error", "against_rms_score_error"):
+        low, high = row[f"{name}_ci_low"], row[f"{name}_ci_high"]
+        own_errors.append(write_spread(row[name], low, high))
     return (
-        f"{lead} scores differ by {row['rms_score_difference']:.2g} (root mean square;"
-        f" scores have deviation 1), where the two are off by"
-        f" {row['rms_score_error']:.2g} and {row['against_rms_score_error']:.2g};"
+        f"{lead} scores differ by {write_interval(difference, '.2g')} (root mean square;"
+        f" scores have deviation 1), where the two are off by {' and '.join(own_errors)};"
         f" angles differ by {row['max_angle_difference_rad']:.2g} rad at most (pair"
         f" {row['worst_pair']}, position {row['worst_position']}){beyond}"
     )
@@ -254,6 +286,14 @@ def shorten_against(table: pd.DataFrame) -> pd.DataFrame:
         "max_angle_difference_rad": "worst_rad",
         "first_position_over_tolerance": "differ_from",
         "max_table_difference": "cos_and_sin",
-        "rms_score_difference": "score",
     }
-    return table[list(short_names)].rename(columns=short_names)
+    sizes = []
+    for row in table.to_dict("records"):
+        if row["status"] == "ok":
+            low = row["rms_score_difference_ci_low"]
+            high = row["rms_score_difference_ci_high"]
+            sizes.append(write_spread(row["rms_score_difference"], low, high))
+        else:
+            sizes.append("")
+    short = table[list(short_names)].rename(columns=short_names)
+    return short.assign(score=sizes)

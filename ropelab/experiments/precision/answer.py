@@ -13,6 +13,7 @@ from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.against import state_against
 from ropelab.experiments.precision.axes import state_axes
 from ropelab.experiments.precision.neighbours import compare_frequencies, state_limits
+from ropelab.experiments.precision.shared import write_spread
 from ropelab.experiments.precision.sines import state_losses
 from ropelab.experiments.precision.summary import (
     SPREAD,
@@ -21,7 +22,6 @@ from ropelab.experiments.precision.summary import (
     choose_formats,
     find_cure,
     list_implementations,
-    write_spread,
     write_spread_of,
 )
 from ropelab.math.numerics.casts import parse_cast

@@ -18,6 +18,7 @@ from ropelab.math.numerics.formats import format_named
 from ropelab.runs.arrays import Float
 from ropelab.runs.cell import Computation, Context, Resources
 from ropelab.runs.errors import InputError
+from ropelab.runs.thresholds import EXACT
 
 # The fields that decide the frequencies of RoPE. Some methods depend on the length of the
 # sequence, so offset and length are among them.
@@ -132,3 +133,22 @@ def count_scores(config: PrecisionConfig, pairs: float) -> float:
 def list_powers_below(length: int) -> Float[np.ndarray, " powers"]:
     """Return the powers of two below a length, as distances in float64."""
     return 2.0 ** np.arange((length - 1).bit_length())
+
+
+def write_spread(value: float, low: float, high: float) -> str:
+    """Write a spread with the digits that its interval supports, at most two.
+
+    >>> write_spread(0.6002, 0.6002, 0.6002), write_spread(0.0033, 0.0027, 0.0039)
+    ('0.60', '0.003')
+    """
+    if value <= EXACT:
+        return "0"
+    first_digit = math.floor(math.log10(value))
+    # Two digits are supported if the interval is at most as wide as one step of the
+    # second digit.
+    step_of_second = 10.0 ** (first_digit - 1)
+    digits = 1 if high - low > step_of_second else 2
+    if value <= 1e-4:
+        return f"{value:.{digits}g}"
+    decimals = max(digits - 1 - first_digit, 0)
+    return f"{value:.{decimals}f}"

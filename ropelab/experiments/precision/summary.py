@@ -21,10 +21,11 @@ import pandas as pd
 from ropelab.experiments.precision.against import shorten_against
 from ropelab.experiments.precision.neighbours import list_neighbours
 from ropelab.experiments.precision.plans import STAGE_FORMATS, TRAINING_FORMATS
+from ropelab.experiments.precision.shared import write_spread
 from ropelab.experiments.precision.sines import list_losses
 from ropelab.math.numerics.casts import STAGES
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import EXACT, UNNOTICED
+from ropelab.runs.thresholds import UNNOTICED
 
 # The first position at which an angle is off by more than the tolerance.
 WRONG_FROM = "first_position_over_tolerance"
@@ -135,25 +136,6 @@ def write_spread_of(row: Mapping[Any, Any]) -> str:
     if pd.isna(row[SPREAD]):
         return f"overflow from {row['worst_position']:.0f}"
     return write_spread(row[SPREAD], row["spread_ci_low"], row["spread_ci_high"])
-
-
-def write_spread(value: float, low: float, high: float) -> str:
-    """Write a spread with the digits that its interval supports, at most two.
-
-    >>> write_spread(0.6002, 0.6002, 0.6002), write_spread(0.0033, 0.0027, 0.0039)
-    ('0.60', '0.003')
-    """
-    if value <= EXACT:
-        return "0"
-    first_digit = math.floor(math.log10(value))
-    # Two digits are supported if the interval is at most as wide as one step of the
-    # second digit.
-    step_of_second = 10.0 ** (first_digit - 1)
-    digits = 1 if high - low > step_of_second else 2
-    if value <= 1e-4:
-        return f"{value:.{digits}g}"
-    decimals = max(digits - 1 - first_digit, 0)
-    return f"{value:.{decimals}f}"
 
 
 class Cure(NamedTuple):
