@@ -210,6 +210,8 @@ class Family:
     needs_keys: tuple[str, ...] = ()
     # True if the server's model file, or its configuration class, stops without a head_dim.
     needs_head_dim: bool = False
+    # True if the model file stops at a head_dim of null that its class leaves.
+    keeps_null_head_dim: bool = False
     # True if that class stops without lists of bases and shares.
     needs_lists: bool = False
 

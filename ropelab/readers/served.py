@@ -39,6 +39,8 @@ class Served:
     facts: Mapping[str, Any]
     # The reason why nothing is known of the model file; empty if the file was read.
     unread: str = ""
+    # The reason why the model file stops at its language part; empty: it does not.
+    refusal: str = ""
 
 
 USUAL = Served({})
@@ -59,6 +61,11 @@ def find_served(
 
     rows = SERVED[runtime]
     inner = rows["texts"].get(name, rows["texts"].get(file, file))
+    taken = rows.get("takes", {}).get(file)
+    if taken and not is_taken(taken.split(), text):
+        return Served(
+            {}, refusal=f"the model file takes {', '.join(taken.split())} alone"
+        )
     if inner == "text":
         _, inner = find_file(runtime, text)
     if not inner:
@@ -69,6 +76,15 @@ def find_served(
     if inner in rows["read"].split():
         return USUAL
     return Served({}, f"its model file {inner}.py was not read")
+
+
+def is_taken(taken: list[str], text: Mapping[str, Any]) -> bool:
+    """Return True if a model file takes the first architecture that a part names.
+
+    Such a file looks at the list itself, so that it stops at a part without one.
+    """
+    named = text.get("architectures")
+    return isinstance(named, list) and bool(named) and named[0] in taken
 
 
 def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:

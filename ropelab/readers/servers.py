@@ -196,7 +196,9 @@ class Server(Transformers5):
 
 
 def refuse_missing(trace: Trace) -> None:
-    """Raise RefusedError for a configuration without a key that its model file needs."""
+    """Raise RefusedError for a configuration without what its model file needs."""
+    if trace.served.refusal:
+        raise RefusedError(trace.served.refusal)
     family = trace.family
     if family.needs_remote and not trace.whole.get("auto_map"):
         raise RefusedError(
@@ -206,9 +208,25 @@ def refuse_missing(trace: Trace) -> None:
         raise RefusedError("the model file stops without rope_scaling")
     if family.needs_head_dim and not trace.get("head_dim"):
         raise RefusedError("the model file needs a head_dim")
+    if family.keeps_null_head_dim and trace.has_null("head_dim"):
+        refuse_null_head_dim(trace)
     for key in family.needs_keys:
         if not trace.has(key):
             raise RefusedError(f"the model file needs the key {key}")
+
+
+def refuse_null_head_dim(trace: Trace) -> None:
+    """Raise RefusedError if the configuration class leaves a head_dim of null as it is.
+
+    NotModelledError: that class comes with the weights, and may replace it.
+    """
+    if not trace.family.has_known_defaults:
+        raise NotModelledError("a head_dim of null, in a class that was not read")
+    # The scalings of transformers stop at a null, too, unless the class replaces it. A class
+    # that does not declare the key leaves it as it is.
+    is_declared = "head_dim" in trace.family.key_types
+    if trace.family.stops_at_null_head_dim or not is_declared:
+        raise RefusedError("head_dim is null, which the model file takes for a size")
 
 
 def refuse_layers(trace: Trace) -> None:

@@ -1,0 +1,191 @@
+"""Model types that no other test has, each with what the source of a runtime computes.
+
+The values were written down from the runtimes' sources (vLLM 0.33.0, SGLang 0.5.23 and
+transformers 5.24.0) before any reader was asked.
+"""
+
+from typing import Any
+
+import pytest
+
+from ropelab.readers import registry
+from ropelab.readers.spec import RopeSpec
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 2048,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 8,
+    "max_position_embeddings": 8192,
+}
+REMOTE = {"auto_map": {"AutoConfig": "configuration.Config"}}
+
+
+def read(runtime: str, kind: str, name: str, **keys: Any) -> registry.Reading:
+    config = {"model_type": kind, "architectures": [name], **keys}
+    return registry.read(registry.RUNTIMES[runtime], config)
+
+
+def read_main(runtime: str, kind: str, name: str, **keys: Any) -> RopeSpec:
+    spec = read(runtime, kind, name, **keys).main
+    assert spec is not None
+    return spec
+
+
+def describe(spec: RopeSpec) -> tuple[float, int, int, str]:
+    return spec.base, spec.rotary_dim, spec.head_dim, spec.pairing
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kind", "name"),
+    [
+        ("vllm", "mimo", "MiMoForCausalLM"),
+        ("vllm", "qwen2", "Qwen2ForRewardModel"),
+        ("vllm", "orion", "OrionForCausalLM"),
+        ("sglang", "baichuan", "BaichuanForCausalLM"),
+    ],
+)
+def test_a_head_dim_is_not_read_by_attention_that_divides_the_sizes(
+    runtime: str, kind: str, name: str
+) -> None:
+    sizes = SIZES | {"hidden_size": 4096, "num_attention_heads": 32}
+    keys = {**sizes, **REMOTE, "head_dim": 64, "rope_theta": 640000.0}
+    spec = read_main(runtime, kind, name, **keys)
+    assert describe(spec) == (640000.0, 128, 128, "half")
+
+
+def test_vllm_removes_the_block_of_midashenglm_and_sglang_keeps_it() -> None:
+    block = {"rope_type": "default", "mrope_section": [16, 24, 24]}
+    text = SIZES | {
+        "model_type": "qwen2_5_omni_text",
+        "rope_theta": 500000.0,
+        "rope_scaling": block,
+    }
+    for runtime, base in (("vllm", 1e6), ("sglang", 500000.0)):
+        spec = read_main(
+            runtime, "midashenglm", "MiDashengLMModel", text_config=text, **REMOTE
+        )
+        assert describe(spec) == (base, 128, 128, "half")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "part", "taken", "stops"),
+    [
+        (
+            "internvl_chat",
+            "InternVLChatModel",
+            "llm_config",
+            [["Qwen2ForCausalLM"], ["InternLM2ForCausalLM"]],
+            [["LlamaForCausalLM"], ["Cohere2ForCausalLM"], [], None],
+        ),
+        (
+            "interns1",
+            "InternS1ForConditionalGeneration",
+            "text_config",
+            [["Qwen2ForCausalLM"], ["Qwen3ForCausalLM"]],
+            [["InternLM2ForCausalLM"], ["LlamaForCausalLM"], None],
+        ),
+    ],
+)
+def test_sglangs_internvl_and_interns1_look_for_a_class_themselves(
+    kind: str,
+    name: str,
+    part: str,
+    taken: list[list[str]],
+    stops: list[list[str] | None],
+) -> None:
+    for classes in [*taken, *stops]:
+        text = SIZES | {"model_type": "qwen2", "rope_theta": 5e5, **REMOTE}
+        if classes is not None:
+            text["architectures"] = classes
+        reading = read("sglang", kind, name, **{part: text}, **REMOTE)
+        assert reading.outcome == ("read" if classes in taken else "refused")
+    # vLLM looks up the class that the part names.
+    text = SIZES | {
+        "model_type": "llama",
+        "rope_theta": 5e5,
+        "architectures": ["LlamaForCausalLM"],
+    }
+    reading = read("vllm", kind, name, **{part: text}, **REMOTE)
+    assert reading.outcome == "read"
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("kind", "name", "pairing"),
+    [
+        ("glm_ocr", "GlmOcrForConditionalGeneration", "interleaved"),
+        ("glm4v", "Glm4vForConditionalGeneration", "interleaved"),
+        ("glm4v_moe", "Glm4vMoeForConditionalGeneration", "half"),
+    ],
+)
+def test_servers_fill_in_the_share_of_glms_language_model(
+    runtime: str, kind: str, name: str, pairing: str
+) -> None:
+    for given, width in (({}, 64), ({"partial_rotary_factor": 0.25}, 32)):
+        block = {"rope_type": "default", "rope_theta": 5e4, **given}
+        text = SIZES | {
+            "model_type": f"{kind}_text",
+            "head_dim": 128,
+            "rope_parameters": block,
+        }
+        spec = read_main(runtime, kind, name, text_config=text)
+        assert describe(spec) == (5e4, width, 128, pairing)
+
+
+def test_vllms_glm4_moe_asks_for_a_head_dim_that_its_class_lacks() -> None:
+    keys = SIZES | {"rope_theta": 1e4}
+    name = "Glm4MoeForCausalLM"
+    assert read("vllm", "glm4_moe", name, **keys).outcome == "refused"
+    for head_dim in (64, None):
+        reading = read("vllm", "glm4_moe", name, head_dim=head_dim, **keys)
+        assert reading.outcome == "read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "outcome"),
+    [
+        ("granite", "GraniteForCausalLM", "refused"),
+        ("apertus", "ApertusForCausalLM", "refused"),
+        ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "refused"),
+        ("phi3", "Phi3ForCausalLM", "refused"),
+        # The class fills in the size, or the model file does.
+        ("llama", "LlamaForCausalLM", "read"),
+        ("qwen3_moe", "Qwen3MoeForCausalLM", "read"),
+        ("glm4_moe", "Glm4MoeForCausalLM", "read"),
+        # The class that comes with the weights was not read.
+        ("xverse", "XverseForCausalLM", "not modelled"),
+        ("TeleFLM", "TeleFLMForCausalLM", "not modelled"),
+    ],
+)
+def test_a_head_dim_of_null_is_a_size_to_some_of_sglangs_files(
+    kind: str, name: str, outcome: str
+) -> None:
+    keys = SIZES | REMOTE | {"rope_theta": 1e4}
+    assert read("sglang", kind, name, head_dim=None, **keys).outcome == outcome
+    assert read("sglang", kind, name, head_dim=64, **keys).outcome == "read"
+
+
+@pytest.mark.parametrize("kind", ["mimo_v2", "mimo_v2_omni", "mimo_v2_flash"])
+def test_a_block_of_null_replaces_no_base_of_mimo(kind: str) -> None:
+    names = {
+        "mimo_v2": "MiMoV2FlashForCausalLM",
+        "mimo_v2_omni": "MiMoV2OmniForCausalLM",
+        "mimo_v2_flash": "MiMoV2FlashForCausalLM",
+    }
+    keys = SIZES | REMOTE
+    keys |= {"head_dim": 192, "swa_head_dim": 192, "partial_rotary_factor": 0.334}
+    keys |= {"rope_theta": 5e6, "swa_rope_theta": 1e4, "rope_scaling": None}
+    layers = read("vllm", kind, names[kind], **keys).layers
+    assert describe(layers["full_attention"]) == (5e6, 64, 192, "half")
+    assert describe(layers["sliding_attention"]) == (1e4, 64, 192, "half")
+
+
+def test_sglangs_cohere_vision_with_experts_is_said_to_be_unread() -> None:
+    kind, name = "cohere2_vision", "Cohere2VisionForConditionalGeneration"
+    text = SIZES | {"rope_theta": 5e4, "sliding_window": 512, "model_type": "cohere2"}
+    spec = read_main("sglang", kind, name, text_config=text)
+    assert describe(spec) == (5e4, 128, 128, "interleaved")
+    text["model_type"] = "cohere2_moe"
+    reading = read("sglang", kind, name, text_config=text)
+    assert reading.outcome == "not modelled"
