@@ -164,10 +164,18 @@ def refuse_incomplete_layers(trace: Trace) -> None:
             f" {', '.join(family.layer_blocks)}"
         )
 
+    labels = find_labels(trace) or family.layer_blocks
+    unknown = sorted(set(labels) - set(family.layer_blocks))
+    takes_others = family.declares_layer_types or family.has_unrotated_types
+    if unknown and family.has_known_defaults and not takes_others:
+        raise RefusedError(
+            f"'{family.name}' has no rotation for layers of type {', '.join(unknown)}"
+        )
+
     block = trace.block("rope_parameters")
     if block is None or not family.needs_each_layer:
         return
-    for label in find_labels(trace) or family.layer_blocks:
+    for label in labels:
         if label not in family.layer_blocks:
             continue
         part = block.get(label, ABSENT)

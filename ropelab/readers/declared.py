@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.readers.families import CLASSES, read_table
+from ropelab.readers.families import RELEASE, RELEASES, read_table
 from ropelab.readers.spec import RefusedError, shorten_value
 from ropelab.readers.trace import (
     ABSENT,
@@ -50,8 +50,7 @@ def check_values(trace: Trace) -> None:
 
     if not family.key_types:
         return
-    if family.name not in NAMES["own_layer_types"]:
-        check_layer_types(text)
+    check_layer_types(text, family.name)
     for part in (text, trace.whole):
         name = part.get("dtype") or part.get("torch_dtype")
         if isinstance(name, str) and name not in NAMES["dtypes"].split():
@@ -68,7 +67,7 @@ def check_beside(trace: Trace) -> None:
     and some scalings need a length beside it (modeling_rope_utils.py:868 to :1130).
     """
     whole = trace.whole
-    if not trace.prefix or trace.outer_type not in CLASSES["texts"]:
+    if not trace.prefix or trace.outer_type not in RELEASES[RELEASE]:
         return
 
     part = trace.prefix.removesuffix(".")
@@ -80,7 +79,8 @@ def check_beside(trace: Trace) -> None:
     is_moved_first = False
     if isinstance(older, Mapping) and older and theta:
         is_moved_first = True
-        if find_scaling_type(older) in SCALED:
+        has_length = trace.outer_type in NAMES["wholes_with_length"]
+        if find_scaling_type(older) in SCALED and not has_length:
             raise RefusedError(
                 f"rope_scaling is beside {part}, without a length for it"
             )
@@ -95,7 +95,9 @@ def check_beside(trace: Trace) -> None:
     if missing:
         keys = ", ".join(missing)
         raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
-    if kind in ("yarn", "llama3") and whole.get(MAXIMUM) is None:
+    has_length = trace.outer_type in NAMES["wholes_with_length"]
+    has_length = has_length or whole.get(MAXIMUM) is not None
+    if kind in ("yarn", "llama3") and not has_length:
         raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
 
 
@@ -105,19 +107,26 @@ def find_scaling_type(block: Mapping[str, Any]) -> Any:
     return kind if isinstance(kind, str) else None
 
 
-def check_layer_types(text: Mapping[str, Any]) -> None:
-    """Raise RefusedError for layer types that are not a list with a known name for each
-    layer.
+def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
+    """Raise RefusedError for layer types that are not a list with a name for each layer
+    that the class of a model type knows.
     """
+    if "layer_types" in text and model_type in NAMES["without_layer_types"]:
+        raise RefusedError(f"the class of '{model_type}' has no place for layer_types")
+
     layers = text.get("layer_types")
     if layers is None:
         return
+    known = NAMES["own_layer_types"].get(model_type, NAMES["layer_types"]).split()
     names = {*map(str, layers)} if isinstance(layers, list) else {""}
-    if not names or names - {*NAMES["layer_types"].split()}:
+    if not names or names - {*known}:
         given = ", ".join(sorted(names)) or layers
         raise RefusedError(
             f"layer_types must be a list of known names, not {shorten_value(given)}"
         )
+    needed = NAMES["needed_layer_types"].get(model_type)
+    if needed and needed not in names:
+        raise RefusedError(f"layer_types must have a '{needed}'")
     count = text.get("num_hidden_layers")
     if count not in (None, len(layers)):
         raise RefusedError(f"layer_types has {len(layers)} names for {count} layers")

@@ -29,6 +29,8 @@ UNROTATED_TYPES = frozenset(_TYPES["unrotated"].split())
 # The key of the language part, by the type of the whole model, where it is not
 # text_config.
 TEXT_KEYS: dict[str, str] = _TYPES["parts"]
+# Other keys of the language part that the class of the whole reads, by its type.
+OLDER_TEXT_KEYS: dict[str, str] = _TYPES["older_parts"]
 # Facts by the type of the whole model. They win over the facts of its language part.
 FACTS_OF_WHOLES: dict[str, dict[str, Any]] = _TYPES["wholes"]
 # The type as which a class reads its language part, by "type of the whole.type in the

@@ -123,6 +123,8 @@ class Family:
     layer_types: tuple[str, ...] = ()
     # True if the file says which of these layer types the model has.
     declares_layer_types: bool = False
+    # True if the rotary class passes over layer types that have no block. Others stop there.
+    has_unrotated_types: bool = False
     # The layer types to which the one block of a file for transformers 4 belongs.
     scaled_layer_types: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ computes.
 from collections.abc import Collection
 
 from ropelab.readers import families, mlx
-from ropelab.readers.families import RELEASES
+from ropelab.readers.families import RELEASE, RELEASES
 from ropelab.readers.reader import read_head_dim
 from ropelab.readers.runtime import Runtime
 from ropelab.readers.served import LISTS, SERVED, list_architectures
@@ -95,21 +95,28 @@ def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
     ``named``: the architectures that the file names.
     """
     outer_type = trace.outer_type
-    if outer_type not in families.CLASSES["texts"]:
+    is_known = outer_type in families.CLASSES["texts"]
+    # The classes of all of transformers' types have the part under one key.
+    has_one_key = is_known or (outer_type in RELEASES[RELEASE] and bool(trace.prefix))
+    if not has_one_key:
         return
 
     own_key = families.TEXT_KEYS.get(outer_type)
     if own_key:
         has_part = trace.prefix.startswith(own_key)
+    elif trace.prefix:
+        keys = ("text_config", families.OLDER_TEXT_KEYS.get(outer_type))
+        # llama.cpp's converter goes by these keys, whatever the type.
+        is_converted = runtime.name in ("llama.cpp", "ollama")
+        has_part = is_converted or trace.prefix.split(".")[0] in keys
     else:
         # Some classes read the keys of the language model outside of a part, too.
         flat_architectures = families.FLAT_ARCHITECTURES.get(runtime.name, ())
-        reads_flat = (
+        has_part = (
             trace.family.reads_text_keys
             or outer_type in families.CLASSES["flat"]
             or not set(named).isdisjoint(flat_architectures)
         )
-        has_part = bool(trace.prefix) or reads_flat
     if not has_part:
         raise NotModelledError(
             f"'{outer_type}' has its language model in {own_key or 'text_config'}, which"

@@ -302,7 +302,8 @@ def test_sglangs_mimo_needs_the_class_of_the_weights() -> None:
 
 def test_sglangs_falcon_h1_has_a_base_and_a_size_of_its_own() -> None:
     name = "FalconH1ForCausalLM"
-    silent = read_sglang("falcon_h1", name, rope_theta=None, partial_rotary_factor=0.5)
+    keys = {"head_dim": 128, "rope_theta": None, "partial_rotary_factor": 0.5}
+    silent = read("sglang", "falcon_h1", name, **keys)
     spec = silent.layers["all"]
     assert (spec.base, spec.rotary_dim) == (1e5, 64)
     assert read("sglang", "falcon_h1", name).outcome == "refused"

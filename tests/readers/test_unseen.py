@@ -189,3 +189,96 @@ def test_sglangs_cohere_vision_with_experts_is_said_to_be_unread() -> None:
     text["model_type"] = "cohere2_moe"
     reading = read("sglang", kind, name, text_config=text)
     assert reading.outcome == "not modelled"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text_kind"),
+    [
+        ("aya_vision", "cohere2"),
+        ("cohere2_vision", "cohere2"),
+        ("granite_speech", "granite"),
+        ("qwen2_audio", "qwen2"),
+        ("llava", "llama"),
+    ],
+)
+def test_a_scaling_beside_the_language_model_of_any_class_needs_a_length(
+    kind: str, text_kind: str
+) -> None:
+    """Run with transformers 5.24.0: AttributeError, max_position_embeddings."""
+    text = {**SIZES, "model_type": text_kind, "rope_theta": 2e4}
+    keys: dict[str, Any] = {"text_config": text}
+    keys["rope_scaling"] = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    assert read("transformers-5", kind, "", **keys).outcome == "refused"
+    keys["max_position_embeddings"] = 8192
+    spec = read("transformers-5", kind, "", **keys).main
+    assert spec is not None and spec.method == "unscaled" and spec.base == 2e4
+
+
+def test_a_whole_with_a_length_of_its_own_takes_a_scaling_beside_its_part() -> None:
+    """Run with transformers 5.24.0."""
+    scaling = {"rope_type": "yarn", "factor": 4.0}
+    keys: dict[str, Any] = {"text_config": {**SIZES, "rope_theta": 2e4}}
+    keys["rope_scaling"] = scaling | {"original_max_position_embeddings": 8192}
+    for base in ({}, {"rope_theta": 1e4}):
+        spec = read("transformers-5", "vibevoice_asr", "", **keys, **base).main
+        assert spec is not None and spec.method == "unscaled" and spec.base == 2e4
+
+
+@pytest.mark.parametrize(
+    ("kind", "types", "outcome"),
+    [
+        # A property that cannot be set.
+        ("bamba", ["full_attention"], "refused"),
+        ("falcon_h1", ["full_attention"], "refused"),
+        ("recurrent_gemma", ["full_attention"], "refused"),
+        # The rotary class has no frequencies for the type.
+        ("zaya", ["hybrid", "chunked_attention"], "refused"),
+        ("zaya", ["hybrid"], "read"),
+        ("gemma3_text", ["full_attention", "conv"], "refused"),
+        ("olmo3", ["full_attention", "linear_attention"], "refused"),
+        ("diffusion_gemma_text", ["full_attention", "hybrid"], "refused"),
+        ("ultrabert", ["conv"], "refused"),
+        # Layers that do not rotate.
+        ("lfm3", ["full_attention", "conv"], "read"),
+        ("deepseek_v4", ["sliding_attention"], "read"),
+        # The configuration class checks names.
+        ("deepseek_v4", ["full_attention"], "refused"),
+        ("modernbert", ["chunked_attention"], "refused"),
+        ("dory", ["hybrid"], "refused"),
+        ("neomme", ["sliding_attention"], "refused"),
+        ("neomme", ["sliding_attention", "full_attention"], "read"),
+        ("olmo_hybrid", ["full_attention"], "refused"),
+        ("olmo_hybrid", ["full_attention", "linear_attention"], "read"),
+        ("qwen4_exp_text", ["sliding_attention"], "refused"),
+        ("qwen4_exp_text", ["full_attention", "linear_attention"], "read"),
+    ],
+)
+def test_a_layer_type_that_a_class_lacks_stops_it(
+    kind: str, types: list[str], outcome: str
+) -> None:
+    """Run with transformers 5.24.0: the configuration, then the rotary class."""
+    keys = {"num_hidden_layers": 4, "layer_types": (types * 4)[:4]}
+    assert read("transformers-5", kind, "", **keys).outcome == outcome
+
+
+@pytest.mark.parametrize("part", ["llm_config", "language_config"])
+@pytest.mark.parametrize(
+    "kind", ["internvl", "got_ocr2", "aya_vision", "unlimited_ocr"]
+)
+def test_a_part_under_a_key_that_a_class_does_not_read_is_not_its_language_model(
+    kind: str, part: str
+) -> None:
+    """Run with transformers 5.24.0, where all classes but two read text_config alone."""
+    text = {**SIZES, "model_type": "qwen2", "rope_theta": 2e6}
+    if (kind, part) == ("unlimited_ocr", "language_config"):
+        text["model_type"] = "unlimited_ocr_text"
+        reading = read("transformers-5", kind, "", **{part: text})
+        assert reading.outcome == "read"
+        return
+    reading = read("transformers-5", kind, "", **{part: text})
+    assert reading.outcome == "not modelled"
+    assert "text_config" in reading.problem
