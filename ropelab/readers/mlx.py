@@ -31,15 +31,27 @@ Row = Mapping[str, Any]
 ROWS: dict[str, Row] = read_table("mlx")
 # Model types whose model file differs from the model file of their language part.
 WHOLES = ("llama4",)
+# The model file of a language part, by the type of the whole; names.toml explains it.
+FILES_OF_TEXTS: dict[str, list[str]] = read_table("names")["mlx_texts"]
 USUAL_BASE = 10000.0
 SHARE = "partial_rotary_factor"
 
 
+def name_file(trace: Trace) -> str:
+    """Return the type whose model file runs the language model of a configuration."""
+    outer = str(trace.whole.get("model_type"))
+    if outer in WHOLES:
+        return outer
+    files = FILES_OF_TEXTS.get(outer)
+    if not files or not trace.prefix:
+        return trace.model_type
+    usual, *others = files
+    return trace.model_type if trace.model_type in others else usual
+
+
 def find_row(trace: Trace) -> Row:
     """Return what the model file of a configuration does; NotModelledError if unread."""
-    name = trace.model_type
-    if trace.whole.get("model_type") in WHOLES:
-        name = str(trace.whole["model_type"])
+    name = name_file(trace)
     if name not in ROWS:
         raise NotModelledError(
             f"the model file for '{shorten_value(name)}' was not read"
@@ -92,7 +104,7 @@ class Mlx(Reader):
             # A value of null is a missing one.
             settings.values.pop(ORIGINAL, None)
             if "default_original" in row:
-                words = f"default of MLX-LM's {trace.model_type}.py"
+                words = f"default of MLX-LM's {name_file(trace)}.py"
                 settings.put(ORIGINAL, row["default_original"], words)
 
         settings.put("rope_theta", base, source)
@@ -106,7 +118,7 @@ class Mlx(Reader):
         return spec
 
     def find_longest(self, trace: Trace) -> int:
-        has_default = trace.model_type in ("phi3", "phimoe")
+        has_default = name_file(trace) in ("phi3", "phimoe")
         if has_default and trace.get(MAXIMUM) is None:
             return 131072
         return super().find_longest(trace)
@@ -160,7 +172,7 @@ class Mlx(Reader):
         row = find_row(trace)
         if row.get("top_original") and trace.block("rope_scaling"):
             return make_long_table_with_mscale(settings)
-        if trace.model_type == "phi3":
+        if name_file(trace) == "phi3":
             return self._make_scaling_of_phi3(settings)
 
         if row.get("default_long") and settings.get("long_factor") is None:
@@ -306,7 +318,7 @@ def find_base(trace: Trace, row: Row) -> tuple[Any, str]:
             return base, path
     if row.get("base_needed"):
         raise RefusedError(f"{key} is missing, and the model file has no default")
-    return default, f"default of MLX-LM's {trace.model_type}.py"
+    return default, f"default of MLX-LM's {name_file(trace)}.py"
 
 
 def refuse_null_base(path: str, row: Row) -> NoReturn:
@@ -327,7 +339,7 @@ def list_layer_types(trace: Trace, row: Row) -> list[str]:
 def read_layer(trace: Trace, row: Row, layer: str) -> Settings:
     """Return the settings of one layer type of a file that has a dict for each."""
     where = f"rope_parameters.{layer}"
-    usual_source = f"default of MLX-LM's {trace.model_type}.py"
+    usual_source = f"default of MLX-LM's {name_file(trace)}.py"
     given_blocks = trace.block("rope_parameters")
     blocks = row["by_layer"] if given_blocks is None else given_blocks
     block = blocks.get(layer) or {}

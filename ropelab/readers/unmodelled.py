@@ -135,7 +135,7 @@ def check_class(runtime: Runtime, trace: Trace, named: list[str]) -> None:
         raise NotModelledError(trace.served.unread)
 
     # MLX-LM has a model file for each type. The files in its table were read.
-    is_read_in_mlx = runtime.name == "mlx-lm" and trace.model_type in mlx.ROWS
+    is_read_in_mlx = runtime.name == "mlx-lm" and mlx.name_file(trace) in mlx.ROWS
     if trace.family.name and not is_read_in_mlx:
         check_defaults(runtime, trace)
         check_share_keys(trace)

@@ -282,3 +282,27 @@ def test_a_part_under_a_key_that_a_class_does_not_read_is_not_its_language_model
     reading = read("transformers-5", kind, "", **{part: text})
     assert reading.outcome == "not modelled"
     assert "text_config" in reading.problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "text_kind", "base", "width"),
+    [
+        ("pixtral", "qwen2", 1e4, 64),
+        ("llava", "qwen2", 1e4, 64),
+        ("mistral3", "qwen2", 1e4, 64),
+        ("llava", "vicuna", 1e4, 64),
+        ("lfm2-vl", "llama", 1e6, 128),
+        # These types have model files of their own in mistral3.py.
+        ("mistral3", "ministral3", 2e5, 64),
+        ("llava", "ministral3", 2e5, 64),
+    ],
+)
+def test_some_wholes_in_mlx_lm_run_any_text_by_one_file(
+    kind: str, text_kind: str, base: float, width: int
+) -> None:
+    text = {**SIZES, "model_type": text_kind, "head_dim": 64}
+    block = {"rope_type": "default", "rope_theta": 2e5, "llama_4_scaling_beta": 0.1}
+    if text_kind == "ministral3":
+        text["rope_parameters"] = block | {"original_max_position_embeddings": 4096}
+    spec = read_main("mlx-lm", kind, "", text_config=text)
+    assert describe(spec) == (base, width, width, "half")
