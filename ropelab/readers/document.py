@@ -248,8 +248,9 @@ def load_gguf(path: Path) -> Document:
     """Return the header of a GGUF file, without the architecture before its keys.
 
     The key `llama.rope.freq_base` becomes `rope.freq_base`, and the architecture the
-    model_type. Tensors become lists. InputError: the file has no rotary positions, is not
-    the first of its model or lacks the others, or llama.cpp refuses the type of a key.
+    model_type. Tensors become lists. InputError: the file has no rotary positions or no
+    tensors, is not the first of its model or lacks the others, or llama.cpp refuses the
+    type of a key.
     """
     header = read_model(path)
     kind = header.fields.get("general.type", "model")
@@ -277,6 +278,9 @@ def load_gguf(path: Path) -> Document:
         raise InputError(
             f"{path} has no attention heads: no model with rotary positions"
         )
+    if not header.names and "tokenizer.ggml.tokens" in header.fields:
+        # Such files test tokenizers. llama.cpp stops at the missing token_embd.weight.
+        raise InputError(f"{path} has no tensors: a bare vocabulary, and no model")
 
     tensors = {name: values.tolist() for name, values in header.tensors.items()}
     config = {"model_type": architecture, **fields, **tensors}

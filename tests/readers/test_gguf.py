@@ -534,3 +534,18 @@ def test_mutated_headers_are_read_or_refused(file, tmp_path, count):
             refused += 1
             assert "\n" not in str(error)
     assert 0 < refused < count
+
+
+def test_a_bare_vocabulary_is_no_model(tmp_path):
+    path = tmp_path / "ggml-vocab-llama.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(4096)
+    writer.add_embedding_length(4096)
+    writer.add_head_count(32)
+    writer.add_token_list(["a", "b"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(InputError, match="a bare vocabulary"):
+        load(str(path))
