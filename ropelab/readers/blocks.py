@@ -297,6 +297,8 @@ def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
     It is called if none of the keys has a value. NotModelledError: the model file
     rotates nothing if the base is null.
     """
+    if trace.family.replaces_null_base:
+        return
     for key in keys:
         if trace.has(key):
             stop_unrotated(trace)

@@ -138,6 +138,8 @@ class Family:
     stops_at_null_head_dim: bool = False
     # False: a rope_scaling of null, where each layer type has a block.
     replaces_null_block: bool = False
+    # False: a base of null, beside the blocks of the layer types.
+    replaces_null_base: bool = False
     # True: one block for all layer types.
     refuses_flat: bool = False
     # True: a rope_scaling, null included, which replaces the dicts of the layer types. The

@@ -306,3 +306,21 @@ def test_some_wholes_in_mlx_lm_run_any_text_by_one_file(
         text["rope_parameters"] = block | {"original_max_position_embeddings": 4096}
     spec = read_main("mlx-lm", kind, "", text_config=text)
     assert describe(spec) == (base, width, width, "half")
+
+
+def test_two_classes_fill_in_their_own_bases_for_a_null() -> None:
+    """Run with transformers 5.24.0."""
+    layers = read("transformers-5", "dory", "", rope_scaling=None).layers
+    assert layers["full_attention"].base == 1e7
+    assert layers["sliding_attention"].base == 1e4
+    layers = read("transformers-5", "neomme", "", rope_theta=None).layers
+    assert layers["full_attention"].base == 1e6
+    assert layers["sliding_attention"].base == 1e4
+
+
+def test_vllms_telechat2_sizes_heads_otherwise_than_their_weights() -> None:
+    keys = SIZES | REMOTE | {"rope_theta": 1e4}
+    kind, name = "telechat2", "TeleChat2ForCausalLM"
+    assert describe(read_main("vllm", kind, name, **keys)) == (1e4, 128, 128, "half")
+    assert read("vllm", kind, name, head_dim=128, **keys).outcome == "read"
+    assert read("vllm", kind, name, head_dim=64, **keys).outcome == "not modelled"
