@@ -324,3 +324,15 @@ def test_vllms_telechat2_sizes_heads_otherwise_than_their_weights() -> None:
     assert describe(read_main("vllm", kind, name, **keys)) == (1e4, 128, 128, "half")
     assert read("vllm", kind, name, head_dim=128, **keys).outcome == "read"
     assert read("vllm", kind, name, head_dim=64, **keys).outcome == "not modelled"
+
+
+def test_sglangs_deepseek_ocr_is_read_without_a_rotary_part() -> None:
+    text = SIZES | {"model_type": "deepseek_v2", "use_mla": False, "rope_theta": 1e4}
+    kind, name = "deepseek_vl_v2", "DeepseekOCRForCausalLM"
+    for width, outcome in ((0, "read"), (64, "not modelled")):
+        part = {**text, "qk_rope_head_dim": width}
+        reading = read("sglang", kind, name, language_config=part)
+        assert reading.outcome == outcome
+    part = {**text, "qk_rope_head_dim": 0}
+    spec = read_main("sglang", kind, name, language_config=part)
+    assert describe(spec) == (1e4, 128, 128, "half")
