@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from ropelab.plan import Run
 
 __version__ = "0.1.0"
-# The functions that are not experiments, and where they are. `audit` and `models` are
-# both packages and functions: these packages replace the class of their module by a class
-# with `__call__`, so that `ropelab.audit(...)` and `import ropelab.audit` both work.
+# The functions that are not experiments, each with the object that implements it. `audit`
+# and `models` are both packages and functions: the `__init__.py` of each gives its own
+# module a class with `__call__`, so that `ropelab.audit(...)` and `import ropelab.audit`
+# both work.
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.conformance.check:check",
@@ -39,14 +40,14 @@ __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES
 
 
 def __getattr__(name: str) -> Any:
-    """Import an attribute of the package when it is first used, or make it, if it is the
-    function of an experiment.
+    """Return an attribute of the package when it is first used: a function that is
+    imported, or one that is made for an experiment.
     """
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
     if name in ELSEWHERE:
         return resolve_name(ELSEWHERE[name])
-    return write_command(name.replace("_", "-"))
+    return make_experiment_function(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:
@@ -54,19 +55,21 @@ def __dir__() -> list[str]:
 
 
 @cache
-def write_command(name: str) -> "Callable[..., Run]":
-    """Return the function of an experiment, whose parameters are the fields of its
-    config.
+def make_experiment_function(name: str) -> "Callable[..., Run]":
+    """Make a function that runs an experiment. Its parameters are the fields of the
+    experiment's config.
     """
     from ropelab.experiments import load
 
-    def command(**values: Any) -> "Run":
+    def run_experiment(**values: Any) -> "Run":
         from ropelab.lab import run
 
         return run(name, **values)
 
     experiment = load(name)
-    command.__name__ = command.__qualname__ = name.replace("-", "_")
-    command.__doc__ = experiment.text
-    command.__signature__ = experiment.signature  # type: ignore[attr-defined]
-    return command
+    function_name = name.replace("-", "_")
+    run_experiment.__name__ = function_name
+    run_experiment.__qualname__ = function_name
+    run_experiment.__doc__ = experiment.text
+    run_experiment.__signature__ = experiment.signature  # type: ignore[attr-defined]
+    return run_experiment

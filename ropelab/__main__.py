@@ -15,8 +15,8 @@ def main() -> None:
     """Run the command line and exit with its status."""
     interrupts.leave_at_once()
     ignore_warnings()
-    # Figures are only written to files. A backend for windows or a style of the user must
-    # not change them, or make the import of matplotlib fail.
+    # Figures are only written to files. A matplotlib backend or style that the user has
+    # set must not change the figures, or make the import of matplotlib fail.
     os.environ["MPLBACKEND"] = "agg"
     os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("matplotlibrc"))
     try:

@@ -96,19 +96,23 @@ class Lab:
         check_name(self.results)
 
     def prepare(
-        self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        write_field: Callable[[str], str] = str,
     ) -> Plan:
         """Return the plan of a run.
 
         Args:
             name: the name of the experiment.
             values: the fields of its config.
-            called: returns the name of a field as the user typed it, for errors.
+            write_field: returns the name of a field as the user typed it, for errors.
 
         InputError: the experiment does not exist, or a value is not allowed.
         """
         experiment = experiments.load(name)
-        config = build(experiment.config, _read_model_file(experiment, values), called)
+        values = _read_model_file(experiment, values)
+        config = build(experiment.config, values, write_field)
         experiment.check(config)
         return Plan(experiment, config)
 
@@ -165,22 +169,25 @@ class Lab:
         """Return the cells of a run, and those that are left to compute."""
         with naming(plan.label.origin):
             cells = list_with_prerequisites(plan.experiment.cells(plan.config))
-        left = dict(cells)
-        for name, cell in cells.items():
-            if context.cells.is_finished(cell):
-                del left[name]
-        return Work(cells, left)
+        cells_left = {
+            cell_hash: cell
+            for cell_hash, cell in cells.items()
+            if not context.cells.is_finished(cell)
+        }
+        return Work(cells, cells_left)
 
     def is_finished(self, plan: Plan) -> bool:
         """Return True if the run of a plan was made before and will be reused."""
-        place = self._find_folder(plan)
-        return place is not None and not self.force and place.find() is not None
+        run_folder = self._find_folder(plan)
+        if run_folder is None or self.force:
+            return False
+        return run_folder.find() is not None
 
     def announce(self, work: Work) -> None:
         """Give notice of the cost of work if it takes a minute or more; InputError if
         it is beyond the limits.
         """
-        if not work.left:
+        if not work.cells_left:
             return
 
         self._check_limits(work)
@@ -218,14 +225,15 @@ class Lab:
     def _run_side_by_side(
         self, plans: Sequence[Plan], failures: list[Exception]
     ) -> Iterator[tuple[Plan, Run]]:
-        """Make runs that do not read each other, and yield each when it is finished.
+        """Make runs that do not read each other's results, and yield each run when it
+        is finished.
 
         The errors of runs that fail are appended to `failures`.
         """
         stopwatch = Stopwatch()
         context = self.make_context()
-        places = {plan: self._find_folder(plan) for plan in plans}
-        reused_runs = self._find_runs(places)
+        run_folders = {plan: self._find_folder(plan) for plan in plans}
+        reused_runs = self._find_runs(run_folders)
         missing = [plan for plan in plans if plan not in reused_runs]
         works = {plan: self.find_work(plan, context) for plan in missing}
         all_work = unite(works.values())
@@ -234,7 +242,7 @@ class Lab:
         yield from reused_runs.items()
 
         values = Values(context, self._find_stored_runs)
-        cells = list(all_work.left.values())
+        cells = list(all_work.cells_left.values())
         with closing(self.engine.compute(cells, context)) as computed:
             shown = self._show_finished_cells(computed, works, context)
             for plan, errors in _group_by_plan(works, shown):
@@ -243,7 +251,7 @@ class Lab:
                     with naming(plan.label.origin):
                         if errors:
                             raise _join_errors(errors)
-                        run = self._keep_run(plan, places[plan], values, make)
+                        run = self._keep_run(plan, run_folders[plan], values, make)
                 except RopelabError as error:
                     failures.append(error)
                 else:
@@ -255,9 +263,10 @@ class Lab:
         works: Mapping[Plan, Work],
         context: Context,
     ) -> Iterator[tuple[Cell, Exception | None]]:
-        """Pass computed cells on, and show after each one what is known of the run.
+        """Pass computed cells on, and show after each cell the short table of the run as
+        far as it is known.
 
-        Nothing is shown of several runs, or if nobody watches.
+        Nothing is shown if there are several runs, or if nobody watches.
         """
         if self.watch is None or len(works) != 1:
             yield from computed
@@ -265,33 +274,33 @@ class Lab:
 
         ((plan, work),) = works.items()
         values = Values(context)
-        # The tables of finished cells, by the name of the cell.
+        # The tables of finished cells, by the hash of the cell.
         known_tables = {}
-        for name, cell in work.cells.items():
-            if name not in work.left:
-                known_tables[name] = values[cell]
+        for cell_hash, cell in work.cells.items():
+            if cell_hash not in work.cells_left:
+                known_tables[cell_hash] = values[cell]
 
-        # Two cells of the config may be the same computation under different labels. They
-        # have one name, so that the first to be finished gives both their tables.
-        named_cells = []
+        # Two cells of the config may be the same computation under different labels. Both
+        # have the same hash, so that the tables of one are also the tables of the other.
+        hashed_cells = []
         for cell in plan.experiment.cells(plan.config):
-            named_cells.append((hash_cell(cell), cell))
+            hashed_cells.append((hash_cell(cell), cell))
 
         for cell, error in computed:
             if error is None:
                 known_tables[hash_cell(cell)] = values[cell]
-                finished = [
-                    (each, known_tables[name])
-                    for name, each in named_cells
-                    if name in known_tables
+                finished_cells = [
+                    (each, known_tables[cell_hash])
+                    for cell_hash, each in hashed_cells
+                    if cell_hash in known_tables
                 ]
-                early_table = plan.experiment.summarize_finished(finished)
+                early_table = plan.experiment.summarize_finished(finished_cells)
                 if early_table is not None:
                     self.watch(early_table)
             yield cell, error
 
     def _find_runs(
-        self, places: Mapping[Plan, store.RunFolder | None]
+        self, run_folders: Mapping[Plan, store.RunFolder | None]
     ) -> dict[Plan, Run]:
         """Return the runs that were made before and will be reused.
 
@@ -300,14 +309,16 @@ class Lab:
         runs: dict[Plan, Run] = {}
         if self.force:
             return runs
-        for plan, place in places.items():
-            tables = place.find() if place else None
-            if place is None or tables is None:
+        for plan, run_folder in run_folders.items():
+            if run_folder is None:
+                continue
+            tables = run_folder.find()
+            if tables is None:
                 continue
 
-            runs[plan] = plan.finish(tables, place.path, reused=True)
+            runs[plan] = plan.finish(tables, run_folder.path, reused=True)
             if self.redraw or self.figures:
-                place.draw(runs[plan].pictures, self.redraw, self.waiting)
+                run_folder.draw(runs[plan].pictures, self.redraw, self.waiting)
         return runs
 
     def _check_work(self, works: Mapping[Plan, Work], all_work: Work) -> None:
@@ -321,7 +332,7 @@ class Lab:
         self.announce(all_work)
 
         if self.notice:
-            # Some number formats are slow on this machine, which a notice says.
+            # A notice says which number format is used, and whether it is slow here.
             for dtype, device in sorted(_list_number_formats(works)):
                 self.notice(explain_dtype(dtype, device))
         if works and self.results is not None:
@@ -330,28 +341,30 @@ class Lab:
     def _keep_run(
         self,
         plan: Plan,
-        place: store.RunFolder | None,
+        run_folder: store.RunFolder | None,
         values: Values,
         make: Callable[[], store.Made],
     ) -> Run:
-        """Store a run whose cells are computed; without a place keep it in memory."""
-        if place is None:
+        """Store a run whose cells are computed; keep it in memory if `run_folder` is
+        None.
+        """
+        if run_folder is None:
             # Tables in memory get the values that they would have after being stored and
             # read back, so that both give the same answer.
             return plan.finish(convert_to_stored(plan.tables(values)))
 
-        tables, reused = place.keep(make, self.waiting, self.force)
-        run = plan.finish(tables, place.path, reused)
+        tables, reused = run_folder.keep(make, self.waiting, self.force)
+        run = plan.finish(tables, run_folder.path, reused)
         if reused and self.figures:
             # Meanwhile another process has made the run, perhaps without figures.
-            place.draw(run.pictures, is_forced=False, waiting=self.waiting)
+            run_folder.draw(run.pictures, is_forced=False, waiting=self.waiting)
         return run
 
     def _find_folder(self, plan: Plan) -> store.RunFolder | None:
         """Return the folder of a run; None if runs are kept in memory.
 
-        Its name depends on the config, on the stored runs that the run reads, and on code
-        of the user that it uses.
+        The name of the folder depends on the config, on the stored runs that the run
+        reads, and on the user's code that the run calls.
         """
         if self.results is None:
             return None
@@ -416,9 +429,11 @@ class Lab:
 def _read_model_file(
     experiment: Experiment, values: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the values of a config with the model file read, if `model` names one.
+    """Return the values of a config; if `model` names a model file, the model that was
+    read from the file takes the place of the name.
 
-    A name of a known model stays, and so does the model of an experiment that loads it.
+    The name of a known model stays, and so does any name if the experiment itself loads
+    the model.
     """
     name = values.get("model")
     takes_names = "model" in experiment.config.model_fields
@@ -450,26 +465,28 @@ def _list_number_formats(plans: Iterable[Plan]) -> set[tuple[str, str]]:
 def _group_by_plan(
     works: Mapping[Plan, Work], computed: Iterable[tuple[Cell, Exception | None]]
 ) -> Iterator[tuple[Plan, list[Exception]]]:
-    """Yield each plan when the last of its cells is computed, with their errors.
+    """Yield each plan when the last of its cells is computed, with the errors of its
+    cells.
 
     Plans without cells to compute come first.
     """
-    # The names of the cells that each plan waits for.
-    awaited = {plan: set(work.left) for plan, work in works.items()}
+    # The hashes of the cells that each plan waits for.
+    awaited_hashes = {plan: set(work.cells_left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
     for plan in works:
-        if not awaited[plan]:
+        if not awaited_hashes[plan]:
             yield plan, []
 
     for cell, error in computed:
-        name = hash_cell(cell)
-        waiting = [plan for plan in works if name in awaited[plan]]
-        for plan in waiting:
-            awaited[plan].remove(name)
-            # A cell that starts from a failed one has the same error, which counts once.
+        cell_hash = hash_cell(cell)
+        waiting_plans = [plan for plan in works if cell_hash in awaited_hashes[plan]]
+        for plan in waiting_plans:
+            awaited_hashes[plan].remove(cell_hash)
+            # A cell whose prerequisite failed has the same error as the prerequisite.
+            # The error counts once.
             if error and error not in errors[plan]:
                 errors[plan].append(error)
-            if not awaited[plan]:
+            if not awaited_hashes[plan]:
                 yield plan, errors[plan]
 
 
@@ -498,9 +515,9 @@ def run(
 ) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
-    Values are fields of its config, as on the command line. `quick` does less of
-    everything, and the other parameters are those of `Lab`. InputError: a value is not
-    allowed, or the work is beyond the limits.
+    `values` are fields of the experiment's config, as on the command line. `quick` makes
+    a smaller run, with fewer and shorter measurements. The other parameters are those
+    of `Lab`. InputError: a value is not allowed, or the work is beyond the limits.
     """
     check_texts(name=name)
     if results is not None:

@@ -70,8 +70,7 @@ class Run:
         return self.experiment.further(self.tables)
 
     def verdicts(self) -> "pd.DataFrame":
-        """Return the verdicts on published statements that follow from this run by
-        itself.
+        """Return the verdicts on published statements that follow from this run alone.
 
         The ledger of claims judges. Verdicts are not stored, because a stored run would
         keep old verdicts when the ledger changes.
@@ -123,13 +122,13 @@ class Work:
 
     # All cells by their hash (`hash_cell`). Each cell comes after its prerequisites.
     cells: Mapping[str, Cell]
-    # The cells that are not computed yet, by their hash.
-    left: Mapping[str, Cell]
+    # Those of the cells that are not computed yet, by their hash.
+    cells_left: Mapping[str, Cell]
 
     @property
     def estimate(self) -> Estimate:
         total = Estimate()
-        for cell in self.left.values():
+        for cell in self.cells_left.values():
             total += cell.resources.estimate()
         return total
 
@@ -138,7 +137,7 @@ class Work:
 
         `wanted_workers` is the number that a user wants; None for as many as fit.
         """
-        resources = [cell.resources for cell in self.left.values()]
+        resources = [cell.resources for cell in self.cells_left.values()]
         return choose_machine(wanted_workers, resources).workers
 
     @property
@@ -146,14 +145,15 @@ class Work:
         """The number of cells that are left to compute, and the number of finished
         cells.
         """
-        return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
+        computed = len(self.cells_left)
+        return {"computed": computed, "reused": len(self.cells) - computed}
 
 
 def unite(works: Iterable[Work]) -> Work:
     """Return the work of several runs together, which has each cell once."""
     cells: dict[str, Cell] = {}
-    left: dict[str, Cell] = {}
+    cells_left: dict[str, Cell] = {}
     for work in works:
         cells |= work.cells
-        left |= work.left
-    return Work(cells, left)
+        cells_left |= work.cells_left
+    return Work(cells, cells_left)

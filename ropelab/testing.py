@@ -34,8 +34,8 @@ def assert_rope(
 ) -> None:
     """Raise AssertionError with the mistake unless rotary code follows a configuration.
 
-    An error that the code raises is raised as it is, unless it would end the process or
-    skip the test.
+    Errors that the code raises pass through unchanged, except those that would end the
+    process or skip the test.
 
     Args:
         module: the code: a rotary class of transformers, a function of positions that
@@ -89,7 +89,9 @@ def assert_rope(
 
 
 def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
-    """Raise AssertionError, with each broken law, if a model's code breaks one.
+    """Raise AssertionError if a model's code breaks a law, and list the broken laws.
+
+    A law is a property that correct code has: for example, padding changes no logits.
 
     Args:
         model: a model of transformers, a callable from token ids, positions and a mask
@@ -115,12 +117,12 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
 def _fail_if_ended(name: str, code: Any) -> Iterator[None]:
     """Raise AssertionError if code under test ends the process or skips the test.
 
-    A script that SystemExit ends has its status, which may be 0, and a test that is
-    skipped has not failed.
+    Otherwise the assertion could seem to hold: SystemExit may end a script of tests with
+    status 0, and a skipped test does not count as failed.
     """
-    parts = code if isinstance(code, tuple) else (code,)
+    objects = code if isinstance(code, tuple) else (code,)
     try:
-        with refuse_exits(filter(None, map(_find_file, parts))):
+        with refuse_exits(filter(None, map(_find_file, objects))):
             yield
     except KeyboardInterrupt:
         raise

@@ -84,7 +84,7 @@ def make_runs(results: Path, corpus: str) -> None:
             model = results.parent / "model"
             model.mkdir(parents=True)
             values["model"] = reader_of_bytes(model, bos=True)
-        ropelab.write_command(name)(results=results, **values)
+        ropelab.make_experiment_function(name)(results=results, **values)
 
 
 def plant(results: Path) -> list[Path]:

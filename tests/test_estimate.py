@@ -159,14 +159,14 @@ def test_only_what_is_left_is_counted(corpora, tmp_path):
     lab = Lab(tmp_path, figures=False)
     plan = lab.prepare("base-empirical", {**values, "tasks": "copy", "sequences": 1})
     before = lab.find_work(plan, lab.make_context())
-    assert len(before.cells) == len(before.left) == before.estimate.parts == 4
+    assert len(before.cells) == len(before.cells_left) == before.estimate.parts == 4
     assert not list(tmp_path.iterdir())
-    first = next(iter(before.left.values()))
+    first = next(iter(before.cells_left.values()))
     list(lab.engine.compute([first], lab.make_context()))
-    assert len(lab.find_work(plan, lab.make_context()).left) == 3
+    assert len(lab.find_work(plan, lab.make_context()).cells_left) == 3
     lab.run(plan)
     after = lab.find_work(plan, lab.make_context())
-    assert (len(after.left), after.estimate) == (0, Estimate())
+    assert (len(after.cells_left), after.estimate) == (0, Estimate())
 
 
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():

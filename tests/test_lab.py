@@ -800,7 +800,10 @@ def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first
 
     class Reader(Toy):
         def tables(self, config, values):
-            seen.extend(stored.tables["toy"].base[0] for stored in values.stored("toy"))
+            seen.extend(
+                stored.tables["toy"].base[0]
+                for stored in values.find_stored_runs("toy")
+            )
             return super().tables(config, values)
 
     reader = replace(toy(), name="reader")

@@ -17,7 +17,7 @@ class _CallableClaims(ModuleType):
     def __call__(self, **values: Any) -> Any:
         import ropelab
 
-        return ropelab.write_command("claims")(**values)
+        return ropelab.make_experiment_function("claims")(**values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pool of processes is given what it calls as a name.

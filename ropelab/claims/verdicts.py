@@ -140,7 +140,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
 def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
     """Return the findings of each claim that the run needs, by its id."""
     # Many claims read the runs of one experiment, which are files.
-    read_runs = cache(values.stored)
+    read_runs = cache(values.find_stored_runs)
     needed = list_needed(config)
 
     decided = {}

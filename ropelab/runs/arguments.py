@@ -50,18 +50,19 @@ def copy_mapping(name: str, value: Mapping[Any, Any]) -> dict[str, Any]:
             raise InputError(f"{name} is nested more than {DEEPEST} deep")
         if isinstance(value, Mapping):
             copied = {}
-            for key, part in value.items():
+            for key, inner_value in value.items():
                 if key is None or isinstance(key, int | float):
-                    # As JSON writes the keys of `id2label`, which are numbers.
+                    # Keys in JSON are texts. The keys of `id2label`, which are numbers,
+                    # become texts in the way in which `json` writes them.
                     key = json.dumps(key)
                 elif not isinstance(key, str):
                     raise InputError(
                         f"keys of {name} must be text, not of type {type(key).__name__}"
                     )
-                copied[key] = copy_value(part, depth + 1)
+                copied[key] = copy_value(inner_value, depth + 1)
             return copied
         if isinstance(value, list | tuple):
-            return [copy_value(part, depth + 1) for part in value]
+            return [copy_value(item, depth + 1) for item in value]
         return value
 
     copied: dict[str, Any] = copy_value(value, 0)

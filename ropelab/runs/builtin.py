@@ -41,14 +41,16 @@ def find_config(path: Path) -> Path:
 
     files_beside = [str(file) for file in path.parent.glob("*.toml")]
     near = get_close_matches(str(path), [*files_beside, *_find_files()], n=1)
-    guess = ""
+    suggestion = ""
     if near:
-        guess = f"; did you mean '{near[0]}'?"
-    raise InputError(f"no config file at {path}{guess}")
+        suggestion = f"; did you mean '{near[0]}'?"
+    raise InputError(f"no config file at {path}{suggestion}")
 
 
 def _find_files() -> dict[str, Path]:
-    """Return the files of all built-in configs by name, those at the top first."""
+    """Return the files of all built-in configs by name; files at the top of the folder
+    come first.
+    """
     top = find_folder()
     files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
 

@@ -2,8 +2,8 @@
 their values.
 
 The config of a run decides which cells the run has, and nothing else does. Every process
-and every machine therefore derives the same list of cells from the config. Runs share
-cells, shards divide the list, and an interrupted run resumes, all by that one list.
+and every machine therefore derives the same list of cells from the config. Because of
+that, runs can share cells, shards can divide the list, and an interrupted run can resume.
 
 Each finished cell has a folder, which is named by the hash of all that the cell depends
 on. An interrupted run thus keeps its finished cells. Only cells that have changed, or
@@ -114,10 +114,11 @@ class Resources:
 
     # The number of operations in the cell's matrix products.
     operations: float = 0.0
-    # The time of everything else, on one core of the machine whose rates are known.
+    # The time of everything but matrix products, on one core of the machine whose rates
+    # are known.
     seconds: float = 0.0
-    # The peak of the process, libraries included. Training the small model at 2048
-    # tokens took 2.9 GB at most.
+    # The peak memory of the process in bytes, libraries included. Training the small
+    # model at 2048 tokens took 2.9 GB at most.
     memory_bytes: int = 3_000_000_000
     # The number format of the matrix products; empty for a cell that does not use torch.
     dtype: str = ""
@@ -132,12 +133,13 @@ class Resources:
     # The names of further cells whose folders this cell reads or writes. For example, a
     # training writes its checkpoints into a folder that evaluations read.
     folders: tuple[CellName, ...] = ()
+    # What the cell reads besides the tables of other cells.
     inputs: tuple[Input, ...] = ()
 
     @property
     def size(self) -> float:
         """A measure of the work that is the same on every machine, so that all shards
-        agree.
+        divide the cells in the same way.
         """
         return self.operations / RATES["float32"] + self.seconds
 
@@ -170,8 +172,8 @@ class Cell(Named, Protocol):
     """An independent piece of a run: one model trained, one evaluation, one piece of
     arithmetic.
 
-    A frozen dataclass, pickled to another process or machine, where it loads its
-    inputs.
+    Cells are frozen dataclasses. A cell may be pickled and sent to another process or
+    machine, where it loads its inputs.
     """
 
     @property
@@ -241,8 +243,8 @@ class Cells:
         """Return the stored tables of a cell. If there are none, make and store them
         now.
         """
-        # Fresh tables are read back from disk too, so that fresh and reused tables have
-        # the same values.
+        # New tables are read back from disk too, so that new and reused tables have the
+        # same values.
         folder = self._folder(name)
         with lock_folder(folder, self._waiting):
             try:
@@ -251,9 +253,9 @@ class Cells:
             except DamagedError as error:
                 say(f"{error}: computed again")
 
-            made = make()
-            with replace_folder(folder) as fresh:
-                return CELL.write(fresh, made, self._describe(name))
+            tables = make()
+            with replace_folder(folder) as new_folder:
+                return CELL.write(new_folder, tables, self._describe(name))
 
     def is_finished(self, name: Named) -> bool:
         """Return True if the stored tables of a cell are complete, undamaged, and may
@@ -268,24 +270,25 @@ class Cells:
         """Yield a locked folder that keeps other files, such as training
         checkpoints.
         """
-        # These files carry no hashes: the code that writes a file checks that it reads
-        # back unchanged.
+        # These files carry no hashes. The code that writes a file of this folder checks,
+        # when it reads the file again, that nothing has changed.
         folder = self._folder(name)
         with lock_folder(folder, self._waiting):
             if not self._may_be_used(folder):
                 if self.fresh_run or not folder.is_dir():
-                    # A fresh run must not continue from old checkpoints, so that the
-                    # whole folder goes. A file that has the place of the folder goes,
-                    # too.
+                    # A run that computes every cell anew must not continue from old
+                    # checkpoints, so the whole folder is removed. If there is a file at
+                    # the path of the folder, the file is removed.
                     remove(folder)
                 else:
                     # Only the description is missing or damaged. Checkpoints are kept,
                     # since the code that reads them verifies them.
                     remove(folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
-                with replace_file(folder / CELL.file) as fresh:
-                    CELL.describe(fresh, {**self._describe(name), "tables": {}})
+                with replace_file(folder / CELL.file) as new_file:
+                    CELL.describe(new_file, {**self._describe(name), "tables": {}})
 
+            # A process that was killed while it wrote a file left an unfinished file.
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
@@ -306,13 +309,13 @@ class Cells:
     def unpack(self, archive: Archive) -> None:
         """Put the folder of a cell in its place, whole or not at all."""
         folder = self._folder(archive.name)
-        with lock_folder(folder, self._waiting), replace_folder(folder) as fresh:
+        with lock_folder(folder, self._waiting), replace_folder(folder) as new_folder:
             for file, content in archive.files.items():
-                (fresh / file).write_bytes(content)
+                (new_folder / file).write_bytes(content)
 
     def _folder(self, name: Named) -> Path:
-        code = fingerprint({"version": name.version, **name.key})
-        return self.root / name.kind / code
+        key_hash = fingerprint({"version": name.version, **name.key})
+        return self.root / name.kind / key_hash
 
     def _describe(self, name: Named) -> dict[str, Any]:
         return {
@@ -333,9 +336,10 @@ class Cells:
         if about is None:
             raise DamagedError(f"{folder / CELL.file} is not what was written")
 
-        # The place of a folder says which cell it has, and so does its description.
-        code = fingerprint({"version": about["version"], **about["key"]})
-        if (about["kind"], code) != (folder.parent.name, folder.name):
+        # The path of a folder says which cell it is for, and its description must name
+        # the same cell.
+        key_hash = fingerprint({"version": about["version"], **about["key"]})
+        if (about["kind"], key_hash) != (folder.parent.name, folder.name):
             raise DamagedError(f"{folder / CELL.file} is not what was written")
 
         if self.fresh_run and about["again"] != self.fresh_run:
@@ -374,15 +378,15 @@ class Context:
 
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
-    # True: a cell that needs more memory than is free is refused. Some cells know their
-    # need only when they run, so that nobody could refuse them before.
+    # True: a cell refuses to go on if it needs more memory than is free. Some cells know
+    # how much they need only while they run, so they cannot be refused before.
     limits: bool = True
     # The number of cores for a cell that can use several, and whose values do not
     # depend on their number.
     cores: int = 1
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
-        """Return the tables of a cell, computed here if they are not there yet."""
+        """Return the tables of a cell, computed now if they are not stored yet."""
         with use_library_defaults():
             return self.cells.tables(cell, partial(cell.tables, self))
 
@@ -395,7 +399,7 @@ class Values:
 
     context: Context = field(default_factory=Context)
     # Returns the stored runs of an experiment.
-    stored: Callable[[str], list[Stored]] = lambda experiment: []
+    find_stored_runs: Callable[[str], list[Stored]] = lambda experiment: []
 
     def __getitem__(self, cell: Cell) -> dict[str, pd.DataFrame]:
         # A cell that is not finished is computed here.

@@ -5,18 +5,19 @@ A row here is one of the things compared: a method or a kind of model, with its 
 every seed and document (sequence). All rows are measured with the same seeds on the same
 documents. Two rows are therefore compared value by value: there is a difference for each
 seed and document.
-The interval of the mean difference is one over seeds and documents
-(`ropelab.runs.stats`), since another model and other text could have come out
-otherwise.
+The interval of the mean difference takes both seeds and documents as random
+(`ropelab.runs.stats`), since other models and other text could have given another
+difference.
 
-A table answers several questions: each metric at each place is one. The pairs that
-answer one question are a family. Of the pairs that are named as different in a family,
+A table answers several questions. For example, the loss at one context length is a
+question, and recall at one distance is another. The pairs that answer the same question
+are a family. Of the pairs that are named as different in a family,
 at most FALSE_DISCOVERIES (5 %) are expected not to differ (Benjamini and Hochberg
 1995). Three kinds of pairs are kept out of their family (column `status`;
 docs/methods.md):
 
-- Pairs with a row that fails are judged among themselves. Their easy discoveries would
-  lower the bar for close pairs.
+- Pairs with a row that fails are judged among themselves. In the family their easy
+  discoveries would lower the bar for close pairs.
 - Pairs of rows with the same values are not tested.
 - Pairs with a mean over seeds of two kinds, some that learned the task and some that
   did not, are not tested. Such a mean describes no seed.
@@ -94,12 +95,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the judgement asks of one row. A row is in many pairs, and asked once."""
+    """What the judgement has to know about one row. A row is in many pairs, and its facts
+    are computed once.
+    """
 
     mean: float
-    # Its values, sorted by seed and unit.
+    # The values of the row as bytes, sorted by seed and unit.
     content: bytes
-    # True for a mean over seeds of two kinds.
+    # True if some seeds learned the task and some did not.
     is_mixed: bool
 
 
@@ -107,8 +110,8 @@ def average_difference(a: pd.Series, b: pd.Series, trials: int = 0) -> Mean:
     """Return the mean of a - b.
 
     Args:
-        a: values with the index (seed, unit), in any order.
-        b: the same.
+        a: the values of one row with the index (seed, unit), in any order.
+        b: the values of the other row, in the same form.
         trials: the number of trials that each value is a share of; 0 if values are no
             shares.
     """
@@ -179,7 +182,7 @@ def _judge(pairs: Sequence[Pair], means: Sequence[Mean]) -> pd.DataFrame:
 
 
 def _find_facts(row: pd.Series) -> Facts:
-    """Return what the judgement asks of a row."""
+    """Compute what the judgement has to know about a row."""
     content = row.sort_index().to_numpy(dtype="float64").tobytes()
 
     # Two kinds of seeds leave a gap between them. The range would not tell, since it
@@ -201,15 +204,16 @@ def _find_statuses(
     """Return the status of each pair: TESTED, or the reason why the comparison is not
     evidence.
     """
-    lowest: dict[Hashable, float] = {}
+    lowest_means: dict[Hashable, float] = {}
     for pair in pairs:
         for row in (pair.a, pair.b):
-            value = facts[id(row)].mean
-            lowest[pair.family] = min(value, lowest.get(pair.family, value))
+            mean_of_row = facts[id(row)].mean
+            lowest_before = lowest_means.get(pair.family, mean_of_row)
+            lowest_means[pair.family] = min(mean_of_row, lowest_before)
 
     def fails(pair: Pair, row: Facts) -> bool:
         if pair.measure == "loss":
-            return row.mean > lowest[pair.family] + NO_USE
+            return row.mean > lowest_means[pair.family] + NO_USE
         return pair.measure == "share" and row.mean < AT_CHANCE
 
     statuses = []
@@ -254,14 +258,15 @@ def list_rivals(
     Args:
         best: the name of a method.
         table: comparisons.
-        about: the values that columns of a comparison must have to count.
+        about: values by the name of a column. Only comparisons that have these values
+            count.
     """
     pair = ["method_a", "method_b"]
-    chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
+    is_chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
     for column, value in about.items():
-        chosen &= table[column] == value
+        is_chosen &= table[column] == value
     rivals = []
-    for a, b in table.loc[chosen, pair].itertuples(index=False):
+    for a, b in table.loc[is_chosen, pair].itertuples(index=False):
         rivals.append(b if a == best else a)
     return rivals
 
@@ -288,12 +293,15 @@ def describe_significance(table: pd.DataFrame) -> str:
         return "There is nothing to compare."
 
     # The two columns with the names of the compared rows, such as `method_a` and
-    # `method_b`. All further columns that are not among MEASURES say what is compared.
+    # `method_b`. All other columns that are not among MEASURES say which question the
+    # comparison answers.
     columns = list(map(str, table))
     name_a, name_b = (column for column in columns if column.endswith(("_a", "_b")))
-    place = [column for column in columns if column not in (*MEASURES, name_a, name_b)]
-    a = pd.MultiIndex.from_frame(table[[*place, name_a]])
-    b = pd.MultiIndex.from_frame(table[[*place, name_b]])
+    question = [
+        column for column in columns if column not in (*MEASURES, name_a, name_b)
+    ]
+    a = pd.MultiIndex.from_frame(table[[*question, name_a]])
+    b = pd.MultiIndex.from_frame(table[[*question, name_b]])
     # Of several rows with the same values only the first row counts. Every later row
     # with these values is the second row of a pair with the status SAME.
     repeated = b[table["status"] == SAME]

@@ -90,7 +90,8 @@ def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
     return resolve_dtype(asked, info.data["device"])
 
 
-# Positions are computed in float64, where larger whole numbers are not exact.
+# The largest whole number that a config may have. Positions are computed in float64,
+# which holds all whole numbers up to this one.
 LARGEST = 2**53
 # The most features of a head or a model. The widest heads in use have a few hundred.
 WIDEST = 2**20
@@ -119,6 +120,7 @@ AsLengths = _split_distinct(read_lengths)
 Names = Annotated[tuple[str, ...], AsList]
 # Two names of one number format are one value, and are kept once.
 Formats = Annotated[tuple[str, ...], _split_distinct(read_formats)]
+# Lists of at least one value.
 Some = Annotated[tuple[T, ...], AsList, Field(min_length=1)]
 Counts = Annotated[tuple[Count, ...], AsLengths, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsLengths, Field(min_length=1)]
@@ -136,24 +138,25 @@ WORDS: dict[str, dict[str, str]] = read_table_beside(__file__)
 def respell(
     config_class: "type[Config]",
     values: Mapping[str, Any],
-    name: Callable[[str], str] = str,
+    write_field: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return values by the names of our fields, also if the user gave them by Hugging
-    Face's names.
+    """Return values under our names of the fields; the user may have given them under
+    Hugging Face's names.
 
-    InputError: a field is given under both names. `name` writes a name as the user
-    typed it (`head_dim` or `--head-dim`).
+    InputError: a field is given under both names. `write_field` writes the name of a
+    field as the user typed it (`head_dim` or `--head-dim`).
     """
     respelled = dict(values)
     for ours, theirs in list_spellings(config_class.model_fields).items():
         if theirs not in respelled:
             continue
         if ours in respelled:
-            raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+            both = f"{write_field(ours)} and {write_field(theirs)}"
+            raise InputError(f"{both} are the same; give one")
         respelled[ours] = respelled.pop(theirs)
 
     if ROTARY_SHARE in respelled and respelled.get("rotary_dim") is not None:
-        both = f"{name('rotary_dim')} and {name(ROTARY_SHARE)}"
+        both = f"{write_field('rotary_dim')} and {write_field(ROTARY_SHARE)}"
         raise InputError(f"{both} are the same; give one")
     return respelled
 
@@ -193,21 +196,23 @@ class Config(BaseModel):
         """
         if not isinstance(values, dict) or ROTARY_SHARE not in values:
             return values
-        others = dict(values)
-        share = others.pop(ROTARY_SHARE)
-        head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
+        other_values = dict(values)
+        given_share = other_values.pop(ROTARY_SHARE)
+        given_dim = other_values.get("head_dim", cls.model_fields["head_dim"].default)
 
         try:
-            part = read_number(share)
-            whole = read_number(head_dim)
+            share = read_number(given_share)
+            head_dim = read_number(given_dim)
         except ValueError as error:
-            raise ValueError(f"{ROTARY_SHARE} {error}, got {share!r}") from None
-        wrong = f"{ROTARY_SHARE} must be a number above 0 and up to 1, got {share!r}"
-        if not isinstance(part, int | float) or not isinstance(whole, int):
-            raise ValueError(wrong)
-        if not 0 < part <= 1:
-            raise ValueError(wrong)
-        return {**others, "rotary_dim": int(part * whole)}
+            raise ValueError(f"{ROTARY_SHARE} {error}, got {given_share!r}") from None
+        problem = (
+            f"{ROTARY_SHARE} must be a number above 0 and up to 1, got {given_share!r}"
+        )
+        if not isinstance(share, int | float) or not isinstance(head_dim, int):
+            raise ValueError(problem)
+        if not 0 < share <= 1:
+            raise ValueError(problem)
+        return {**other_values, "rotary_dim": int(share * head_dim)}
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
@@ -231,7 +236,7 @@ class Config(BaseModel):
     @property
     def scope(self) -> str:
         """The conditions under which the answer holds. They are written at the end of
-        its first sentence. Empty if the answer itself names its conditions.
+        the answer's first sentence. Empty if the answer itself names its conditions.
 
         The conditions follow only from the fields, so that they are also known for a
         stored run.
@@ -261,7 +266,7 @@ class Config(BaseModel):
         default = type(self)(**named).model_dump(mode="json")
         changes = {}
         for name, value in self.model_dump(mode="json").items():
-            # None cannot be typed. A field is None if another one was given instead.
+            # None cannot be typed. A field is None if another field was given instead.
             if value is None or value == default.get(name):
                 continue
             changes[name] = value
@@ -274,8 +279,8 @@ class Config(BaseModel):
         values = self.changed_fields()
         given = self.model_fields_set
         if not self._follows_from(values):
-            # Another value that was given changes a default, so fields that equal the
-            # usual default are typed, too.
+            # A field that was given changes the default of another field. So all fields
+            # that were given are typed, also those that equal their usual default.
             for name, value in self.model_dump(mode="json", include=given).items():
                 if value not in (None, "", []):
                     values[name] = value
@@ -287,8 +292,8 @@ class Config(BaseModel):
             same_config = type(self)(**values)
         except ValidationError:
             return False
-        # A trained length that was given decides the factor, even if it equals the
-        # default.
+        # If the trained length was given, it decides the factor, even if this length
+        # equals the default. So a command must not leave it out.
         left_out = self.model_fields_set - same_config.model_fields_set
         return same_config == self and "train_len" not in left_out
 
@@ -302,11 +307,13 @@ C = TypeVar("C", bound=Config)
 
 
 def build(
-    config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str
+    config_class: type[C],
+    values: Mapping[str, Any],
+    write_field: Callable[[str], str] = str,
 ) -> C:
-    """Make a config of values, which are texts or have their types already.
+    """Make a config from values. A value is a text, or has the type of its field already.
 
-    InputError names every field that is wrong, as `name` calls it (`head_dim` or
+    InputError names every field that is wrong, as `write_field` writes it (`head_dim` or
     `--head-dim`).
     """
     fields = config_class.model_fields
@@ -314,7 +321,7 @@ def build(
         spelled = {key: spell_value(value) for key, value in values.items()}
         if ROTARY_SHARE in spelled and "rotary_dim" not in fields:
             raise make_name_error("key", ROTARY_SHARE, fields)
-        return config_class.model_validate(respell(config_class, spelled, name))
+        return config_class.model_validate(respell(config_class, spelled, write_field))
 
     except RecursionError:
         raise InputError("a value is nested too deeply") from None
@@ -328,7 +335,7 @@ def build(
             key = str(unknown[0]["loc"][-1])
             raise make_name_error("key", key, fields) from None
 
-        sentences = [_describe_problem(each, name) for each in problems]
+        sentences = [_describe_problem(each, write_field) for each in problems]
         raise InputError("; ".join(sentences)) from None
 
 
@@ -340,10 +347,13 @@ LONGEST_SPAN = 100
 MOST_BITS = sys.float_info.max_exp
 
 
-def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
+def _describe_problem(problem: ErrorDetails, write_field: Callable[[str], str]) -> str:
     """Return a problem that pydantic found in a sentence of ours."""
+    # The name of the field and, if the field is a list, the number of the wrong item.
+    # The location of a problem of the whole config is empty.
     location = problem["loc"]
-    field_name = name(str(location[0])) if location else ""
+    is_in_list = len(location) > 1
+    field_name = write_field(str(location[0])) if location else ""
     text = problem["msg"].removeprefix("Value error, ")
     value = str(problem["input"])
 
@@ -352,7 +362,7 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
         return str(make_name_error(field_name, value, allowed))
 
     span = SPAN.fullmatch(value)
-    if span and len(location) > 1:
+    if span and is_in_list:
         low = int(span[1])
         high = int(span[2])
         if low < high < low + LONGEST_SPAN:
@@ -360,7 +370,7 @@ def _describe_problem(problem: ErrorDetails, name: Callable[[str], str]) -> str:
             return f"{field_name} takes a list; type: {field_name} {numbers}"
 
     if not location:
-        # The problem is one of the whole config, and its text names the fields.
+        # The text of a problem of the whole config names the fields.
         return text
     given = cut_text(repr(problem["input"]))
     return f"{field_name} {translate_message(text)}, got {given}"

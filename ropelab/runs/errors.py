@@ -28,7 +28,8 @@ ALSO_CALLED = {
     "cos": "table",
     "sin": "table",
 }
-# The similarity from which on a name is suggested for another one; 1 is the same name.
+# The least similarity at which a name is suggested for a wrong name, from 0 to 1, as
+# difflib measures it. Equal names have 1.
 SIMILAR = 0.65
 # The most characters of a wrong name or value that an error repeats.
 LONGEST_REPEATED = 200
@@ -114,9 +115,9 @@ def _find_nearest(name: str, names: Sequence[str]) -> str:
     """Return the name in `names` that the user may have meant; empty if no name is
     near.
     """
-    own_name = ALSO_CALLED.get(name.lower(), "")
-    if own_name in names:
-        return own_name
+    our_name = ALSO_CALLED.get(name.lower(), "")
+    if our_name in names:
+        return our_name
     if not name:
         return ""
 
@@ -129,8 +130,9 @@ def _find_nearest(name: str, names: Sequence[str]) -> str:
     if similar:
         return similar[0]
 
-    # Names may be similar once hyphens are left out. Of names with the same letters the
-    # first one counts, which a dict built in reverse order keeps.
+    # Names may be similar once hyphens are left out. If several names have the same
+    # letters, the first one is suggested. A dict keeps the last value of a key, so the
+    # names are put into it in reverse order.
     name_of_letters = {_keep_letters(each): each for each in reversed(names)}
     close = get_close_matches(typed_letters, name_of_letters, n=1, cutoff=SIMILAR)
     if close:
@@ -146,8 +148,8 @@ def _keep_letters(name: str) -> str:
 
 
 def check_known(kind: str, name: str, allowed: Iterable[str]) -> str:
-    """Return a name that is allowed; raise InputError with the nearest one for any
-    other.
+    """Return a name if it is allowed; else raise InputError, which suggests the nearest
+    allowed name.
     """
     if name not in allowed:
         raise make_name_error(kind, name, allowed)
@@ -159,8 +161,8 @@ def is_installed(package: str) -> bool:
 
 
 def require(package: str) -> None:
-    """Raise InputError, which names the extra to install, where a package is not
-    there.
+    """Raise InputError, which names the extra to install, if a package is not
+    installed.
     """
     if not is_installed(package):
         command = write_install(EXTRAS[package])
@@ -171,9 +173,9 @@ def require(package: str) -> None:
 
 
 def write_install(extra: str) -> str:
-    """Write the command that installs packages of an extra, as it works in a checkout.
+    """Write the command that installs the packages of an extra from a checkout.
 
-    No package index has ropelab, so that `pip install ropelab` would find nothing.
+    No package index has ropelab, so `pip install ropelab` would find nothing.
 
     >>> write_install("train")
     "pip install '.[train]'"
@@ -195,7 +197,9 @@ def needing_packages() -> Iterator[None]:
 
 @contextmanager
 def naming(origin: str) -> Iterator[None]:
-    """Prefix errors with the file, and the case in it, that they are about."""
+    """Put `origin` in front of the errors of a block: the config file, and the case in
+    the file.
+    """
     try:
         yield
     except RopelabError as error:
@@ -208,11 +212,12 @@ def report_defect(error: BaseException) -> int:
     """Report a defect in one line on stderr, save its traceback, and return the exit
     status.
     """
-    # An error for want of memory has one of these texts: the first is the system's
-    # ("Cannot" or "cannot"), the second is that of a library that could not be loaded,
-    # and the third is CUDA's.
-    no_memory = ("annot allocate memory", "failed to map segment", "out of memory")
-    if isinstance(error, MemoryError) or any(part in str(error) for part in no_memory):
+    # If memory ran out, the error has one of these phrases. The first comes from the
+    # system ("Cannot" or "cannot"), the second from a library that could not be loaded,
+    # and the third from CUDA.
+    phrases = ("annot allocate memory", "failed to map segment", "out of memory")
+    tells_of_memory = any(phrase in str(error) for phrase in phrases)
+    if isinstance(error, MemoryError) or tells_of_memory:
         text = "memory ran out; nothing half-written was left behind"
     else:
         kind = type(error).__name__

@@ -24,8 +24,7 @@ YEAR = 365.25 * DAY
 WORTH_A_CALIBRATION = 10.0
 # The number of cosines that a calibration computes.
 COSINES = 1 << 18
-# The seconds that this many cosines take in float64 on the machine whose rates are
-# known.
+# The seconds that COSINES cosines take in float64 on the machine whose rates are known.
 SECONDS_OF_COSINES = 1.75e-3
 
 
@@ -33,11 +32,12 @@ SECONDS_OF_COSINES = 1.75e-3
 class Estimate:
     """The cost of some work."""
 
-    # The time of all parts together, on one core of the machine whose rates are known.
+    # The time of all parts together, in seconds on one core of the machine whose rates
+    # are known.
     seconds: float = 0.0
-    # The most memory that one process needs at once.
+    # The most memory that one process needs at once, in bytes.
     bytes: float = 0.0
-    # The seconds of the longest part, which no number of workers makes shorter.
+    # The seconds of the longest part. More workers do not make this part shorter.
     longest: float = 0.0
     # The number of parts, which could be computed side by side.
     parts: int = 0
@@ -58,8 +58,11 @@ class Estimate:
 
     def seconds_on(self, workers: int) -> float:
         """Return the seconds on this machine if this many workers share the parts."""
-        used = max(1, min(workers, max(self.parts, self.cores)))
-        seconds = max(self.seconds / used, self.longest) + self.exclusive_seconds
+        # Workers beyond the number of parts, and of cores that the parts can use, have
+        # nothing to do.
+        busy_workers = max(1, min(workers, max(self.parts, self.cores)))
+        shared_seconds = max(self.seconds / busy_workers, self.longest)
+        seconds = shared_seconds + self.exclusive_seconds
         if seconds <= WORTH_A_CALIBRATION:
             return seconds
         return seconds * measure_slowness()
@@ -94,8 +97,8 @@ def measure_slowness() -> float:
     """
     import numpy as np
 
-    # Most arithmetic here computes cosines, and NumPy does so on one core. Of several
-    # passes the quickest counts, which other processes disturbed least.
+    # Most arithmetic here computes cosines, and NumPy computes them on one core. The
+    # quickest of several passes counts, because other processes disturbed it least.
     angles = np.linspace(0.0, 1e3, COSINES)
     passes = timeit.repeat(lambda: np.cos(angles), number=1, repeat=8)
     return min(passes) / SECONDS_OF_COSINES
@@ -137,7 +140,8 @@ def write_duration(seconds: float) -> str:
     if seconds > 1e6 * YEAR:
         return "a million years or more"
 
-    # Each unit with its length, and the time from which on the next unit is used.
+    # Each unit with its length in seconds, and the seconds from which on the next unit is
+    # used.
     units = (
         ("second", 1.0, MINUTE),
         ("minute", MINUTE, 90 * MINUTE),

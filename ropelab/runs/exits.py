@@ -74,7 +74,7 @@ def begin_command() -> None:
 
 
 def end_command() -> None:
-    """Note that the status is known: functions that run at the exit leave it."""
+    """Note that the status is known: functions that run at the exit cannot change it."""
     global _has_status
     _has_status = True
 
@@ -86,17 +86,18 @@ def _refuse_user(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def refuse_user(*arguments: Any, **named: Any) -> Any:
-        # Python itself calls the functions that were registered for the exit: then
-        # nothing stands above this frame.
+        # If a function such as `os._exit` was itself registered with `atexit`, Python
+        # calls it, and there is no calling frame.
         caller = sys._getframe().f_back
-        place = _find_user(caller)
+        user_line = _find_user(caller)
         is_registered = caller is None
-        if os.getpid() != _guarded_process or not (place or is_registered):
+        if os.getpid() != _guarded_process or not (user_line or is_registered):
             return function(*arguments, **named)
         if is_registered or _has_status:
+            # The command has its status, and the call is ignored.
             return None
 
-        text = f"{place}: os.{function.__name__} ends the process without an answer"
+        text = f"{user_line}: os.{function.__name__} ends the process without an answer"
         if threading.current_thread() is threading.main_thread():
             raise InputError(text)
         # An exception would end only this thread.

@@ -50,19 +50,19 @@ def read_table_beside(module: str, name: str = "") -> dict[str, Any]:
 def check_regular(path: Path, follow_links: bool = True) -> None:
     """Raise OSError unless the path is a regular file, or a link to one."""
     try:
-        kind = path.stat(follow_symlinks=follow_links).st_mode
+        mode = path.stat(follow_symlinks=follow_links).st_mode
     except ValueError as error:
         # A path with a zero byte is not the name of any file.
         raise OSError(errno.EINVAL, str(error), str(path)) from None
-    if stat.S_ISDIR(kind):
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(kind):
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
 
 
 def check_name(name: object) -> None:
-    """Raise InputError for a name that is not UTF-8, which no table, page or manifest
-    could hold, and for one with a zero byte, which no file has.
+    """Raise InputError for the name of a file that is not UTF-8, which no table, page or
+    manifest could hold, or that has a zero byte, which no system allows.
     """
     text = str(name)
     if "\0" in text:
@@ -74,12 +74,12 @@ def check_name(name: object) -> None:
 
 
 def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
-    """Return the JSON object that bytes hold.
+    """Return the JSON object in the content of a file.
 
     Args:
         name: the name of the file, for errors.
         raw: the content of the file.
-        finite: False allows Infinity and -Infinity, which JSON itself does not have.
+        finite: False allows Infinity and -Infinity, which are not part of JSON.
 
     InputError: the bytes are not a JSON object, or the object is too large or too deep.
     """
@@ -113,20 +113,21 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
 
 def is_deep(value: dict[str, Any]) -> bool:
     """Return True if more than DEEPEST dicts and lists are inside each other."""
-    # A recursion would itself end in a RecursionError, so this goes level by level.
+    # A recursive function would itself end in a RecursionError, so the containers are
+    # listed level by level.
     level: list[Any] = [value]
     for _ in range(DEEPEST):
-        below: list[Any] = []
+        next_level: list[Any] = []
         for container in level:
             items = container.values() if isinstance(container, dict) else container
-            below += [item for item in items if isinstance(item, dict | list)]
-        level = below
+            next_level += [item for item in items if isinstance(item, dict | list)]
+        level = next_level
     return bool(level)
 
 
 def explain_content(raw: bytes) -> str:
-    """Say what a file holds in place of its own text, such as a pointer of Git LFS; return
-    an empty text if that is not known.
+    """Say what a file holds in place of a configuration, such as a pointer of Git LFS;
+    return an empty text if the file holds nothing that is known here.
     """
     start = raw[:1000].lstrip()
     if start.startswith(b"version https://git-lfs"):

@@ -22,17 +22,19 @@ from ropelab.runs.files import check_regular, read_regular
 
 # The errors of file systems without locks, such as NFS without a lock daemon.
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
-# The time for which another process may hold the lock of a folder that lost its name. A
-# replaced folder has no name for milliseconds only, unless the process was killed then.
+# The most seconds to wait for the lock of a folder that `replace_folder` has renamed to
+# its sibling `.old`. Another process needs only milliseconds to put the new folder into
+# its place, unless it was killed then.
 SECONDS_BETWEEN_NAMES = 1.0
 
 # The file that records, in a folder of the user, the names and hashes of the files that
 # ropelab wrote there.
 RECORD = ".ropelab.json"
+# The most bytes of this file.
 LARGEST_RECORD = 2**24
 
-# For each file and folder that ropelab wrote, the names that ropelab wrote in it. A
-# file has none.
+# The names of the files and folders that ropelab wrote into a folder, each with the names
+# that ropelab wrote inside it. A file has no names inside.
 Names = Mapping[str, Collection[str]]
 # A function that is called with a folder while another process holds it.
 Waiting = Callable[[Path], None]
@@ -54,13 +56,15 @@ def try_to_write(folder: Path) -> None:
 
 
 def digest(value: Mapping[str, Any]) -> str:
-    """Hash a json-able value, whatever the order of its keys."""
+    """Hash a value that JSON can hold; the order of its keys makes no difference."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def fingerprint(value: Mapping[str, Any]) -> str:
-    """Name a cell by 16 hex digits of its hash; a run has the first 8."""
+    """Return the first 16 hex digits of a value's hash. They name the folder of a cell;
+    the folder of a run has the first 8.
+    """
     return digest(value)[:16]
 
 
@@ -80,7 +84,8 @@ def lock_folder(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
 
 def make_lock(file: Path) -> BaseFileLock:
     """Make a lock that ends with its process, if the file system can lock files."""
-    # A soft lock is held while its file exists, which a killed process leaves behind.
+    # Otherwise it is a soft lock. It is held as long as its file exists, and a killed
+    # process leaves the file behind.
     kind = FileLock if _has_locks(file.parent) else SoftFileLock
     return kind(file, thread_local=False)
 
@@ -89,7 +94,7 @@ def _has_locks(folder: Path) -> bool:
     try:
         import fcntl
     except ImportError:
-        # Windows has no fcntl, but another kind of locks.
+        # Windows has no fcntl, but locks of its own.
         return True
 
     try:
@@ -114,8 +119,8 @@ def _hold_lock(
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        # If the file cannot be made, `touch` raises OSError. `acquire` would not: it would
-        # wait for ever for a lock that nobody holds.
+        # If the file cannot be made, `touch` raises OSError. `acquire` would instead wait
+        # for ever for a lock that nobody holds.
         file.touch()
         waiting()
         lock.acquire(timeout=-1 if seconds is None else seconds)
@@ -124,7 +129,7 @@ def _hold_lock(
         yield
     finally:
         # The file is removed while the lock is held. A process that then gets the lock
-        # of the removed file notices that it has no name, and tries again.
+        # of the removed file notices that the file has no name, and tries again.
         with suppress(OSError):
             file.unlink()
         lock.release()
@@ -142,64 +147,66 @@ def replace_folder(folder: Path, ours: Names | None = None) -> Iterator[Path]:
         folder: the folder to replace, which need not exist.
         ours: the names of what ropelab writes into the folder, and into its folders.
             Anything with another name in the old folder belongs to the user and is
-            kept. None keeps nothing.
+            kept. If it is None, nothing of the old folder is kept.
     """
     # If the process is killed between the two renames, `_recover` puts the old folder
     # back.
-    fresh, old = _name_siblings(folder)
-    fresh.mkdir(parents=True)
+    new_folder, old_folder = _name_siblings(folder)
+    new_folder.mkdir(parents=True)
 
     try:
-        yield fresh
-        for path in list_files_below(fresh):
+        yield new_folder
+        for path in list_files_below(new_folder):
             _flush(path)
         if ours is not None:
-            _link_others(folder, fresh, ours)
+            _link_others(folder, new_folder, ours)
         if os.path.lexists(folder):
-            folder.rename(old)
-        fresh.rename(folder)
+            folder.rename(old_folder)
+        new_folder.rename(folder)
     except BaseException:
         _recover(folder)
         raise
-    remove(old)
+    remove(old_folder)
 
 
-def _link_others(folder: Path, fresh: Path, ours: Names) -> None:
-    """Put a link to each file of the user into the folder that replaces the old one.
+def _link_others(folder: Path, new_folder: Path, ours: Names) -> None:
+    """Put a link to each of the user's files in `folder` into `new_folder`.
 
     Both folders then have the file, so that it is not lost if the process ends.
     """
     if not folder.is_dir():
         return
-    for other in folder.iterdir():
-        if other.name not in ours:
-            _keep(other, fresh / other.name)
-        elif _is_folder(other):
-            for inner in other.iterdir():
-                is_unfinished = inner.match(".*.new") or inner.match(".*.lock")
-                if inner.name not in ours[other.name] and not is_unfinished:
-                    _keep(inner, fresh / other.name / inner.name)
+    for path in folder.iterdir():
+        if path.name not in ours:
+            _keep(path, new_folder / path.name)
+        elif _is_folder(path):
+            for inner_path in path.iterdir():
+                is_unfinished = inner_path.match(".*.new") or inner_path.match(
+                    ".*.lock"
+                )
+                if inner_path.name not in ours[path.name] and not is_unfinished:
+                    _keep(inner_path, new_folder / path.name / inner_path.name)
 
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _keep(other: Path, copy: Path) -> None:
-    """Put what belongs to the user into a place where nothing is yet."""
+def _keep(users_path: Path, copy: Path) -> None:
+    """Link or copy a file or folder of the user to `copy`, unless `copy` exists."""
     if os.path.lexists(copy):
         return
     copy.parent.mkdir(exist_ok=True)
     try:
-        if _is_folder(other):
-            shutil.copytree(other, copy, symlinks=True, copy_function=_link)
+        if _is_folder(users_path):
+            shutil.copytree(users_path, copy, symlinks=True, copy_function=_link)
         else:
-            _link(other, copy)
-    # The errors of copying a folder, and of copying a pipe, have no error number of the
-    # system.
+            _link(users_path, copy)
+    # These errors of `shutil`, for a folder and for a pipe, have no error number. An
+    # OSError with a number is raised in their place.
     except (shutil.Error, shutil.SpecialFileError) as error:
         text = "Cannot be kept beside what is made again; move it away"
-        raise OSError(errno.EACCES, text, str(other)) from error
+        raise OSError(errno.EACCES, text, str(users_path)) from error
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -207,9 +214,9 @@ def _link(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
-        kind = os.lstat(source).st_mode
-        # A copy of a device would be its content, which may have no end.
-        if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        mode = os.lstat(source).st_mode
+        # Copying a device would copy its content, which may have no end.
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
             raise shutil.SpecialFileError(f"{source} is not a plain file") from None
         shutil.copy2(source, target, follow_symlinks=False)
 
@@ -239,7 +246,8 @@ def check_own(path: Path, mark: str = "") -> None:
     try:
         check_regular(path, follow_links=False)
     except OSError:
-        # There is no file to replace. Whoever writes reports what is wrong.
+        # There is no regular file to replace. If the path cannot be written, the code
+        # that writes to it will report why.
         return
 
     content = path.read_bytes()
@@ -260,8 +268,8 @@ def check_own(path: Path, mark: str = "") -> None:
 def record_files(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
     """Record the files that the block writes into a folder of the user.
 
-    The files are recorded before the first one is written, so that the files of an
-    interrupted block are also known as ours.
+    The files are recorded before the first one is written. So if the block is
+    interrupted, the files that it wrote are known as ropelab's.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -280,8 +288,8 @@ def record_files(folder: Path, files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def _write_record(folder: Path, record: Mapping[str, list[str]]) -> None:
-    with replace_file(folder / RECORD) as fresh:
-        fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    with replace_file(folder / RECORD) as new_file:
+        new_file.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def _read_record(folder: Path) -> dict[str, list[str]]:
@@ -301,30 +309,31 @@ def _name_siblings(folder: Path) -> tuple[Path, Path]:
     """Return where the next content of a folder is written, and where its former
     content is kept.
     """
-    fresh = folder.with_name(f".{folder.name}.new")
-    old = folder.with_name(f".{folder.name}.old")
-    return fresh, old
+    new_folder = folder.with_name(f".{folder.name}.new")
+    old_folder = folder.with_name(f".{folder.name}.old")
+    return new_folder, old_folder
 
 
 def _recover(folder: Path) -> None:
     """Undo an interrupted `replace_folder`: put the old folder back into its place if
     need be, and remove the new one.
     """
-    fresh, old = _name_siblings(folder)
-    if os.path.lexists(old) and not os.path.lexists(folder):
-        old.rename(folder)
-    remove(fresh)
-    remove(old)
+    new_folder, old_folder = _name_siblings(folder)
+    if os.path.lexists(old_folder) and not os.path.lexists(folder):
+        old_folder.rename(folder)
+    remove(new_folder)
+    remove(old_folder)
 
 
 def is_interrupted(folder: Path) -> bool:
     """Return True if a process has ended between the two renames of a folder."""
-    # Only the absolute path of the working folder ends in a name. The root has no name.
-    whole = folder.absolute()
-    if not whole.name:
+    # The relative path of the working folder, `.`, has no name, but its absolute path
+    # has one, unless it is the root.
+    absolute_path = folder.absolute()
+    if not absolute_path.name:
         return False
-    _, old = _name_siblings(whole)
-    return os.path.lexists(old) and not os.path.lexists(folder)
+    _, old_folder = _name_siblings(absolute_path)
+    return os.path.lexists(old_folder) and not os.path.lexists(folder)
 
 
 def list_interrupted(folder: Path) -> list[Path]:
@@ -332,7 +341,7 @@ def list_interrupted(folder: Path) -> list[Path]:
     their names.
     """
     _, pattern = _name_siblings(folder / "*")
-    names = [old.name.removeprefix(".") for old in folder.glob(pattern.name)]
+    names = [path.name.removeprefix(".") for path in folder.glob(pattern.name)]
     folders = [folder / name.removesuffix(".old") for name in sorted(names)]
     return [each for each in folders if is_interrupted(each)]
 
@@ -348,7 +357,7 @@ def put_back(folder: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a whole folder if it exists, as far as the system allows it."""
-    # The kind is asked first: rmtree would open a pipe, and wait for a writer.
+    # Only a folder is given to rmtree. It would open a pipe, and wait for a writer.
     with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):
             shutil.rmtree(path, ignore_errors=True)
@@ -370,18 +379,20 @@ def replace_file(path: Path) -> Iterator[Path]:
     """
     if os.path.lexists(path):
         check_regular(path, follow_links=False)
-    code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-    # Processes that write one file wait for each other. On a file system without locks
-    # two may write at once, so that each uses a random name.
-    fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
+    # A hash has the same length for every name, so that the name of the sibling file is
+    # never too long.
+    name_hash = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+    # Processes that write the same file wait for each other. On a file system without
+    # locks two of them may write at once, so each uses a random name.
+    new_file = path.parent / f".{name_hash}-{secrets.token_hex(8)}.new"
 
-    with _hold_lock(path.parent / f".{code}.lock"):
-        for leftover in path.parent.glob(f".{code}-*.new"):
+    with _hold_lock(path.parent / f".{name_hash}.lock"):
+        for leftover in path.parent.glob(f".{name_hash}-*.new"):
             remove(leftover)
 
         try:
-            yield fresh
-            _flush(fresh)
-            fresh.replace(path)
+            yield new_file
+            _flush(new_file)
+            new_file.replace(path)
         finally:
-            fresh.unlink(missing_ok=True)
+            new_file.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
 """Modules of the user, compiled from their source whenever they are imported.
 
-Python runs a compiled copy of a module if the time and size of its source equal the
-time and size that the copy notes. Two versions of equal size, written within a second
-or copied with their times, are taken for one another: the old version runs, while the
-file has the new one. Here the source is always compiled, and its bytes are kept, so
-that the code which is hashed is the code that runs.
+Python runs a compiled copy of a module if the time and size of the source file equal the
+time and size that are recorded in the copy. If a file is changed within a second, or its
+old time is restored, and its size stays the same, then the old version runs. Here the
+source is always compiled, and its bytes are kept, so that the code which is hashed is
+the code that runs.
 """
 
 import marshal
@@ -29,14 +29,14 @@ PACKAGE = __name__.partition(".")[0]
 # module that the user named is compiled.
 INSTALLED = {"site-packages", "dist-packages"}
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-# The most packages that a module is inside. Python imports the packages by nested
-# calls, and its stack has an end.
+# The most parts of a module's dotted name. Python imports the packages that contain a
+# module by nested calls, whose number is limited.
 DEEPEST_MODULE = 50
 
 
 class SourceOnly(SourceFileLoader):
-    """Compiles the source of a module, whatever compiled copies there are, and keeps
-    it.
+    """Compiles the source of a module, even if there is a compiled copy, and keeps the
+    source.
     """
 
     # The source, once the module is imported.
@@ -75,8 +75,8 @@ class _Finder(MetaPathFinder):
         return None
 
     def _is_of_the_user(self, spec: ModuleSpec) -> bool:
-        """Return True for a module that the user named, or that is in the folder of
-        one.
+        """Return True for a module that the user named, and for a module in the same
+        folder as a named one.
         """
         if type(spec.loader) is not SourceFileLoader or spec.origin is None:
             return False
@@ -127,8 +127,8 @@ def importing(module: str) -> Iterator[None]:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
-    # The working folder comes first for this import, and last afterwards. A file there
-    # that has the name of a library must not be imported in its place later.
+    # The working folder comes first for this import, and last afterwards. A file in it
+    # that has the name of a library must not be imported instead of the library later.
     sys.path.insert(0, str(working_folder))
     try:
         yield
@@ -184,37 +184,43 @@ def read_source(module: ModuleType, value: Any) -> bytes | None:
 
 
 def _is_compiled(module: ModuleType, path: Path, code: CodeType) -> bool:
-    """Return False if Python imported a module from the compiled copy of another text
-    than this code.
+    """Return False if Python imported a module from a compiled copy that differs from
+    `code`.
     """
     cached = getattr(module.__spec__, "cached", None)
     if cached is None or not Path(cached).is_file():
         return True
 
     copy = Path(cached).read_bytes()
-    state = path.stat()
+    source_stat = path.stat()
+    source_facts = (
+        int(source_stat.st_mtime) & 0xFFFFFFFF,
+        source_stat.st_size & 0xFFFFFFFF,
+    )
     # The head of a copy, by PEP 552. With the flags 0, the next two numbers are the
     # time and the size of the source. With other flags, the hash of the source is in
     # their place.
     flags, time, size = struct.unpack("<4x3I", copy[:16])
     if flags:
         return True
-    if (time, size) != (int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF):
-        # Python wrote no copy of the module if it was told not to write any, and the
-        # copy may be one from before.
+    if (time, size) != source_facts:
+        # The copy was made from another version of the source. Python would have replaced
+        # it, unless it was told to write no copies.
         return sys.dont_write_bytecode
     return bool(marshal.loads(copy[16:]) == code)
 
 
 def _has_all_functions(value: Any, file: str, code: CodeType) -> bool:
-    """Return True if all functions of a value that are from a file are in its code."""
-    compiled = set(_list_codes(code))
+    """Return True if `code`, which was compiled from a file now, has all functions of
+    the value that were defined in that file.
+    """
+    compiled_codes = set(_list_codes(code))
     members = vars(value).values() if isinstance(value, type) else [value]
     for member in members:
         # Class methods, static methods and decorators wrap a function.
         function = unwrap(getattr(member, "__func__", member))
         is_from_file = isfunction(function) and function.__code__.co_filename == file
-        if is_from_file and function.__code__ not in compiled:
+        if is_from_file and function.__code__ not in compiled_codes:
             return False
     return True
 

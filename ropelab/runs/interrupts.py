@@ -1,7 +1,7 @@
 """Ctrl-C and terminations: the first ends the work in good order, the second at once.
 
-Stored results are whole or not there in either case. An orderly end keeps the current
-training step, which saves time.
+In either case a stored result is complete, or there is none. Work that ends in good order
+also keeps the current training step, which saves time.
 """
 
 import os
@@ -68,7 +68,8 @@ def handle_signals() -> Iterator[None]:
 
     handlers_before = {}
     wakeup_before = signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
-    # From the first handler on a signal may end the block, also before it begins.
+    # As soon as the first handler is set, a signal may raise KeyboardInterrupt, even
+    # before the block begins. So the handlers are set inside `try`.
     try:
         for number in HANDLED:
             # An ignored signal stays ignored, as Ctrl-C under nohup.
@@ -84,28 +85,28 @@ def handle_signals() -> Iterator[None]:
             signal.signal(number, handler)
         write_end.close()
         if watcher.ident is None:
-            # It was never started, and would have closed its end.
+            # The thread was never started, so it does not close the socket it reads.
             read_end.close()
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle a signal as Python handles Ctrl-C, and remember which it was."""
+    """Handle a signal as Python handles Ctrl-C, and remember which signal it was."""
     received.append(number)
     raise KeyboardInterrupt
 
 
 def _watch(read_end: socket.socket) -> None:
     """End the process at a second signal; return when the other end is closed."""
-    first: float | None = None
-    # No bytes come when the other end is closed.
+    first_time: float | None = None
+    # `recv` returns no bytes when the other end is closed.
     while received_bytes := read_end.recv(1):
         (number,) = received_bytes
         if number not in HANDLED:
             continue
         now = time.monotonic()
-        if first is None:
-            first = now
-        elif now - first > SECONDS_APART:
+        if first_time is None:
+            first_time = now
+        elif now - first_time > SECONDS_APART:
             leave(number)
     read_end.close()
 
@@ -113,10 +114,10 @@ def _watch(read_end: socket.socket) -> None:
 @contextmanager
 def hold_first_signal() -> Iterator[Callable[[], bool]]:
     """Hold back a first signal while the block runs; yield a function that returns True
-    if it came.
+    if a signal came.
 
-    For example, the block is a training step: interrupted in the middle, it would leave
-    weights half updated. A second signal raises KeyboardInterrupt.
+    For example, the block is a training step. If the step were interrupted in the middle,
+    only some weights would be updated. A second signal raises KeyboardInterrupt.
     """
     arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -125,14 +126,15 @@ def hold_first_signal() -> Iterator[Callable[[], bool]]:
         return
 
     def hold(number: int, frame: FrameType | None) -> None:
-        # A worker ignores Ctrl-C outside of the block, which is no callable. It may get
-        # the same Ctrl-C twice, from the terminal and from its parent.
+        # A worker ignores Ctrl-C outside of the block: its handler is then SIG_IGN, which
+        # is not callable. It may get the same Ctrl-C twice, from the terminal and from
+        # its parent, so a second Ctrl-C must not interrupt it.
         if arrived.is_set() and callable(handlers_before[number]):
             raise KeyboardInterrupt
         received.append(number)
         arrived.set()
 
-    # A termination that has no handler of ours ends the process, here too.
+    # A termination signal without a handler ends the process, also during the block.
     signals = [signal.SIGINT]
     signals += [each for each in TERMINATIONS if callable(signal.getsignal(each))]
     handlers_before = {int(number): signal.signal(number, hold) for number in signals}

@@ -13,7 +13,7 @@ import pandas as pd
 WINDOW = "sliding_window"
 # The predictions of that baseline, mixed with counts of n-grams in all earlier text.
 WINDOW_CACHE = f"{WINDOW} + cache"
-# The same with counts in the part of the text inside the window, or before the window.
+# The same mixture, with counts in the text inside the window, or in the text before it.
 NEAR_CACHE = f"{WINDOW} + near cache"
 FAR_CACHE = f"{WINDOW} + far cache"
 # The arm of the three rows with counts of n-grams.
@@ -22,8 +22,8 @@ CACHE = "cache"
 SEARCHED = "searched"
 # The arm of rows with rounded stages or keys; their method is `<method> + <rounding>`.
 ROUNDED = "rounded"
-# The label of a released model that nothing was changed in. Everything is compared with
-# this model.
+# The label of a released model to which no method is applied. All other rows are compared
+# with it.
 AS_SHIPPED = "unmodified"
 
 
@@ -59,8 +59,8 @@ def label_rows(table: pd.DataFrame) -> list[str]:
 
 
 def write_roughly(value: float, digits: int = 2) -> str:
-    """Write a number for a sentence: two digits or as many as are asked for, written out
-    if it is large.
+    """Write a number for a sentence: rounded to `digits` significant digits, and without
+    an exponent if it is large.
 
     >>> write_roughly(487123.4), write_roughly(0.00123), write_roughly(3.7e-06)
     ('490,000', '0.0012', '3.7e-06')

@@ -2,10 +2,9 @@
 shown to be worse.
 
 A question is about one measurement, such as the text loss at 8192 tokens, and a row is
-what is measured, such as a method. Comparisons decide which rows differ. The means by
-themselves do not. Answers, titles of figures, bold print in tables, pages and exports
-all use this file. Otherwise one of them could name a winner where another says that no
-row has won.
+what is measured, such as a method. Comparisons decide which rows differ; the means alone
+do not. Answers, titles of figures, bold print in tables, pages and exports all use this
+file. Otherwise one of them could name a winner where another says that no row has won.
 """
 
 import math
@@ -22,9 +21,9 @@ from ropelab.runs.comparisons import list_rivals
 UNIFORM = math.log(256)
 
 # Prefixes of the names of columns with losses, where lower is better.
-LOSSES = ("nll", "text")
+LOSS_PREFIXES = ("nll", "text")
 # Prefixes of the names of columns with shares, where higher is better.
-SHARES = (
+SHARE_PREFIXES = (
     "accuracy",
     "copy",
     "associative",
@@ -93,21 +92,21 @@ def find_lead(
     if lower_is_better and value >= UNIFORM:
         return None
 
-    # The comparisons that have the first row, and are about the question.
+    # The comparisons of the first row with another row that answer the question.
     pairs = name_both_sides(comparisons)
     has_first = (pairs[["method_a", "method_b"]] == first).any(axis=1)
     pairs_of_first = pairs[has_first]
-    for column, wanted in about.items():
-        pairs_of_first = pairs_of_first[pairs_of_first[column] == wanted]
+    for column, required_value in about.items():
+        pairs_of_first = pairs_of_first[pairs_of_first[column] == required_value]
 
-    others = set(map(str, values.index)) - {first}
-    compared = _list_names(pairs_of_first) & others
+    other_rows = set(map(str, values.index)) - {first}
+    compared_rows = _list_names(pairs_of_first) & other_rows
+    uncompared_rows = other_rows - compared_rows
     rivals = list_rivals(first, pairs_of_first, {})
-    tied = tuple(name for name in rivals if name in others)
-    won = pairs_of_first[pairs_of_first["verdict"] == first]
-    beaten = _list_names(won) & others
-    uncompared = others - compared
-    return Lead(first, value, tied, len(beaten), len(uncompared))
+    tied_rows = tuple(name for name in rivals if name in other_rows)
+    won_pairs = pairs_of_first[pairs_of_first["verdict"] == first]
+    beaten_rows = _list_names(won_pairs) & other_rows
+    return Lead(first, value, tied_rows, len(beaten_rows), len(uncompared_rows))
 
 
 def _list_names(pairs: pd.DataFrame) -> set[str]:
@@ -118,8 +117,8 @@ def _list_names(pairs: pd.DataFrame) -> set[str]:
 def name_both_sides(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Return comparisons with the names of the two rows in `method_a` and `method_b`.
 
-    These columns have other names before, such as `encoding_a` and `encoding_b` where
-    encodings are compared.
+    In the tables of some experiments these columns have other names, such as `encoding_a`
+    and `encoding_b`.
     """
     if comparisons.empty:
         return pd.DataFrame(columns=["method_a", "method_b", "verdict"])
@@ -136,8 +135,9 @@ def name_both_sides(comparisons: pd.DataFrame) -> pd.DataFrame:
 def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Lead]:
     """Return the lead of each column of a summary, as far as comparisons show a lead.
 
-    The first column has the names of the rows. All further columns are named after
-    their question and place: `copy @4096`, `nll @8192`, `text 4x`.
+    The first column has the names of the rows. Every other column is named after a task
+    and a number of tokens or a multiple of the trained length: `copy @4096`, `nll @8192`,
+    `text 4x`.
     """
     leads: dict[str, Lead] = {}
     if summary.empty or comparisons.empty or "metric" not in comparisons:
@@ -145,12 +145,13 @@ def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Le
 
     names = summary.iloc[:, 0].astype(str)
     for column in map(str, summary.columns[1:]):
-        is_loss = column.startswith(LOSSES)
-        place = _find_place(column, comparisons)
-        if place is None or not (is_loss or column.startswith(SHARES)):
+        is_loss = column.startswith(LOSS_PREFIXES)
+        is_share = column.startswith(SHARE_PREFIXES)
+        question = _find_question(column, comparisons)
+        if question is None or not (is_loss or is_share):
             continue
         means = pd.Series(summary[column].to_numpy(), index=names)
-        lead = find_lead(means, comparisons, place, lower_is_better=is_loss)
+        lead = find_lead(means, comparisons, question, lower_is_better=is_loss)
         if lead is not None and lead.is_shown:
             leads[column] = lead
     return leads
@@ -158,27 +159,27 @@ def find_leads(summary: pd.DataFrame, comparisons: pd.DataFrame) -> dict[str, Le
 
 def is_compared(column: str, comparisons: pd.DataFrame) -> bool:
     """Return True if comparisons decide who leads a column of a summary."""
-    return _find_place(column, comparisons) is not None
+    return _find_question(column, comparisons) is not None
 
 
-def _find_place(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the values in columns of comparisons that a column's name stands for; None
-    if no comparison is about it.
+def _find_question(column: str, comparisons: pd.DataFrame) -> dict[str, Any] | None:
+    """Return the question of a summary's column: the values that the comparisons about
+    it have, by the name of their column. None if no comparison is about it.
     """
-    task, _, place = column.partition(" ")
-    if place.startswith("@") and place[1:].isdigit() and "at_tokens" in comparisons:
+    # The name of a column ends with `@4096` (tokens) or `4x` (the trained length).
+    task, _, length = column.partition(" ")
+    if length.startswith("@") and length[1:].isdigit() and "at_tokens" in comparisons:
         metric = "nll_bucket" if task == "nll" else f"{task}_accuracy"
-        tokens = int(place[1:])
-        is_here = (comparisons["metric"] == metric) & (
-            comparisons["at_tokens"] == tokens
-        )
-        if not is_here.any():
+        tokens = int(length[1:])
+        has_metric = comparisons["metric"] == metric
+        is_about_column = has_metric & (comparisons["at_tokens"] == tokens)
+        if not is_about_column.any():
             return None
-        context = int(comparisons.loc[is_here, "context_tokens"].max())
+        context = int(comparisons.loc[is_about_column, "context_tokens"].max())
         return {"metric": metric, "at_tokens": tokens, "context_tokens": context}
 
-    if place.endswith("x") and "times_trained_len" in comparisons:
+    if length.endswith("x") and "times_trained_len" in comparisons:
         for metric in sorted(set(comparisons["metric"])):
             if str(metric).startswith(task):
-                return {"metric": metric, "times_trained_len": int(place[:-1])}
+                return {"metric": metric, "times_trained_len": int(length[:-1])}
     return None

@@ -9,9 +9,9 @@ AVX512-BF16 but no AMX, and at most a tenth as fast where bfloat16 is emulated
 matrix products in bfloat16.
 """
 
-# The choice asks the processor for its instructions and measures no times. On a busy
-# machine a measurement could choose otherwise, and the same config would not give the
-# same tables twice.
+# The number format is chosen by the instructions that the processor has, not by measured
+# times. On a busy machine a measurement could choose another format, and the same config
+# would not give the same tables twice.
 
 import os
 import sys
@@ -28,7 +28,7 @@ DtypeName = Literal["auto", "float32", "bfloat16"]
 # bfloat16 was measured with AMX, and AVX512-BF16 reaches it in long contexts.
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
 # The rate of emulated bfloat16, as a share of the rate of float32.
-EMULATED = 0.1
+EMULATED_SHARE = 0.1
 
 
 @contextmanager
@@ -71,15 +71,15 @@ def use_torch_defaults() -> Iterator[None]:
 
     dtype = torch.get_default_dtype()
     precision = "highest"
-    # Other code may have set the precision with a newer function of torch. The older one
-    # here then raises an error, and `highest` is restored at the end.
+    # Other code may have set the precision with a newer function of torch. The older
+    # function that is called here then raises an error, and `highest` is set at the end.
     with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
 
-    # A device in a `with` block makes each call of torch slower. It is needed only if
-    # other code has set another one.
+    # `with torch.device(...)` makes each call of torch slower. It is needed only if other
+    # code has set a default device that is not the CPU.
     device: AbstractContextManager[object] = nullcontext()
     if torch.get_default_device().type != "cpu":
         device = torch.device("cpu")
@@ -118,19 +118,20 @@ def find_free_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
     """
     import psutil
 
-    free = psutil.virtual_memory().available
+    free_bytes = psutil.virtual_memory().available
     try:
         limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        used = int((group / "memory.current").read_text(encoding="ascii"))
+        used_bytes = int((group / "memory.current").read_text(encoding="ascii"))
         lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
     except OSError:
-        return free
+        return free_bytes
     if limit == "max":
-        return free
-    # The usage includes cached files, which give way when memory is needed.
+        return free_bytes
+    # The used bytes include cached files, which the kernel drops when memory is needed.
     statistics = dict(line.split() for line in lines)
-    cache = int(statistics.get("inactive_file", "0"))
-    return min(free, max(0, int(limit) - used + cache))
+    cached_bytes = int(statistics.get("inactive_file", "0"))
+    free_in_container = max(0, int(limit) - used_bytes + cached_bytes)
+    return min(free_bytes, free_in_container)
 
 
 def resolve_device(device: str) -> str:
@@ -207,8 +208,8 @@ def _list_instructions() -> Mapping[str, object]:
 
     if hasattr(torch.cpu, "get_capabilities"):
         return torch.cpu.get_capabilities()
-    # torch 2.9 has no such list. It tells of the tiles of AMX, and all processors with
-    # tiles multiply bfloat16 in them.
+    # torch 2.9 has no such list. It tells whether the processor has the tiles of AMX, and
+    # every processor that has tiles multiplies bfloat16 in them.
     return {
         "amx_bf16": torch.cpu._is_amx_tile_supported(),
         "avx512_bf16": torch.cpu._is_avx512_bf16_supported(),
@@ -218,7 +219,7 @@ def _list_instructions() -> Mapping[str, object]:
 def find_rate(dtype: str) -> float:
     """Return operations per second in products of a number format, on one core."""
     if dtype == "bfloat16" and not has_instructions("avx512_bf16"):
-        return EMULATED * RATES["float32"]
+        return EMULATED_SHARE * RATES["float32"]
     return RATES[dtype]
 
 
@@ -227,12 +228,12 @@ def one_thread() -> Iterator[None]:
     """Keep torch to one thread, since the number of threads changes the last digits."""
     import torch
 
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads_before)
 
 
 @contextmanager
@@ -252,9 +253,9 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
     import torch
 
     if dtype == "bfloat16":
-        # Torch may keep the rounded weights until the outermost autocast ends. If one is
-        # open around this one, as in `use_torch_defaults`, every step of a training
-        # would have the weights of the first. So nothing is kept.
+        # With a cache, torch keeps the rounded weights until the outermost autocast
+        # block ends. If this block is inside another one, as in `use_torch_defaults`,
+        # every step of a training would use the weights of the first step.
         return torch.autocast(device, torch.bfloat16, cache_enabled=False)
     return nullcontext()
 

@@ -17,16 +17,16 @@ def flatten_summary(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     >>> flatten_summary([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
     {'pi/loss': 1.5}
     """
-    # A row is a tuple of (column, value). Equal rows are one.
+    # A row is a tuple of (column, value). Equal rows are kept once.
     rows = list(dict.fromkeys(tuple(row.items()) for row in summary))
     most_columns = max(map(len, rows), default=1)
     # The columns of each row that are not in its name, by the name.
     rest_by_name: dict[str, Any] = {}
-    for columns in range(1, most_columns + 1):
+    for fewest_columns in range(1, most_columns + 1):
         rest_by_name = {}
         for row in rows:
             texts = list(takewhile(_has_text, row))
-            columns_of_name = max(columns, len(texts))
+            columns_of_name = max(fewest_columns, len(texts))
             head = row[:columns_of_name]
             name = "/".join(map(_write_item, head))
             rest_by_name[name] = row[columns_of_name:]

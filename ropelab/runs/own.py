@@ -36,11 +36,11 @@ Kind = Literal["methods", "encodings", "tasks", "casts"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 PACKAGE = __name__.partition(".")[0]
 # The objects that were named so far, by kind and name. The kind is empty for a reference.
-# The second value of an entry stands for the import of the object's module (`_import_of`).
-# After a reload of the module, which may put new code into the same object, this value
-# differs from the current one, and the entry is not used any more.
+# The second value of an entry identifies the import of the object's module (`_import_of`).
+# If the module is reloaded, which may put new code into the same object, `_import_of`
+# returns another value, and the entry is not used any more.
 _objects: dict[tuple[str, str], tuple[Any, object]] = {}
-# The fingerprints of the sources of objects, each with the same second value.
+# The fingerprint of the source of each object, and the value of `_import_of` for it.
 _fingerprints: dict[Any, tuple[str, object]] = {}
 
 
@@ -65,9 +65,9 @@ def find(kind: Kind, name: str) -> Any | None:
     else:
         return None
 
-    # A cast plan is a value that says everything in its text, wherever it is defined.
+    # A cast plan is identified by its text, so it may be defined anywhere.
     if kind != "casts":
-        _check_place(name, value)
+        _check_top_level(name, value)
     _objects[key] = value, _import_of(value)
     return value
 
@@ -112,8 +112,8 @@ def write_reference(value: Any) -> str:
 
 
 def spell_value(value: Any) -> Any:
-    """Return a value as it would be typed: an object by its reference, inside lists and
-    tuples, too. The object is remembered, so that `find` knows it.
+    """Return a value as it would be typed: a class or function is replaced by its
+    reference, also inside lists and tuples. It is remembered, so that `find` knows it.
     """
     if isinstance(value, list):
         return [spell_value(item) for item in value]
@@ -132,22 +132,21 @@ def spell_value(value: Any) -> Any:
 def _remember(value: Any) -> str:
     """Keep an object for `find`, and return its reference."""
     reference = write_reference(value)
-    _check_place(reference, value)
+    _check_top_level(reference, value)
     _objects["", reference] = value, _import_of(value)
     return reference
 
 
-def _check_place(name: str, value: Any) -> None:
-    """Raise InputError for an object that its module does not contain under the
-    object's name.
+def _check_top_level(name: str, value: Any) -> None:
+    """Raise InputError for an object that cannot be found in its module under its name.
 
     For example, a function that is defined inside another function may depend on values
     that its source does not show.
     """
-    at_place: Any = sys.modules.get(_find_module(value))
+    named_object: Any = sys.modules.get(_find_module(value))
     for part in getattr(value, "__qualname__", "<no name>").split("."):
-        at_place = getattr(at_place, part, None)
-    if at_place is not value:
+        named_object = getattr(named_object, part, None)
+    if named_object is not value:
         raise InputError(f"{name}: define it at the top level of a module or notebook")
 
 
@@ -157,28 +156,31 @@ def is_own(value: Any) -> bool:
 
 
 def make_sources_key(*values: Any) -> dict[str, Any]:
-    """Return the entry `own` of a key: the fingerprints of the user's classes and
+    """Return the entry `own` of a cell's key: the fingerprints of the user's classes and
     functions in some values. The result is empty if there are none.
 
-    Code that comes with ropelab is not in it, since versions identify that code.
+    Classes and functions of ropelab are left out, since the version of a cell identifies
+    them.
     """
     by_reference = {}
-    for part in _list_parts(values):
-        if is_own(part):
-            by_reference[write_reference(part)] = fingerprint_source(part)
+    for definition in _list_definitions(values):
+        if is_own(definition):
+            by_reference[write_reference(definition)] = fingerprint_source(definition)
     if not by_reference:
         return {}
     return {"own": dict(sorted(by_reference.items()))}
 
 
 def find_sources(values: Any) -> dict[str, str]:
-    """Return the fingerprints of all objects of the user that json-able values name."""
+    """Return the fingerprints of all objects of the user that are named in values which
+    JSON can hold.
+    """
     text = repr(values)
     by_name: dict[str, str] = {}
     for (_, name), (value, _) in sorted(_objects.items(), key=lambda item: item[0]):
         if name in text:
-            # One name may belong to two objects, for example to a method and to a task.
-            # Their fingerprints are then joined.
+            # A method and a task, for example, may have the same name. Their fingerprints
+            # are then joined.
             by_name[name] = by_name.get(name, "") + fingerprint_source(value)
     return by_name
 
@@ -192,7 +194,7 @@ def fingerprint_source(value: Any) -> str:
         if import_before is _import_of(value):
             return fingerprint
 
-    # A value such as a cast plan says everything in its text.
+    # A value that is not code, such as a cast plan, is identified by its text.
     is_code = hasattr(value, "__qualname__")
     content = _read_source(value) if is_code else repr(value).encode()
     # A file may have other line ends on another system.
@@ -230,27 +232,31 @@ def list_known_sources() -> dict[str, str]:
 
 def check_sources(known: Mapping[str, str]) -> None:
     """Import the objects that another process has imported; MachineError if a file has
-    changed since.
+    changed since then.
+
+    `known` has the fingerprints of that process, by reference.
     """
-    for name, before in known.items():
+    for name, known_fingerprint in known.items():
         # Every name here is a reference, which `find` imports whatever the kind.
-        if fingerprint_source(find("methods", name)) != before:
+        if fingerprint_source(find("methods", name)) != known_fingerprint:
             raise MachineError(f"{name} has changed since this run began; start again")
 
 
 @contextmanager
 def keep_surroundings() -> Iterator[None]:
-    """Return to the working folder, in which results are stored, after code of the user
-    has run, and leave the folders of libraries in the path.
+    """Undo two changes that code of the user may make in the block.
+
+    The working folder, in which results are stored, becomes the current folder again.
+    Folders that were removed from `sys.path` are put at its end.
     """
     working_folder = Path.cwd()
-    path = [*sys.path]
+    path_before = [*sys.path]
     try:
         yield
     finally:
         if Path.cwd() != working_folder:
             chdir(working_folder)
-        sys.path += [folder for folder in path if folder not in sys.path]
+        sys.path += [folder for folder in path_before if folder not in sys.path]
 
 
 def find_place_of_error(error: BaseException) -> str:
@@ -263,8 +269,8 @@ def find_place_of_error(error: BaseException) -> str:
     files = {getattr(module, "__file__", None) for module in modules}
     files |= files_of_user
 
-    # The lines are read from the text of the traceback, which has the lines of a worker
-    # process, too.
+    # The lines are read from the text of the traceback. Only the text also has the lines
+    # of a worker process in which the error arose.
     text = "".join(traceback.format_exception(error))
     place = ""
     for file, line in re.findall(r'File "(.+?)", line (\d+)', text):
@@ -273,7 +279,7 @@ def find_place_of_error(error: BaseException) -> str:
     return place
 
 
-def _list_parts(values: Iterable[Any]) -> Iterator[Any]:
+def _list_definitions(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the classes and functions among some values and among the fields of these
     values.
     """
@@ -282,6 +288,6 @@ def _list_parts(values: Iterable[Any]) -> Iterator[Any]:
             yield value
         elif is_dataclass(value):
             yield type(value)
-            yield from _list_parts(
+            yield from _list_definitions(
                 getattr(value, field.name) for field in fields(value)
             )

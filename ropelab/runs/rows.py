@@ -26,7 +26,7 @@ class Result:
 
 
 def group_pairs(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
-    """Return a list of the values of each key, from pairs of a key and a value."""
+    """Return the values of each key as a list; a pair is a key and one of its values."""
     groups: dict[Any, list[Any]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

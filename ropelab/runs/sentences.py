@@ -43,15 +43,15 @@ def shorten_numbers(text: str) -> str:
     return re.sub(r"\d+\.\d{5,}", lambda digits: f"{float(digits[0]):.4g}", text)
 
 
-def write_count(number: int, what: str) -> str:
-    """Write a number of things.
+def write_count(number: int, noun: str) -> str:
+    """Write a number with a noun, in the plural unless the number is 1.
 
     >>> write_count(1, "run"), write_count(3, "cell")
     ('1 run', '3 cells')
     """
     if number == 1:
-        return f"1 {what}"
-    return f"{number} {what}s"
+        return f"1 {noun}"
+    return f"{number} {noun}s"
 
 
 def join_sentences(parts: Iterable[str]) -> str:
@@ -73,13 +73,14 @@ def join_sentences(parts: Iterable[str]) -> str:
 
 
 def write_with_interval(value: float, low: float, high: float, form: str = "f") -> str:
-    """Write a value and the ends of its interval, in the decimals that it supports.
+    """Write a value and the ends of its interval, with as many decimals as the interval
+    supports.
 
     If the ends are nan, only the value is written.
 
-    Half of the interval gets one digit, or two if it begins with a 1. A share or a loss
-    has two decimals or three, so that the cells of a column are alike. A percentage has
-    none.
+    With these decimals half the width of the interval has one significant digit, or two
+    if the first is a 1. Values from 0.01 to 100, such as shares and losses, have two or
+    three decimals, so that the cells of a column are alike. A percentage has none.
 
     Args:
         value: the value, inside the interval.
@@ -148,7 +149,8 @@ def split_verdict(answer: str) -> tuple[str, str]:
     >>> split_verdict("float32 does. bfloat16 does not.")
     ('float32 does.', 'bfloat16 does not.')
     """
-    # A sentence may begin with a name that has digits, as `join_sentences` leaves them.
+    # A sentence may also begin with a name that has a small letter and digits, such as
+    # bfloat16, because `join_sentences` does not change such names.
     start = r"(?=[A-Z\d(“]|[a-z]+\d)"
     first, *rest = re.split(rf"(?<=\.)(?<! al\.)\s+{start}", answer, maxsplit=1)
     return first, "".join(rest)
@@ -210,13 +212,13 @@ def describe_casts_apart(
     effect: str,
     most: int = 3,
 ) -> list[str]:
-    """Describe each of the casts that differ most in a sentence, and then all remaining
-    casts in one sentence.
+    """Describe each of the casts that have the largest values in a sentence, and then
+    all remaining casts together in one sentence.
 
     Args:
         table: a row per cast.
-        column: what casts are ordered by. Rows without a value come first: the cast
-            overflows.
+        column: the column with the values by which casts are ordered. A cast without a
+            value overflows, and comes first.
         describe: makes the sentence of a row.
         effect: the words between the number of the remaining casts and their largest
             value, such as "with a mean KL of up to".

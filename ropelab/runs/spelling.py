@@ -27,7 +27,7 @@ POWER_OF_TWO = re.compile(r"\s*2\^(\d{1,3})\s*")
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 # The suffixes in powers of 1000, as other programs read them.
 DECIMAL_SUFFIXES = {"k": 1000, "m": 1000**2, "g": 1000**3}
-# `32,768`: either one number with commas between its thousands, or a list of two.
+# `32,768`: either one number with commas between its thousands, or a list of two numbers.
 THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
 # A number, with an exponent or a suffix such as `k`; the groups are the number and the
 # suffix.
@@ -74,8 +74,8 @@ def read_number(value: object) -> object:
 
     if not math.isfinite(number) or number != int(number):
         return number
-    # A float64 is not exact beyond 2^53, so that a text of nothing but digits is read
-    # as a whole number.
+    # A float64 does not hold all whole numbers beyond 2^53. A text of nothing but digits
+    # is therefore read without a detour through a float64.
     if text.lstrip("+-").isdecimal():
         return int(text) * unit
     return int(number)
@@ -99,10 +99,11 @@ def read_plain_number(value: object) -> object:
     if not suffix:
         return number
 
-    meant = float(number_text.replace("_", "")) * DECIMAL_SUFFIXES[suffix]
+    # The user probably means powers of 1000.
+    likely_number = float(number_text.replace("_", "")) * DECIMAL_SUFFIXES[suffix]
     raise ValueError(
         f"must be a number without '{suffix}', which is {SUFFIXES[suffix]} and for"
-        f" lengths alone; type {meant:.15g}"
+        f" lengths alone; type {likely_number:.15g}"
     )
 
 
@@ -115,14 +116,14 @@ def split_list(text: str) -> list[str]:
     parts = []
     start = 0
     depth = 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         if character in "([":
             depth += 1
         elif character in ")]":
             depth -= 1
         if character == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
 
@@ -213,7 +214,9 @@ ROTARY_SHARE = "partial_rotary_factor"
 
 
 class FieldGroup(StrEnum):
-    """The part of a run that a field sets: help lists options by it."""
+    """The part of a run that a field sets. Help lists the options of each part
+    together.
+    """
 
     ASKED = "What is asked"
     MODEL = "Model and training"
@@ -221,9 +224,7 @@ class FieldGroup(StrEnum):
 
 
 def list_spellings(fields: Container[str]) -> dict[str, str]:
-    """Return other names for fields of a config, such as Hugging Face's, by our name of
-    the field.
-    """
+    """Return Hugging Face's name of each field that has one, by our name of the field."""
     return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in fields}
 
 

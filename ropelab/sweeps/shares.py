@@ -3,7 +3,7 @@ it.
 """
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ropelab.lab import Lab
@@ -36,6 +36,7 @@ def describe_runs(runs: PlannedWork, lab: Lab) -> Iterator[str]:
     unfinished.
     """
     unfinished = []
+    # The hashes of the cells that were described.
     listed: set[str] = set()
     for plan, work in runs:
         about = f"{plan.label.origin}: {plan.experiment.name}"
@@ -46,42 +47,47 @@ def describe_runs(runs: PlannedWork, lab: Lab) -> Iterator[str]:
         unfinished.append(work)
         cells = ""
         if work.cells:
-            cells = f", {len(work.left)} of {len(work.cells)} cells"
+            cells = f", {len(work.cells_left)} of {len(work.cells)} cells"
         # A cell that several runs share is computed once, so it is listed once.
-        new = _drop_cells(work, listed)
-        yield f"{about}, to do{cells}, {new.estimate.text()}"
-        for line in _describe_cells(new):
+        unlisted = _drop_cells(work, listed)
+        yield f"{about}, to do{cells}, {unlisted.estimate.text()}"
+        for line in _describe_cells(unlisted):
             yield f"    {line}"
-        shared = len(work.cells) - len(new.cells)
-        if shared:
-            yield f"    {write_count(shared, 'cell')} of runs above"
+        shared_count = len(work.cells) - len(unlisted.cells)
+        if shared_count:
+            yield f"    {write_count(shared_count, 'cell')} of runs above"
         listed |= work.cells.keys()
 
     yield _describe_all(len(runs), unfinished, lab)
 
 
 def _describe_all(count: int, unfinished: Sequence[Work], lab: Lab) -> str:
-    """Describe the work of all runs together, of which there are `count`."""
-    every = unite(unfinished)
-    finished = count - len(unfinished)
-    text = f"in all {write_count(count, 'run')} ({finished} finished)"
-    if every.cells:
-        text += f", {_count_cells(every)}"
+    """Describe `count` runs together; `unfinished` has the work of those that are not
+    finished.
+    """
+    all_work = unite(unfinished)
+    finished_count = count - len(unfinished)
+    text = f"in all {write_count(count, 'run')} ({finished_count} finished)"
+    if all_work.cells:
+        text += f", {_count_cells(all_work)}"
     if not unfinished:
         return text
 
-    text += f": {_describe_cost(every, lab)}"
-    # The sum is called unknown only if the cost of all its cells is unknown.
+    text += f": {_describe_cost(all_work, lab)}"
+    # The estimate of all cells is unknown only if the cost of every cell is unknown.
     some_unknown = any(work.estimate.is_unknown for work in unfinished)
-    if some_unknown and not every.estimate.is_unknown:
+    if some_unknown and not all_work.estimate.is_unknown:
         text += ", plus cells of unknown cost"
     return text
 
 
-def _drop_cells(work: Work, names: Set[str]) -> Work:
-    cells = {name: cell for name, cell in work.cells.items() if name not in names}
-    left = {name: cell for name, cell in work.left.items() if name not in names}
-    return Work(cells, left)
+def _drop_cells(work: Work, hashes: Set[str]) -> Work:
+    """Return work without the cells that have these hashes."""
+
+    def drop(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+        return {key: cell for key, cell in cells.items() if key not in hashes}
+
+    return Work(drop(work.cells), drop(work.cells_left))
 
 
 def describe_share(share: Work, lab: Lab) -> Iterator[str]:
@@ -91,9 +97,10 @@ def describe_share(share: Work, lab: Lab) -> Iterator[str]:
 
 
 def _describe_cells(work: Work) -> Iterator[str]:
-    for name, cell in work.cells.items():
-        # Cells of arithmetic are many and small, so only their number is told, by the
-        # line of their run. A cell of arithmetic has no dtype and shares the machine.
+    for cell_hash, cell in work.cells.items():
+        # Cells of arithmetic are many and small. They are not described one by one: the
+        # line of their run tells their number. A cell of arithmetic has no dtype and
+        # shares the machine.
         is_arithmetic = not (cell.resources.dtype or cell.resources.exclusive)
         if is_arithmetic:
             continue
@@ -102,7 +109,7 @@ def _describe_cells(work: Work) -> Iterator[str]:
             title = f"{cell.kind}: {title}"
 
         estimate = cell.resources.estimate()
-        if name not in work.left:
+        if cell_hash not in work.cells_left:
             cost = "finished"
         elif estimate.is_unknown or estimate.seconds >= 1:
             cost = estimate.text()
@@ -146,24 +153,29 @@ def choose_share(runs: PlannedWork, shard: tuple[int, int]) -> Work:
         shard: the number of the shard, from 1, and the number of shards.
     """
     number, shards = shard
-    every = unite(work for _, work in runs)
-    units = {name: _name_unit(cell) for name, cell in every.cells.items()}
+    all_work = unite(work for _, work in runs)
+    # The unit of each cell, by the hash of the cell.
+    units = {key: _name_unit(cell) for key, cell in all_work.cells.items()}
     sizes: dict[str, float] = {}
-    for name, unit in units.items():
-        sizes[unit] = sizes.get(unit, 0.0) + every.cells[name].resources.size
+    for cell_hash, unit in units.items():
+        size = all_work.cells[cell_hash].resources.size
+        sizes[unit] = sizes.get(unit, 0.0) + size
 
-    work_dealt = [0.0] * shards
+    # The size of all units that each shard has been given.
+    sizes_dealt = [0.0] * shards
     units_of_shard = set()
     largest_first = sorted(sizes, key=lambda unit: (-sizes[unit], unit))
     for unit in largest_first:
-        least = work_dealt.index(min(work_dealt))
+        shard_index = sizes_dealt.index(min(sizes_dealt))
         # The small addition deals out units of size 0 evenly, too.
-        work_dealt[least] += sizes[unit] + 1e-9
-        if least == number - 1:
+        sizes_dealt[shard_index] += sizes[unit] + 1e-9
+        if shard_index == number - 1:
             units_of_shard.add(unit)
 
-    others = {name for name, unit in units.items() if unit not in units_of_shard}
-    return _drop_cells(every, others)
+    hashes_elsewhere = {
+        key for key, unit in units.items() if unit not in units_of_shard
+    }
+    return _drop_cells(all_work, hashes_elsewhere)
 
 
 def _name_unit(cell: Cell) -> str:
@@ -173,16 +185,16 @@ def _name_unit(cell: Cell) -> str:
     Cells that train the same model, continue its training or evaluate it are one unit. A
     cell that needs no trained model is a unit by itself.
     """
-    # The key of a cell that evaluates a model describes the model. The key of a cell that
-    # trains one is itself that description.
+    # The key of a cell that evaluates a model describes the model under "model". The key
+    # of a cell that trains a model is itself the description of the model.
     model: Any = cell.key.get("model", cell.key)
     # A description of training has the recipe: steps, learning rate and so on.
     is_trained = "recipe" in model
     if not is_trained:
         return hash_cell(cell)
 
-    # A model whose training continued that of another one describes the other one as its
-    # `start`. The first model of this chain began with random weights.
+    # If the training began with the weights of another model, the description of that
+    # model is under "start". The first model of this chain began with random weights.
     while "start" in model:
         model = model["start"]
     return fingerprint(model)
@@ -191,7 +203,7 @@ def _name_unit(cell: Cell) -> str:
 def compute(share: Work, lab: Lab) -> None:
     """Compute the unfinished cells of a share; raise the first error at the end."""
     lab.announce(share)
-    computed = lab.engine.compute(list(share.left.values()), lab.make_context())
+    computed = lab.engine.compute(list(share.cells_left.values()), lab.make_context())
     errors = [error for _, error in computed if error]
     if errors:
         raise errors[0]

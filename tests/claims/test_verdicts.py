@@ -56,7 +56,7 @@ def tables(asked: list[str], computed: Context) -> dict[str, pd.DataFrame]:
         asked.append(experiment)
         return []
 
-    return run(ClaimsConfig(), context=computed, stored=stored)
+    return run(ClaimsConfig(), context=computed, find_stored_runs=stored)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,9 @@ def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
         }
     )
     stored = [Stored("base", {}, {"bound": bound}, "")]
-    own = run(ClaimsConfig(id=claim.id), stored=lambda _: stored)["claims"].iloc[0]
+    own = run(ClaimsConfig(id=claim.id), find_stored_runs=lambda _: stored)[
+        "claims"
+    ].iloc[0]
     assert own["decided_from"] == committed.HERE
     assert own["measured"] != tables["claims"].set_index("id").loc[claim.id, "measured"]
 
