@@ -42,10 +42,10 @@ def label_method(method: str, factor: float, arm: str = "zero_shot") -> str:
     return label
 
 
-def name_in(label: str) -> str:
+def extract_method(label: str) -> str:
     """Return the method in a label, without parameters, factor and arm.
 
-    >>> name_in("yarn(beta_fast=8) ×4 finetuned"), name_in("unscaled finetuned")
+    >>> extract_method("yarn(beta_fast=8) ×4 finetuned"), extract_method("unscaled finetuned")
     ('yarn', 'unscaled')
     """
     return label.split("(")[0].split(" ")[0]

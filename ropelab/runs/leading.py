@@ -18,7 +18,7 @@ from ropelab.runs.comparisons import list_rivals
 
 # The loss, in nats per byte, of a model that gives all 256 bytes the same probability.
 # Models with a higher loss have not learned to read, so their order means nothing.
-UNIFORM = math.log(256)
+UNIFORM_LOSS = math.log(256)
 
 # Prefixes of the names of columns with losses, where lower is better.
 LOSS_PREFIXES = ("nll", "text")
@@ -89,7 +89,7 @@ def find_lead(
 
     first = str(values.idxmin() if lower_is_better else values.idxmax())
     value = float(values[first])
-    if lower_is_better and value >= UNIFORM:
+    if lower_is_better and value >= UNIFORM_LOSS:
         return None
 
     # The comparisons of the first row with another row that answer the question.

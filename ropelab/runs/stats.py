@@ -2,8 +2,8 @@
 
 A measurement on trained models varies for two reasons: another training seed would give
 another model, and other documents (sequences) would give another text. Both count as
-variance. With values x[seed, document], K seeds crossed with N documents, the variance
-of the grand mean is
+variance. With values x[seed, document], where each of K seeds is measured on each of N
+documents, the variance of the grand mean is
 
     Vs = var(means of seeds) / K,  Vd = var(means of documents) / N,  Vr = residual / (K N)
     V  = max(Vs + Vd - Vr, Vs, Vd),
@@ -12,9 +12,9 @@ of the grand mean is
 Vs is the part of the variance that comes from seeds, Vd the part that comes from
 documents, and Vr the part of the residuals, which neither explains. Vr is subtracted
 because Vs and Vd both contain it (two-way random effects; Cameron, Gelbach and Miller
-2011). V is never below Vs or Vd, since Vr is only an estimate. docs/methods.md has the
-coverage. With one seed only documents vary, and the interval is about that one model;
-with one document it is about that document.
+2011). V is never below Vs or Vd, since Vr is only an estimate. docs/methods.md says how
+often such intervals contain the true value. With one seed only documents vary, and the
+interval is about that one model; with one document it is about that document.
 
 If all values are the same share of successes, V is 1 / (trials + 1)^2, the variance if
 one more trial had another outcome: equal counts do not prove that the next count will
@@ -34,14 +34,14 @@ from ropelab.runs.student import student_quantile, student_tail
 
 # The probability with which an interval contains the true value.
 CONFIDENCE = 0.95
-# The share of the differences called significant that are there only by chance.
+# The expected share of chance findings among the differences called significant.
 FALSE_DISCOVERIES = 0.05
-# A smaller p-value is replaced by this p-value: it would hold only if three or five
-# numbers had a normal distribution even in its far tail. No family of comparisons is so
-# large that the replacement changes a verdict.
+# The smallest p-value that is stated. A smaller one would be right only if the three or
+# five numbers had a normal distribution even in its far tail. No family of comparisons is
+# so large that the replacement changes a verdict.
 SMALLEST_P = 1e-4
-# Fewer seeds, or fewer documents, tell nothing about their variance: two numbers that
-# happen to be equal would make any difference significant.
+# The fewest seeds, or the fewest documents, from which a variance is estimated. With two,
+# numbers that happen to be equal would make any difference significant.
 FEWEST_UNITS = 3
 # The half-width of an interval with a normal distribution, in standard errors.
 NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -55,7 +55,7 @@ class Interval:
     # The ends of the interval; NaN if the number of values is too small for one.
     low: float
     high: float
-    # The number of values or trials.
+    # The number of values, or of trials, that the value is computed from.
     n: int
 
 
@@ -82,10 +82,11 @@ class Mean:
         return Interval(self.value, low, high, self.seeds * self.units)
 
     def compute_p_value(self) -> float:
-        """Return the probability of a mean at least so far from 0 by chance.
+        """Return the probability of a mean at least this far from 0 if the true mean
+        is 0.
 
-        NaN if the variance is unknown: there are too few values, or they do not vary.
-        Values that are all 0 are no difference for certain, and give 1.
+        NaN if the variance is unknown, because there are too few values or they do not
+        vary. If all values are 0 there is no difference for certain, and the result is 1.
         """
         if max(self.seeds, self.units) < FEWEST_UNITS:
             return math.nan
@@ -101,7 +102,8 @@ class Mean:
 def average_crossed(
     values: Float[NDArray[np.float64], "seeds units"], trials: int = 0
 ) -> Mean:
-    """Average values crossed by seed and document, by the formulas in this file's head.
+    """Average the values of every pair of a seed and a document, with the variance of
+    the mean by the formulas in this file's head.
 
     Args:
         values: a row per seed, a column per document.
@@ -142,8 +144,8 @@ def _find_variance_of_mean(samples: NDArray[np.float64]) -> float:
     """Return the variance of the mean of independent samples; NaN below two samples."""
     if samples.size < 2:
         return math.nan
-    # The mean of equal numbers can differ from them in the last digit, and their variance
-    # from 0.
+    # By rounding the computed mean of equal numbers can differ from them in the last
+    # digit, and their computed variance would then not be 0.
     if (samples == samples[0]).all():
         return 0.0
     return float(samples.var(ddof=1)) / samples.size
@@ -163,8 +165,8 @@ def _find_freedom(
     """
     denominator = from_seeds**2 / (seeds - 1) + from_units**2 / (units - 1)
     if denominator == 0:
-        # Nothing varies, and the formula would divide 0 by 0. The smaller number is the
-        # careful choice.
+        # Nothing varies, and the formula would divide 0 by 0. Fewer degrees of freedom
+        # make wider intervals, so the smaller number is the careful choice.
         return min(seeds, units) - 1.0
     return max(1.0, variance**2 / denominator)
 
@@ -172,7 +174,8 @@ def _find_freedom(
 def average_crossed_shares(
     shares: Float[NDArray[np.float64], "seeds units"], trials: int
 ) -> Interval:
-    """Average shares of successes crossed by seed and sequence, with their interval.
+    """Average the shares of successes of every pair of a seed and a sequence; return the
+    mean with its interval.
 
     Args:
         shares: a row per seed, a column per sequence.
@@ -183,14 +186,14 @@ def average_crossed_shares(
     mean = average_crossed(shares)
     all_trials = float(trials * mean.seeds * mean.units)
     if math.isnan(mean.variance) or mean.variance == 0:
-        # A single value has no variance, and equal shares have the variance 0, which is
-        # too small. Then all trials count, as if they were independent.
+        # A single value has no variance. Equal shares have the variance 0, which is less
+        # than the true variance. In both cases all trials count as independent.
         low, high = _compute_wilson(mean.value, all_trials, NORMAL_QUANTILE)
     else:
-        effective = mean.value * (1 - mean.value) / mean.variance
-        n = max(min(all_trials, effective), 1.0)
+        effective_trials = mean.value * (1 - mean.value) / mean.variance
+        effective_trials = max(min(all_trials, effective_trials), 1.0)
         quantile = student_quantile((1 + CONFIDENCE) / 2, mean.freedom)
-        low, high = _compute_wilson(mean.value, n, quantile)
+        low, high = _compute_wilson(mean.value, effective_trials, quantile)
     return Interval(mean.value, low, high, mean.seeds * mean.units)
 
 
@@ -199,7 +202,7 @@ def _compute_wilson(share: float, n: float, quantile: float) -> tuple[float, flo
 
     Args:
         share: the share of successes.
-        n: any positive number, which need not be whole.
+        n: the number of trials, any positive number.
         quantile: the half-width of the interval, in standard errors.
     """
     z = quantile
@@ -220,14 +223,14 @@ def average_samples(samples: ArrayLike) -> Interval:
     values = np.asarray(samples, dtype=np.float64)
     if values.size == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
-    # One seed with a document for each sample.
+    # The samples take the place of the values of one seed, one per document.
     return average_crossed(values[None, :]).compute_interval()
 
 
 def estimate_proportion(successes: int, trials: int) -> Interval:
     """Return a proportion of independent trials with Wilson's score interval.
 
-    Its ends are inside [0, 1]. All numbers are NaN without trials.
+    The ends of the interval are inside [0, 1]. Without trials, value and ends are NaN.
     """
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -237,21 +240,21 @@ def estimate_proportion(successes: int, trials: int) -> Interval:
 
 
 def compute_discovery_rates(p_values: Sequence[float]) -> list[float]:
-    """Return for each p-value the false discovery rate from which on it is a discovery.
+    """Return for each p-value the lowest false discovery rate at which it is a discovery.
 
-    A p-value of NaN is no test, and its rate is NaN.
+    A p-value of NaN stands for a comparison that was not tested; its rate is NaN.
     """
     # The rate of a p-value is the least of p n / rank over this p-value and all larger
-    # ones (Benjamini and Hochberg 1995).
+    # p-values, where n is the number of tests (Benjamini and Hochberg 1995).
     p = np.asarray(p_values, dtype=np.float64)
-    tests = np.count_nonzero(~np.isnan(p))
+    test_count = np.count_nonzero(~np.isnan(p))
     # argsort puts NaN to the end, where it is cut off.
-    rising = np.argsort(p, kind="stable")[:tests]
-    ranks = np.arange(1, tests + 1)
-    products = p[rising] * (tests / ranks)
+    rising_order = np.argsort(p, kind="stable")[:test_count]
+    ranks = np.arange(1, test_count + 1)
+    products = p[rising_order] * (test_count / ranks)
     # The running minimum goes from the largest p-value to the smallest.
-    least_from_here = np.minimum.accumulate(products[::-1])[::-1]
+    least_products = np.minimum.accumulate(products[::-1])[::-1]
 
     rates = np.full(p.shape, math.nan)
-    rates[rising] = np.minimum(least_from_here, 1.0)
+    rates[rising_order] = np.minimum(least_products, 1.0)
     return rates.tolist()

@@ -2,8 +2,8 @@
 
     manifest.json  config.toml  metrics.json  tables/<table>.csv  figures/<figure>.png
 
-The hash is the hash of experiment and config. A run whose manifest does not fit any
-more (another version of the experiment, another corpus, a damaged table) is made again.
+The hash is the hash of experiment and config. A run is made again if its manifest does
+not fit any more: another version of the experiment, another corpus, a damaged table.
 
 A run is stored by `RunFolder.keep`, and found again by `RunFolder.find` or
 `find_finished`.
@@ -116,7 +116,7 @@ class Made(NamedTuple):
     """A run that was computed and is to be stored."""
 
     tables: Tables
-    # The content of each figure by the name of its file; None if they are drawn later.
+    # The content of each figure by the name of its file; None if no figures were drawn.
     figures: Mapping[str, bytes] | None
     # Entries of the manifest.
     about: Mapping[str, Any]
@@ -132,26 +132,26 @@ class RunFolder:
     config: Config
     # The fingerprints of everything that the run reads besides its config.
     inputs: Mapping[str, str]
-    # The name of the folder begins with the name of the label. If the label has no
-    # name, the folder's name begins with the values that differ from the defaults.
+    # The name of the run's folder begins with the name in the label. If the label has no
+    # name, it begins with the values of the config that differ from the defaults.
     label: Label
 
     @cached_property
     def path(self) -> Path:
-        """The folder, which need not exist. A run is found by its hash, whatever the
-        name before it.
+        """The folder, which need not exist. A run is found by its hash, whatever name
+        stands before the hash.
         """
         config = self.config.model_dump(mode="json")
-        code = fingerprint({"experiment": self.experiment, "config": config})
+        run_hash = fingerprint({"experiment": self.experiment, "config": config})
         folder = self.results / self.experiment
         runs = _list_run_folders(folder)
-        # Eight digits are enough for people. If a run of another config has the same
-        # eight, this run gets all sixteen.
-        short_ending = f"-{code[:8]}"
-        long_ending = f"-{code}"
+        # The first eight of sixteen digits are easier to read. If the hash of another
+        # config begins with the same eight digits, this run gets all sixteen.
+        short_ending = f"-{run_hash[:8]}"
+        long_ending = f"-{run_hash}"
         for path in runs:
             has_ending = path.name.endswith((short_ending, long_ending))
-            if has_ending and not self._is_anothers(path):
+            if has_ending and not self._has_other_run(path):
                 return path
 
         is_taken = any(path.name.endswith(short_ending) for path in runs)
@@ -167,9 +167,10 @@ class RunFolder:
         parts = [f"{field}-{write_plainly(value)}" for field, value in changes]
         return _keep_readable("_.".join(parts)) or "default"
 
-    def _is_anothers(self, path: Path) -> bool:
+    def _has_other_run(self, path: Path) -> bool:
         """Return True if a folder has a run of another config, or of a newer version."""
-        # A damaged manifest cannot tell whose run it is. The run is replaced.
+        # A damaged manifest does not tell which run the folder has. Such a run is
+        # replaced.
         manifest = None
         with suppress(DamagedError):
             manifest = RUN.description(path)
@@ -193,8 +194,8 @@ class RunFolder:
         }
 
     def find(self) -> dict[str, pd.DataFrame] | None:
-        """Return the tables of the finished run; None if there is none, or one that
-        does not fit or is damaged. Damage is reported on stderr.
+        """Return the tables of the finished run; None if no run is stored, or if the
+        stored run does not fit or is damaged. Damage is reported on stderr.
         """
         manifest = read_manifest(self.path)
         if manifest is None:
@@ -223,11 +224,11 @@ class RunFolder:
         """
         while True:
             with lock_folder(self.path, waiting):
-                if not self._is_anothers(self.path):
+                if not self._has_other_run(self.path):
                     return self._make_unless_there(make, is_forced)
 
             # Another process has just stored another run under this name. `path` is a
-            # cached property, and without its value it is computed again.
+            # cached property, so its value is removed to have it computed again.
             vars(self).pop("path")
 
     def _make_unless_there(
@@ -242,21 +243,21 @@ class RunFolder:
         values = self.config.model_dump(mode="json", exclude_none=True)
         toml = tomli_w.dumps({"experiment": self.experiment, **values})
         metrics = flatten_summary(made.about["summary"])
-        numbers = json.dumps(metrics, indent=2, ensure_ascii=False)
+        metrics_json = json.dumps(metrics, indent=2, ensure_ascii=False)
         files = {
             "config.toml": toml.encode(),
-            "metrics.json": f"{numbers}\n".encode(),
+            "metrics.json": f"{metrics_json}\n".encode(),
         }
         hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
         about = {**self.facts, **made.about, **describe_surroundings(), "files": hashes}
 
-        with replace_folder(self.path, _list_ours(self.path)) as fresh:
+        with replace_folder(self.path, _list_ours(self.path)) as new_folder:
             for name, content in files.items():
-                (fresh / name).write_bytes(content)
+                (new_folder / name).write_bytes(content)
             about["figures"] = None
             if made.figures is not None:
-                about["figures"] = _save_figures(made.figures, fresh)
-            return RUN.write(fresh, made.tables, about), False
+                about["figures"] = _save_figures(made.figures, new_folder)
+            return RUN.write(new_folder, made.tables, about), False
 
     def draw(
         self,
@@ -264,10 +265,10 @@ class RunFolder:
         is_forced: bool,
         waiting: Waiting,
     ) -> None:
-        """Put figures into the finished run, in the place of the figures that it has.
+        """Put figures into the finished run; they replace the figures that it has.
 
-        Nothing is drawn if the run has figures and all are whole, unless `is_forced` is
-        True.
+        Nothing is drawn if the run has figures and all their files are whole, unless
+        `is_forced` is True.
         """
         if not is_forced and has_whole_figures(self.path):
             return
@@ -279,19 +280,20 @@ class RunFolder:
             say(f"figures are not drawn: {error}")
             return
 
-        with ExitStack() as held:
-            held.enter_context(lock_folder(self.path, waiting))
+        # The names that ropelab wrote are read from the folder while its lock is held.
+        with ExitStack() as stack:
+            stack.enter_context(lock_folder(self.path, waiting))
             ours = _list_ours(self.path)
-            fresh = held.enter_context(replace_folder(self.path, ours))
+            new_folder = stack.enter_context(replace_folder(self.path, ours))
             manifest = RUN.description(self.path)
             if manifest is None:
                 raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
-            _copy_written(self.path, fresh, ours)
+            _copy_written(self.path, new_folder, ours)
 
-            figures = _save_figures(pictures(), fresh)
-            RUN.describe(fresh / RUN.file, {**manifest, "figures": figures})
-            # Reading verifies what was written before it replaces the old folder.
-            RUN.read(fresh)
+            figures = _save_figures(pictures(), new_folder)
+            RUN.describe(new_folder / RUN.file, {**manifest, "figures": figures})
+            # The new folder is read and thereby verified before it replaces the old one.
+            RUN.read(new_folder)
 
 
 def _list_ours(folder: Path) -> dict[str, set[str]]:
@@ -300,8 +302,8 @@ def _list_ours(folder: Path) -> dict[str, set[str]]:
     """
     ours: dict[str, set[str]] = {name: set() for name in (*WRITTEN, FIGURES)}
     manifest = None
-    # A damaged manifest names no files. Files that are written anew then replace the
-    # files of the same names, and all other files are kept.
+    # If the manifest is damaged, it is not known which other files ropelab wrote. New
+    # files then replace the files of the same names, and all other files are kept.
     with suppress(DamagedError):
         manifest = RUN.description(folder)
     if manifest is None:
@@ -316,22 +318,22 @@ def _list_ours(folder: Path) -> dict[str, set[str]]:
 
 
 def _copy_written(
-    folder: Path, fresh: Path, ours: Mapping[str, Collection[str]]
+    folder: Path, new_folder: Path, ours: Mapping[str, Collection[str]]
 ) -> None:
-    """Copy the files that ropelab wrote into a run's folder, except for the figures,
+    """Copy the files that ropelab wrote, except for the figures, from a run's folder
     into the folder that replaces it.
 
-    `ours` has the names that ropelab wrote into each folder.
+    `ours` is the result of `_list_ours`.
     """
     for path in list_files_below(folder):
-        place = path.relative_to(folder)
-        top = place.parts[0]
+        relative_path = path.relative_to(folder)
+        top = relative_path.parts[0]
         is_written = top in WRITTEN
         if path.parent != folder:
             is_written = is_written and path.name in ours[top]
 
         if is_written and path.is_file():
-            copy = fresh / place
+            copy = new_folder / relative_path
             copy.parent.mkdir(exist_ok=True, parents=True)
             shutil.copyfile(path, copy)
 
@@ -347,8 +349,8 @@ def _keep_readable(text: str, longest: int = 48) -> str:
 
 
 def check_writable(folder: Path, name: str = "results") -> None:
-    """Raise InputError if a folder cannot be written; `name` is the name of the
-    folder's flag.
+    """Raise InputError if nothing can be written into a folder. `name` is the name of the
+    flag that chooses the folder.
     """
     try:
         try_to_write(folder)
@@ -383,38 +385,38 @@ def has_whole_figures(folder: Path) -> bool:
 
 
 def hash_manifests(results: Path, folders: Iterable[Path]) -> dict[str, str]:
-    """Return the hashes of the manifests of runs that another run reads, by the place
-    of the run in `results`.
+    """Return the hashes of the manifests of runs, by the path of the run's folder in
+    `results`.
     """
     hashes = {}
     for folder in folders:
         manifest = (folder / RUN.file).read_bytes()
-        place = folder.relative_to(results).as_posix()
-        hashes[place] = sha256(manifest).hexdigest()
+        relative_path = folder.relative_to(results).as_posix()
+        hashes[relative_path] = sha256(manifest).hexdigest()
     return hashes
 
 
 def make_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table for JSON: a missing value is null, an infinite one the
-    text `inf` or `-inf`.
+    """Return the rows of a table for JSON: a missing value becomes null, an infinite
+    number the text `inf` or `-inf`.
     """
-    plain = table.astype(object).where(table.notna(), None)
+    with_nulls = table.astype(object).where(table.notna(), None)
     records = []
-    for row in plain.to_dict(orient="records"):
+    for row in with_nulls.to_dict(orient="records"):
         records.append({str(name): spell_infinity(row[name]) for name in row})
     return records
 
 
 def spell_infinity(value: Any) -> Any:
-    """Return an infinite number as the text `inf` or `-inf`, and all else as it is."""
+    """Return an infinite number as the text `inf` or `-inf`, any other value unchanged."""
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     return value
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished run; None if there is none, or a damaged one,
-    which is reported once on stderr.
+    """Return the manifest of a finished run; None if the folder has no manifest, or a
+    damaged one. Damage is reported once on stderr.
     """
     _put_back(folder)
     try:
@@ -425,8 +427,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def find_finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folder and manifest of every finished run below `results`; report runs that
-    cannot be read on stderr.
+    """Yield the folder and the manifest of every finished run below `results`. Runs that
+    cannot be read are reported on stderr.
     """
     for experiment in _list_visible(results):
         yield from _find_finished(experiment)
@@ -451,13 +453,15 @@ def _find_finished(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _list_run_folders(folder: Path) -> list[Path]:
     """Return the runs of an experiment by name; OSError if they cannot be listed."""
-    for run in list_interrupted(folder):
-        _put_back(run)
+    for run_folder in list_interrupted(folder):
+        _put_back(run_folder)
     return _list_visible(folder)
 
 
 def _put_back(run: Path) -> None:
-    """Restore a run whose process was killed between the two renames, or say so."""
+    """Restore the folder of a run if a process was killed while it replaced the folder.
+    If that fails, the failure is reported on stderr.
+    """
     if not is_interrupted(run):
         return
 
@@ -489,11 +493,11 @@ def load_stored_runs(results: Path, experiment: str, version: int) -> list[Store
     """Return the finished runs of an experiment in order of their folders' names, and
     report damaged runs on stderr.
 
-    Among runs that have the same name and different hashes, the runs of the latest
-    version up to `version` are returned. If that is a version before `version`, the
-    runs are quoted as measured by it, and this is reported, too. Runs that take hours
-    to make can thus be replaced one by one, and numbers of two versions are never in
-    one run.
+    `version` is the version of the experiment in this ropelab. Among runs that have the
+    same name and different hashes, the runs of the latest version up to `version` are
+    returned. If their version is below `version`, each run states it as
+    `earlier_version`, and this is reported, too. So runs that take hours can be made
+    again one by one, and numbers of two versions are never mixed under one name.
     """
     by_name: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for folder, manifest in _find_finished(results / experiment):
@@ -502,12 +506,12 @@ def load_stored_runs(results: Path, experiment: str, version: int) -> list[Store
             name = folder.name.rpartition("-")[0]
             by_name.setdefault(name, []).append((folder, manifest))
 
-    quoted = []
+    selected_runs = []
     for finished_runs in by_name.values():
-        quoted += _select_latest(finished_runs, experiment, version)
+        selected_runs += _select_latest(finished_runs, experiment, version)
 
     runs = []
-    for folder, manifest in sorted(quoted, key=lambda run: run[0].name):
+    for folder, manifest in sorted(selected_runs, key=lambda run: run[0].name):
         try:
             tables = RUN.tables(folder, manifest)
         except DamagedError as error:

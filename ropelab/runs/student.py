@@ -38,8 +38,8 @@ def student_quantile(share: float, freedom: float) -> float:
     log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
 
-    # The tail is convex, and the normal quantile is below the result. Newton's steps that
-    # begin there only rise.
+    # The tail is convex, and the normal quantile is below the result. From there every
+    # step of Newton's method goes up, towards the result.
     t = NormalDist().inv_cdf(share)
     step = math.inf
     while step > EPSILON * t:
@@ -49,36 +49,37 @@ def student_quantile(share: float, freedom: float) -> float:
     return t
 
 
-def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+def _incomplete_beta(x: float, complement: float, a: float, b: float) -> float:
     """Return the regularized incomplete beta function I(x; a, b).
 
-    `rest` is 1 - x to full precision, which a subtraction would lose near 1.
+    `complement` is 1 - x. It is passed on, because a subtraction would lose digits for x
+    near 1.
     """
-    # The continued fraction converges quickly for x below this value. Above it the
+    # The continued fraction converges quickly for x below this limit. Above the limit the
     # symmetry I(x; a, b) = 1 - I(1 - x; b, a) is used.
     if x > (a + 1) / (a + b + 2):
-        if not rest:
+        if not complement:
             return 1.0
-        return 1.0 - _incomplete_beta(rest, x, b, a)
+        return 1.0 - _incomplete_beta(complement, x, b, a)
 
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-    front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
+    prefactor = math.exp(a * math.log(x) + b * math.log(complement) - log_beta) / a
 
-    # The fraction is 26.5.8 of Abramowitz and Stegun. Lentz's method evaluates it from
-    # its front: c and d are the ratios of successive numerators and denominators, and each
-    # term multiplies the fraction so far by c d.
+    # The continued fraction is 26.5.8 of Abramowitz and Stegun. Lentz's method evaluates
+    # it from its first term on: c and d are the ratios of successive numerators and of
+    # successive denominators, and each term multiplies the value so far by c d.
     c = 1.0
     d = 1 / (1 - (a + b) * x / (a + 1))
     fraction = d
     for m in count(1):
         even_term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd_term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        before = fraction
+        fraction_before = fraction
         for term in (even_term, odd_term):
             d = 1 / (1 + term * d)
             c = 1 + term / c
             fraction *= d * c
 
-        if abs(fraction - before) <= EPSILON * abs(fraction):
+        if abs(fraction - fraction_before) <= EPSILON * abs(fraction):
             break
-    return front * fraction
+    return prefactor * fraction

@@ -1,6 +1,6 @@
 """The surroundings of a computation: versions, machine, threads, commit of the code.
 
-Numbers may depend on them, besides the config of a run and what it reads.
+The numbers of a run may depend on these surroundings, besides its config and its inputs.
 """
 
 import os
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
-# A commit as git writes it, by either of its hashes.
+# The name of a commit as git writes it: 40 digits (SHA-1) or 64 digits (SHA-256).
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# git is stopped after this many seconds. It may be any program of that name, even one
-# that never ends.
+# git is stopped after this many seconds. The program of that name may be another one,
+# which never ends.
 GIT_SECONDS = 60.0
 
 
 def describe_surroundings() -> dict[str, Any]:
     """Return the surroundings as entries of a manifest."""
-    # There is no number of threads if torch was not used.
+    # The entry is null if torch was not used.
     threads = None
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -48,10 +48,10 @@ def _find_version(package: str) -> str | None:
 
 @cache
 def _find_commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if the package was
-    changed since. Both entries are null if no checkout tracks this file.
+    """Find the commit of the checkout that tracks this file, and whether the package was
+    changed since that commit. Both entries are null if no checkout tracks this file.
     """
-    # An installed package may be inside of a checkout of something else, so git is asked
+    # An installed package may be inside of a checkout of another project, so git is asked
     # if it tracks this file. Variables such as GIT_DIR may name another repository, so
     # git does not get them.
     this_file = Path(__file__)
@@ -69,7 +69,7 @@ def _find_commit() -> dict[str, Any]:
         timeout=GIT_SECONDS,
     )
 
-    # OSError: git is not installed. SubprocessError: it gave no answer in time.
+    # OSError: git is not installed. SubprocessError: git gave no answer in time.
     with suppress(OSError, subprocess.SubprocessError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", this_file.name])
         commit = ask(["git", "rev-parse", "HEAD"])

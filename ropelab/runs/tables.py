@@ -1,8 +1,9 @@
 """The format of stored runs and cells: tables in a folder, and a JSON description with
-their hashes.
+the hashes of the tables.
 
-Tables are CSV, whose numbers read back exactly, with units in the names of columns. The
-description has a hash of itself, too. Everything that has a hash is verified on read.
+Tables are CSV files. Their numbers read back exactly, and the names of columns end in
+units. The description has a hash of its own entries, too. All hashes are verified when a
+folder is read.
 """
 
 import json
@@ -25,8 +26,8 @@ from ropelab.runs.folders import digest
 
 Tables = Mapping[str, pd.DataFrame]
 
-# A column's unit is the end of its name. A column whose name ends in no unit has pure
-# numbers or text.
+# The units. A column's unit is the end of its name. A column whose name does not end in
+# one of these has pure numbers or text.
 UNITS = (
     "nats_per_byte",
     "nats_per_token",
@@ -39,23 +40,25 @@ UNITS = (
     "bytes",
     "seconds",
 )
-# This word takes the place of a unit if a column has text that would be read back as
+# This word takes the place of the unit of a column whose texts would be read back as
 # numbers.
 TEXT = "text"
-# All texts that pandas reads as a number or a truth value match this pattern: text with no
-# letter but the e of an exponent, or one of these words. Some texts that match are not
-# read as a number.
+# A pattern that all texts match which pandas reads as a number or a truth value: the text
+# has no letter but the e of an exponent, or is one of these words. Some texts that match
+# are not read as a number.
 NUMBER_LIKE = re.compile(
     r"[^a-df-z]*|\W*(inf|infinity|nan|true|false)\W*", re.IGNORECASE
 )
 # The entry of a description that has the hash of all its other entries.
 HASH = "sha256"
 # The most bytes that the file of a description may have.
-LARGEST = 2**26
+LARGEST_DESCRIPTION = 2**26
 
 
 class EarlyTable(NamedTuple):
-    """The short table of a run while its cells are computed, and what its numbers are."""
+    """The short table of a run while its cells are computed, and a note that says what
+    its numbers are.
+    """
 
     table: pd.DataFrame
     note: str
@@ -76,8 +79,8 @@ class Table:
     sha256: str
 
 
-# The entries of tables by name. Names become paths, and the pattern keeps these inside
-# of the folder.
+# The entries of tables by name. Names become the names of files, and the pattern keeps
+# these files inside of the folder.
 Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table]
 
 
@@ -98,12 +101,12 @@ class Format:
         """Write tables and description into a new folder; return the tables as read
         back.
         """
-        place = folder / self.inside
-        place.mkdir(parents=True, exist_ok=True)
+        tables_folder = folder / self.inside
+        tables_folder.mkdir(parents=True, exist_ok=True)
         entries = {}
         for name, table in tables.items():
             content = _write_csv(table)
-            (place / f"{name}.csv").write_bytes(content)
+            (tables_folder / f"{name}.csv").write_bytes(content)
             entries[name] = {
                 "rows": len(table),
                 "columns": _describe_columns(table),
@@ -130,7 +133,7 @@ class Format:
         """
         path = folder / self.file
         try:
-            content = read_regular(path, LARGEST)
+            content = read_regular(path, LARGEST_DESCRIPTION)
             about = json.loads(content)
             self.shape.validate_json(content, strict=True)
             expected = _hash_of(about)
@@ -139,8 +142,8 @@ class Format:
         except (OSError, ValueError, RecursionError):
             raise DamagedError(f"{path} does not describe finished work") from None
 
-        # A description without a hash of itself is accepted. The hashes of its files
-        # are verified all the same.
+        # A description without a hash of its entries is accepted. The hashes of the
+        # tables are verified all the same.
         if about.get(HASH, expected) != expected:
             raise DamagedError(f"{path} is not what was written")
         return dict(about)
@@ -155,12 +158,13 @@ class Format:
         return self.tables(folder, about)
 
     def tables(self, folder: Path, about: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        """Read the tables of a folder with that description, and verify all its files.
+        """Read the tables of a folder, and verify all its files by `about`, which is the
+        folder's description.
 
-        An empty cell of a table is a missing value, and nothing else is: `nan` is a
+        An empty field of a CSV file is a missing value, and nothing else is: `nan` is a
         text. DamagedError: a file is missing or was changed.
         """
-        # `files` has the hashes of other files. Only descriptions of runs have it.
+        # `files` has the hashes of files beside the tables. Only runs have this entry.
         for name, expected in about.get("files", {}).items():
             check_written(folder / name, expected)
 
@@ -196,10 +200,9 @@ def convert_to_stored(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return tables as they would be read back from disk. For example, a column of
     whole numbers with gaps becomes a column of floats.
     """
-    stored = sorted(tables.items())
     return {
         name: _read_csv(_write_csv(table), _describe_columns(table))
-        for name, table in stored
+        for name, table in sorted(tables.items())
     }
 
 
@@ -209,9 +212,9 @@ def _write_csv(table: pd.DataFrame) -> bytes:
 
 
 def _read_csv(content: bytes, columns: Mapping[str, str | None]) -> pd.DataFrame:
-    texts = {name: str for name, unit in columns.items() if unit == TEXT}
+    types = {name: str for name, unit in columns.items() if unit == TEXT}
     return pd.read_csv(
-        BytesIO(content), keep_default_na=False, na_values=[""], dtype=texts
+        BytesIO(content), keep_default_na=False, na_values=[""], dtype=types
     )
 
 
@@ -220,6 +223,7 @@ def _describe_columns(table: pd.DataFrame) -> dict[str, str | None]:
     numbers, such as 01 or 1e2.
     """
     columns = {str(column): find_unit(str(column)) for column in table.columns}
+    # The different words of each column that may have to be marked as text.
     texts = {}
     for name in table:
         if is_numeric_dtype(table[name]):
@@ -227,19 +231,20 @@ def _describe_columns(table: pd.DataFrame) -> dict[str, str | None]:
         present = table[name].dropna()
         if is_string_dtype(present) and not present.empty:
             words = np.asarray(present.unique(), dtype=object)
-            # To ask pandas takes a hundred times as long as to look at the letters.
+            # The pattern is a hundred times as fast as letting pandas read the words. It
+            # only selects the columns that pandas reads below.
             if any(NUMBER_LIKE.fullmatch(word) for word in words):
                 texts[str(name)] = words
     if not texts:
         return columns
 
-    # Words that become numbers when they are read back without a type need the mark.
-    # All columns are read at once, so shorter columns repeat their words.
-    rows = max(len(words) for words in texts.values())
-    repeated = {name: np.resize(words, rows) for name, words in texts.items()}
-    read_back = _read_csv(_write_csv(pd.DataFrame(repeated)), {})
+    # A column whose words become numbers when they are read back without a type gets the
+    # mark TEXT. All columns are read at once, so shorter columns repeat their words.
+    row_count = max(len(words) for words in texts.values())
+    repeated = {name: np.resize(words, row_count) for name, words in texts.items()}
+    read_table = _read_csv(_write_csv(pd.DataFrame(repeated)), {})
     for name in texts:
-        if not is_string_dtype(read_back[name]):
+        if not is_string_dtype(read_table[name]):
             columns[name] = TEXT
     return columns
 

@@ -1,5 +1,5 @@
-"""Temporary folders. Those that a killed process leaves, and its semaphores, are removed
-when another process makes one.
+"""Temporary folders. If a process was killed, its folders and semaphores are removed when
+another process makes a temporary folder.
 """
 
 import os
@@ -15,7 +15,7 @@ from filelock import Timeout
 from ropelab.runs.folders import make_lock
 
 PREFIX = "ropelab-"
-# The lock in a folder, which is held by the process that made the folder.
+# The file of the lock in a folder. The process that made the folder holds the lock.
 LOCK = ".lock"
 # The file in a folder that names the semaphores of the process. It is written when the
 # lock is held, and only folders with this file are removed by other processes.

@@ -1,21 +1,23 @@
 """Every number that a verdict depends on, in one place."""
 
-# Values computed in float64 that differ by less are equal. Angles up to 1e4 rad have an
-# error of 2e-12, and a score is a sum over hundreds of angles.
+# Two values computed in float64 count as equal if they differ by less than this. Angles
+# up to 1e4 rad have an error of 2e-12, and a score is a sum over hundreds of angles.
 EXACT = 1e-10
-# Ratios of frequencies that differ by less are equal.
+# Two ratios of frequencies count as equal if they differ by less than this.
 SAME = 1e-9
 # A relative difference of float32 results below this is due to rounding.
 ROUNDING = 1e-3
-# Scores of float32 code on standard normal features that differ by less are equal.
+# Two scores of float32 code on standard normal features count as equal if they differ by
+# less than this.
 FLOAT32_SCORES = 1e-4
 
 # A small model with at least this accuracy of retrieval inside the trained length has
-# learned the task. A model with less decides nothing, whatever it does beyond that
-# length.
+# learned the task. A model with a lower accuracy there decides nothing, whatever it does
+# beyond the trained length.
 LEARNED = 0.8
-# The same for a released model, which need not have been trained for the task: with at
-# least this accuracy inside the trained length it is evaluated beyond it.
+# A released model with at least this accuracy of retrieval inside the trained length is
+# evaluated beyond it. The accuracy is lower than LEARNED, since a released model need not
+# have been trained for the task.
 KNOWN = 0.5
 # Retrieval works with at least this accuracy, or with at least this share of the
 # accuracy inside the trained length.
@@ -25,11 +27,12 @@ FAILS = 0.5
 # Retrieval below this accuracy is guessing. Guessing a copied symbol succeeds with 0.02.
 AT_CHANCE = 0.05
 # A model is of no use if its text loss, in nats per byte, exceeds the lowest text loss
-# of all models by more than this. All the context inside the trained length lowers the
-# loss by a quarter of it.
+# of all models by more than this. For comparison: the whole context inside the trained
+# length lowers the loss by a quarter of this number.
 NO_USE = 1.0
-# A released model with a higher loss, in nats per byte, hardly reads a text. Counts of
-# single bytes of English have a loss of 3, compressors (gzip) 1.8, small models about 1.
+# A released model with a loss above this, in nats per byte, hardly reads a text. On
+# English text, predicting bytes by their frequency alone has a loss of 3, compressors
+# (gzip) have 1.8, and small models about 1.
 HARDLY_READ = 2.0
 # Seeds are taken to be of two kinds, some that learned the task and some that did not,
 # if two neighbours in the order of their values differ by more than this (accuracy, or
@@ -57,19 +60,20 @@ POWER_LAW_MISS = 0.25
 ANGLE_RAD = 1e-2
 
 # The effect of rounding is measured as the change of a score, in standard deviations of
-# the scores of random vectors (docs/findings.md: what casts cost a trained model). No
-# model noticed a rounding that changes scores by up to UNNOTICED: the loss rose by at
-# most LOST nats per byte in up to MEASURED tokens. Rounded inverse frequencies cost up to
-# LOST_FAR at 32768 tokens under YaRN.
+# the scores of random vectors (docs/findings.md: what casts cost a trained model). If
+# rounding changed scores by up to UNNOTICED, no model noticed it: the loss rose by at
+# most LOST nats per byte, in contexts of up to MEASURED tokens. Rounded inverse
+# frequencies cost up to LOST_FAR nats per byte at 32768 tokens under YaRN.
 UNNOTICED = 0.006
 LOST = 0.003
 MEASURED = 8192
 LOST_FAR = 0.15
-# The change of scores from which on all small models lost something.
+# The change of scores, in the same unit, from which on all small models lost something.
 NOTICED = 0.025
 
-# Two casts give a token other probabilities if their logarithms are further apart, in
-# nats: a ratio of 1 %, which reinforcement learning already sees in its weights.
+# Two casts give a token different probabilities if the logarithms of the probabilities
+# differ by more than this, in nats. It is a ratio of 1 %, which already matters for the
+# weights of reinforcement learning.
 DIVERGED = 0.01
 
 # An implementation of RoPE is broken if a shift of all positions changes a score by more

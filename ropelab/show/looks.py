@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ropelab.runs.files import read_table_beside
-from ropelab.runs.labels import name_in
+from ropelab.runs.labels import extract_method
 
 # Okabe and Ito's palette, safe for colour-blind readers.
 BLUE = "#0072B2"
@@ -73,7 +73,7 @@ def find_look(name: str) -> Look:
     A name that LOOKS does not have gets the same one each time, from a checksum of its
     letters.
     """
-    plain = name_in(name)
+    plain = extract_method(name)
     if plain in LOOKS:
         return LOOKS[plain]
     # 8 colours, 8 markers and 4 lines make 256 looks.

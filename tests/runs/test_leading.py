@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from ropelab.runs.leading import UNIFORM, find_lead, find_leads
+from ropelab.runs.leading import UNIFORM_LOSS, find_lead, find_leads
 from ropelab.show.export import write_latex
 
 NAMES = ("a", "b", "c")
@@ -50,11 +50,11 @@ def test_nothing_leads_that_was_not_compared_with_all_others():
     assert lead([1.0, 1.1, 1.2], compared(ab="a")).names == ()
 
 
-@pytest.mark.parametrize("loss", [UNIFORM, 6.9])
+@pytest.mark.parametrize("loss", [UNIFORM_LOSS, 6.9])
 def test_models_that_read_no_better_than_guessing_are_not_ranked(loss):
     pairs = compared(ab="a", ac="a", bc="b")
     assert lead([loss, loss + 1, loss + 2], pairs) is None
-    assert math.isclose(UNIFORM, 5.545, abs_tol=1e-3)
+    assert math.isclose(UNIFORM_LOSS, 5.545, abs_tol=1e-3)
 
 
 def test_bold_is_what_leads_at_one_place():

@@ -14,7 +14,7 @@ from ropelab.models.tasks.divergence import describe_divergence, shorten_diverge
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs.comparisons import name_tied
 from ropelab.runs.labels import AS_SHIPPED, WINDOW
-from ropelab.runs.leading import UNIFORM
+from ropelab.runs.leading import UNIFORM_LOSS
 from ropelab.runs.spelling import split_list, write_command
 from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
@@ -110,7 +110,7 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
     if row["status"] == UNDECIDABLE and row["task"] == "text":
         return (
             f"{lead} nothing is ranked: no method reads this text better than guessing,"
-            f" which has {UNIFORM:.2f} nats per byte"
+            f" which has {UNIFORM_LOSS:.2f} nats per byte"
         )
     if row["status"] == UNDECIDABLE:
         tested_len = min(model["train_len_tokens"], row["at_tokens"])

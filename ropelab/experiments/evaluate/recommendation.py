@@ -17,7 +17,7 @@ from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.plans import make_task_beyond_training
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, ROUNDED, WINDOW, label_method
-from ropelab.runs.leading import UNIFORM
+from ropelab.runs.leading import UNIFORM_LOSS
 from ropelab.runs.spelling import write_command
 from ropelab.runs.tables import Tables
 
@@ -75,7 +75,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         table = tables["text_nll"]
         values = _select_losses(table[table["arm"] != ROUNDED], length)
         best = str(values.idxmin())
-        if len(values) > 1 and values[best] >= UNIFORM:
+        if len(values) > 1 and values[best] >= UNIFORM_LOSS:
             return undecidable
     else:
         metric = f"{task}_accuracy"

@@ -14,7 +14,7 @@ from ropelab.models.tasks.divergence import describe_divergence, shorten_diverge
 from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs import labels
 from ropelab.runs.comparisons import name_tied
-from ropelab.runs.leading import UNIFORM, find_lead
+from ropelab.runs.leading import UNIFORM_LOSS, find_lead
 from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.runs.thresholds import LEARNED
 
@@ -190,7 +190,7 @@ def _describe_text(tables: Tables) -> str:
         if lead is None:
             return (
                 f"{finding}nothing is ranked: no method reads better than guessing,"
-                f" which has {UNIFORM:.3f} nats per byte ({best}:"
+                f" which has {UNIFORM_LOSS:.3f} nats per byte ({best}:"
                 f" {best_loss} nats per byte)"
             )
         if len(ranked) > 1 and not lead.is_shown:

@@ -19,23 +19,26 @@ from ropelab.runs.engine.schedule import Running, Schedule
 from ropelab.runs.errors import RopelabError
 from ropelab.runs.machine import one_thread
 
-# Cells as they are finished, each with the error that it ended with.
+# Yields each cell as soon as it has ended, with its error; None if it did not fail.
 Finished = Generator[tuple[Cell, Exception | None], None, None]
-# The number of a cell, and the error that it ended with.
+# The number of a cell that has ended, and its error; None if it did not fail.
 Ended = tuple[int, Exception | None]
-# The loop that waits for workers looks this often whether it shall stop.
+# The most seconds for which the loop that waits for workers does not look whether it
+# shall stop.
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class Engine:
-    """Computes cells in this process and keeps their tables; subclasses have workers."""
+    """Computes cells in this process and keeps their tables. Subclasses have workers:
+    other processes that compute cells.
+    """
 
-    # The thread that speaks to the workers, and the event that makes it stop.
+    # The thread that gives cells to the workers, and the event that makes it stop.
     _loop: tuple[threading.Thread, threading.Event] | None = None
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        """Start workers for cells; return how many compute side by side, 0 without
-        workers.
+        """Start workers for cells. Return how many cells they compute side by side; 0 if
+        the engine has no workers.
         """
         return 0
 
@@ -59,8 +62,8 @@ class Engine:
         raise NotImplementedError
 
     def close(self, interrupted: bool) -> None:
-        """End all workers. If interrupted, a training step may first end and be
-        kept.
+        """End all workers. If interrupted, they may first finish and store a training
+        step.
         """
         raise NotImplementedError
 
@@ -111,7 +114,7 @@ class Engine:
                 yield cell, error
 
     def stop(self) -> None:
-        """End what is being computed, so that nothing is left running."""
+        """End the cells that are being computed, so that nothing is left running."""
         if self._loop:
             thread, stopping = self._loop
             stopping.set()
@@ -125,7 +128,8 @@ class Engine:
         A thread gives work to the workers, so that they stay busy while the caller
         uses a cell that was yielded.
         """
-        # None says that all cells have ended, an exception that the thread failed.
+        # None in the queue means that all cells have ended. An exception that is not in
+        # a tuple means that the thread itself failed.
         ended: SimpleQueue[Ended | BaseException | None] = SimpleQueue()
         stopping = threading.Event()
 

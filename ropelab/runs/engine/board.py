@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from ropelab.runs.cell import Advance, Cell, Progress, silent
 
-# The least time between two messages of a cell about one progress line.
-SECONDS_BETWEEN = 0.2
-# The weight of the expected time beside the measured one, in seconds. The expectation is
-# right within a factor of about two, but the first steps of a cell take longer than the
-# rest, so that at first the expectation is the better of the two.
+# The least number of seconds between two messages of a cell about one progress line.
+SECONDS_BETWEEN_MESSAGES = 0.2
+# The weight of the expected time when it is averaged with the measured time, in seconds.
+# The expected time is right within a factor of about two. It is better than the measured
+# time at first, because the first steps of a cell take longer than the later ones.
 TRUSTED_SECONDS = 120.0
-# Arithmetic that is expected to take less time shows no progress.
+# Arithmetic that is expected to take fewer seconds than this shows no progress.
 QUICK_SECONDS = 3.0
-# The time in which a cell reads weights and writes tables.
+# The seconds in which a cell reads weights and writes tables.
 SECONDS_OF_FILES = 0.1
 
 
@@ -57,7 +57,7 @@ def report(
     def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
         nonlocal unsent_steps, last_message
         unsent_steps += steps
-        if time.monotonic() - last_message >= SECONDS_BETWEEN:
+        if time.monotonic() - last_message >= SECONDS_BETWEEN_MESSAGES:
             say("advance", unsent_steps, note, left)
             unsent_steps = 0.0
             last_message = time.monotonic()
@@ -77,11 +77,13 @@ class _Line:
     stack: ExitStack
     advance: Advance
     # The steps that are left; None if the line has no total.
-    left: float | None
+    steps_left: float | None
 
 
 class Board:
-    """The lines of all cells and one line for the whole, in the process that asked."""
+    """The progress lines of all running cells and one line for the whole, in the process
+    that asked for the cells.
+    """
 
     def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
         # The number of cells that are computed side by side.
@@ -92,20 +94,21 @@ class Board:
         )
         is_quick = sum(seconds) < QUICK_SECONDS and not has_models
         self._progress = silent if is_quick else progress
-        # `_left`: the expected seconds that are left of each cell. `_total`: the
-        # expected seconds of all cells at the start.
-        self._left = [each + SECONDS_OF_FILES for each in seconds]
-        self._total = sum(self._left)
-        self._finished = 0
-        # The time at which the first cell began; None before.
-        self._begun: float | None = None
+        # The expected seconds that are left of each cell, and the sum of these seconds at
+        # the start.
+        self._seconds_left = [each + SECONDS_OF_FILES for each in seconds]
+        self._total_seconds = sum(self._seconds_left)
+        self._finished_count = 0
+        # The time at which the first cell began; None before that time.
+        self._start_time: float | None = None
         self._lines: dict[int, _Line] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> "Board":
-        count = len(self._left)
+        count = len(self._seconds_left)
         title = f"{count} pieces of work" if count > 1 else "1 piece of work"
-        self._whole = self._stack.enter_context(self._progress(title, self._total))
+        line = self._progress(title, self._total_seconds)
+        self._advance_whole = self._stack.enter_context(line)
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -117,8 +120,8 @@ class Board:
         """Show what a message says."""
         number, kind, content = message
         if kind == "started":
-            if self._begun is None:
-                self._begun = time.monotonic()
+            if self._start_time is None:
+                self._start_time = time.monotonic()
         elif kind == "open":
             self._close(number)
             description, total = content
@@ -133,43 +136,43 @@ class Board:
     def finish(self, number: int) -> None:
         """Note that a cell is computed or has failed."""
         self._close(number)
-        self._finished += 1
-        self._advance(number, 1.0)
+        self._finished_count += 1
+        self._count_share(number, 1.0)
 
     def _move(
         self, number: int, steps: float, note: str = "", left: float | None = None
     ) -> None:
-        """Move the line of a cell, and the line of the whole by the same share of the
-        cell.
+        """Move the line of a cell by some steps. Move the line of the whole by the share
+        that these steps are of the cell's remaining steps.
         """
         line = self._lines[number]
         line.advance(steps, note=note, left=left)
-        if line.left:
-            self._advance(number, min(1.0, steps / line.left))
-            line.left = max(0.0, line.left - steps)
+        if line.steps_left:
+            self._count_share(number, min(1.0, steps / line.steps_left))
+            line.steps_left = max(0.0, line.steps_left - steps)
 
-    def _advance(self, number: int, share: float) -> None:
-        """Move the progress line of all cells by a share of the seconds that are left
-        of one cell.
+    def _count_share(self, number: int, share: float) -> None:
+        """Move the line of the whole by a share of the seconds that are left of one
+        cell.
         """
-        seconds = self._left[number] * share
-        self._left[number] -= seconds
-        note = f"{self._finished} finished"
-        self._whole(seconds, note=note, left=self._estimate_seconds_left())
+        seconds = self._seconds_left[number] * share
+        self._seconds_left[number] -= seconds
+        note = f"{self._finished_count} finished"
+        self._advance_whole(seconds, note=note, left=self._estimate_seconds_left())
 
     def _estimate_seconds_left(self) -> float:
         """Estimate the seconds to the end: the seconds that were expected for the
         remaining work, times the ratio of measured to expected time so far.
         """
-        rest = sum(self._left)
-        # The rest takes at least as long as its longest cell.
-        expected = max(rest / self.workers, *self._left)
-        expected_so_far = (self._total - rest) / self.workers
+        remaining = sum(self._seconds_left)
+        # The remaining work takes at least as long as its longest cell.
+        expected = max(remaining / self.workers, *self._seconds_left)
+        expected_so_far = (self._total_seconds - remaining) / self.workers
         measured_so_far = 0.0
-        if self._begun is not None:
-            measured_so_far = time.monotonic() - self._begun
+        if self._start_time is not None:
+            measured_so_far = time.monotonic() - self._start_time
         # As long as little is measured, this addition keeps the ratio near 1.
-        trusted = min(TRUSTED_SECONDS, 0.1 * self._total)
+        trusted = min(TRUSTED_SECONDS, 0.1 * self._total_seconds)
         return expected * (trusted + measured_so_far) / (trusted + expected_so_far)
 
     def _close(self, number: int) -> None:

@@ -1,12 +1,12 @@
 """Cells in worker processes on this machine, side by side, one torch thread each.
 
 If a worker is killed, only its cell is computed again. All workers end with the process
-that started them, however that ended.
+that started them, in whatever way that process ends.
 """
 
-# The executor is loky's, and the schedule is ours. With joblib (1.6) a killed worker
-# ends the whole call, and joblib knows neither cells that wait for prerequisites nor
-# memory and GPUs.
+# The executor is loky's, and the schedule is ropelab's. joblib (1.6) would not do: a
+# killed worker ends its whole call, and it has neither prerequisites nor limits of memory
+# and GPUs.
 
 import os
 import signal
@@ -34,25 +34,26 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.machine import one_gpu
 from ropelab.runs.temporary import make_folder_for
 
-# The time that workers have after an interrupt to end a training step and keep it.
-# After it they are killed.
+# The seconds that workers have after an interrupt to end a training step and store it.
+# Then they are killed.
 GRACE_SECONDS = 1.5
 # Windows can end another process, but not interrupt it.
 CAN_INTERRUPT = os.name == "posix"
-# A worker looks this often whether the process that started it is still there.
+# The seconds after which a worker looks again whether the process that started it is
+# still there.
 SECONDS_BETWEEN_LOOKS = 1.0
 ENVIRONMENT = read_table_beside(__file__, "environment")["local"]
 
-# The two variables are set in workers, by `begin_work`. The first puts a message into
-# the queue to the parent. The second has the sources of code from outside, as the
-# parent knows them.
+# These two variables are set in workers, by `begin_work`. The first puts a message into
+# the queue to the parent. The second has the fingerprints of the user's code, by
+# reference, as the parent has imported it.
 _send: Send | None = None
 _sources: dict[str, str] = {}
 
 
 class Workers(Engine):
-    """An engine of `count` local processes, or, if it is None, of as many as there are
-    cores and memory for.
+    """An engine of `count` local processes. If `count` is None, there are as many as the
+    machine has cores and memory for.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -60,8 +61,9 @@ class Workers(Engine):
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         self._machine = choose_machine(self._count, [cell.resources for cell in cells])
-        self._kept = context.cells
+        self._cells = context.cells
         self._board = board
+        # The cells that were given to the executor: number, cell and number of the GPU.
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
         # The process id of the worker that computes a cell, by the cell's number.
         self._process_of: dict[int, int] = {}
@@ -72,8 +74,8 @@ class Workers(Engine):
     def _start(self) -> None:
         context = get_context("loky")
         with _safe_path():
-            # The queue is a new one, too: a worker that was killed may have held the
-            # lock of the old one.
+            # The queue is made anew, too: a worker that was killed may have held the
+            # lock of the old queue.
             self._queue = context.SimpleQueue()
             self._executor = ProcessPoolExecutor(
                 self._machine.workers,
@@ -87,10 +89,9 @@ class Workers(Engine):
         return self._machine.place(resources, running)
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        kept = self._kept
         # A training has as many threads as there are workers. While several workers
-        # compute, the system shares the cores among them. A model that trains alone can
-        # use all cores.
+        # compute, the operating system divides the cores among them. A model that trains
+        # alone can use all cores.
         cores = self._machine.workers
         try:
             with _safe_path():
@@ -98,13 +99,13 @@ class Workers(Engine):
                     compute_in_worker,
                     number,
                     cell,
-                    kept.root,
-                    kept.fresh_run,
+                    self._cells.root,
+                    self._cells.fresh_run,
                     gpu,
                     cores,
                 )
         except (OSError, BrokenProcessPool) as error:
-            # The cell ends with this error, like one whose worker was lost.
+            # The cell ends with this error, like a cell whose worker was lost.
             future = Future()
             future.set_exception(error)
 
@@ -144,8 +145,8 @@ class Workers(Engine):
         numbers = {number for number, _, _ in lost}
         numbers_begun = numbers & set(self._process_of)
         if not numbers_begun:
-            # The workers ended before any cell began, so they cannot even start. That
-            # counts as a loss of every cell, or they would be started for ever.
+            # The workers ended before any cell began, so they cannot even start. Every
+            # cell counts as lost, or workers would be started again for ever.
             numbers_begun = numbers
 
         self.close(interrupted=False)
@@ -191,24 +192,24 @@ def _safe_path() -> Iterator[None]:
     """Let processes that are started in the block import nothing from the working
     folder.
 
-    It holds for processes that libraries start, too, such as trackers of resources.
+    This also holds for processes that libraries start, such as trackers of resources.
     """
-    before = os.environ.get("PYTHONSAFEPATH")
+    value_before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if value_before is None:
             del os.environ["PYTHONSAFEPATH"]
         else:
-            os.environ["PYTHONSAFEPATH"] = before
+            os.environ["PYTHONSAFEPATH"] = value_before
 
 
 def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
-    """Prepare a worker, which leaves Ctrl-C to its parent and ends when its parent
-    does.
+    """Prepare a worker process: it ignores Ctrl-C, which its parent handles, and it ends
+    when its parent ends.
     """
-    # Methods of users may print, and stdout is reserved for documents of the parent.
+    # The user's code may print, but only the parent may write to stdout.
     sys.stdout = sys.stderr
     with suppress(OSError):
         os.dup2(2, 1)
@@ -219,9 +220,9 @@ def begin_work(queue: Any, parent: int, sources: dict[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     for name in sources:
-        # Code from outside is imported before the first cell is unpickled, which would
-        # otherwise import it from a compiled copy. An error is left to the first cell,
-        # which imports the code again and is reported.
+        # The user's code is imported before the first cell is unpickled. Otherwise
+        # unpickling would import it from a compiled copy. An error is suppressed here,
+        # because the first cell imports the code again and reports the error.
         with suppress(RopelabError):
             own.find("methods", name)
 
@@ -234,7 +235,7 @@ def compute_in_worker(
     """Compute one cell in a worker and keep its tables.
 
     Args:
-        number: of the cell.
+        number: the number of the cell.
         cell: the cell.
         root: the folder of the cache of cells.
         fresh_run: see `Cells`.
@@ -250,8 +251,8 @@ def compute_in_worker(
 
 def _end_with_parent(parent: int) -> None:
     """Wait until the parent has ended, and end this process."""
-    # A process whose parent ended gets another parent. On Windows it keeps the number
-    # of the ended one, so its existence is asked for, too.
+    # A process whose parent has ended gets another parent. On Windows `getppid` still
+    # returns the id of the first parent, so the loop also asks whether that exists.
     while os.getppid() == parent and psutil.pid_exists(parent):
         time.sleep(SECONDS_BETWEEN_LOOKS)
     os._exit(1)

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 VERSION = ropelab.__version__
-# The version of ropelab; the fingerprints of the user's own objects, by MODULE:NAME; and
-# the value of sys.path with which their code was imported (empty without such code).
+# The code that a worker must have: the version of ropelab; the fingerprints of the user's
+# own objects, by MODULE:NAME; and the value of sys.path with which these objects were
+# imported (empty if there are none).
 Code = tuple[str, dict[str, str], list[str]]
 # The number of texts and weights that are kept in the object store for later cells.
 MOST_OBJECTS = 64
@@ -52,9 +53,10 @@ class OnRay(Engine):
 
     Args:
         address: HOST:PORT of a cluster, or `auto`. None: the address in the environment
-            variable RAY_ADDRESS. Without either, a cluster of this machine is started,
-            which ends with the engine.
-        count: the most cells at once. None: as many as the cluster has cores.
+            variable RAY_ADDRESS. Without an address, a cluster of this machine is
+            started, which ends with the engine.
+        count: the most cells that are computed at once. None: as many as the cluster has
+            cores.
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:
@@ -64,8 +66,8 @@ class OnRay(Engine):
         self._store = ControlStore()
         # Holds the connection to the cluster, and leaves the cluster when it is closed.
         self._connection = ExitStack()
-        # The folder for temporary files of the workers. Empty: the usual one of their
-        # machines. None: no cluster is joined.
+        # The folder for temporary files of the workers. Empty: the usual folder of each
+        # machine. None: no cluster is joined.
         self._folder: str | None = None
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
@@ -80,11 +82,12 @@ class OnRay(Engine):
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        place = ray.get_runtime_context()
-        self._store.watch(place.gcs_address)
+        ray_context = ray.get_runtime_context()
+        self._store.watch(ray_context.gcs_address)
         # The queue of messages about progress is on this node, so that it is not lost
         # with another machine.
-        on_this_node = NodeAffinitySchedulingStrategy(place.get_node_id(), soft=False)
+        this_node = ray_context.get_node_id()
+        on_this_node = NodeAffinitySchedulingStrategy(this_node, soft=False)
         self._queue = Queue(
             actor_options={"num_cpus": 0, "scheduling_strategy": on_this_node}
         )
@@ -105,25 +108,25 @@ class OnRay(Engine):
         return min(cores, self._count)
 
     def stop(self) -> None:
-        """End what is being computed, and leave Ray."""
+        """End the cells that are being computed, and leave Ray."""
         super().stop()
         self._disconnect()
 
     def _disconnect(self) -> None:
-        """Leave the cluster; end one that was started here."""
+        """Leave the cluster; a cluster that was started here is ended."""
         self._store.stop_watching()
         self._connection.close()
         self._folder = None
 
     def place(self, resources: Resources, running: Running) -> int | None:
-        """See `Engine.place`. Ray chooses the GPU, so that its number here is 0."""
+        """See `Engine.place`. Ray chooses the GPU, so this returns 0 for every cell."""
         self._store.check()
-        # One more cell is begun than there are cores. It waits, and a cluster that
-        # grows on demand grows when it sees a cell wait.
-        most = _count_in_cluster("CPU") + 1
+        # One more cell is begun than there are cores. Ray lets this cell wait, and a
+        # cluster that grows on demand adds a machine when a cell waits.
+        most_cells = _count_in_cluster("CPU") + 1
         if self._count is not None:
-            most = min(most, self._count)
-        if len(running) >= most:
+            most_cells = min(most_cells, self._count)
+        if len(running) >= most_cells:
             return None
 
         # For the same reason one more cell on a GPU is begun than there are GPUs.
@@ -133,7 +136,9 @@ class OnRay(Engine):
         return 0
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """See `Engine.begin`. Ray begins a cell again whose worker or machine is lost."""
+        """See `Engine.begin`. If a worker or a machine is lost, Ray begins its cell
+        again.
+        """
         from ray import cloudpickle
 
         resources = cell.resources
@@ -150,14 +155,14 @@ class OnRay(Engine):
         contents: list[Input | Archive] = [*resources.inputs, *archives]
         objects = [self._put_content(content) for content in contents]
 
-        # Without code of the user the workers need no other path than their own.
+        # The workers need the path of this process only to import the user's code.
         fingerprints = own.list_known_sources()
         path_of_user: list[str] = []
         if fingerprints:
             path_of_user = sys.path
         code: Code = (VERSION, fingerprints, path_of_user)
-        # Ray would unpickle the cell before the worker has imported the user's own code,
-        # so the worker unpickles these bytes itself.
+        # If the cell itself were an argument of the task, Ray would unpickle it before
+        # the worker has imported the user's code. So the worker unpickles these bytes.
         pickled = cloudpickle.dumps(cell)
 
         task = self._compute.options(num_gpus=int(resources.gpu), name=cell.title)
@@ -173,9 +178,10 @@ class OnRay(Engine):
         self._running[reference] = number, cell
 
     def _put_content(self, content: Input | Archive) -> "ObjectRef":
-        """Return an input or an archive in Ray's object store; put it there if needed.
+        """Put an input or an archive into Ray's object store, unless it is there already;
+        return the reference.
 
-        The store drops what is not referred to any more, here and by running tasks.
+        The store drops an object when neither `_objects` nor a running task refers to it.
         """
         import ray
 
@@ -259,10 +265,10 @@ def compute_on_worker(
         number: the number of the cell, for messages about progress.
         pickled: the cell.
         fresh_run: see `Cells`.
-        folder: a folder for temporary files; empty: the usual one of the machine.
+        folder: the folder for temporary files; empty for the usual folder of the machine.
         queue: takes the messages about progress.
         objects: the contents of the cell's inputs, in their order, then archives of
-            the cells from which it starts and of the folders that it reads.
+            its prerequisites and of the folders that it reads.
     """
     version, fingerprints, path = code
     if version != VERSION:
@@ -298,7 +304,7 @@ def compute_on_worker(
 
 
 def _count_in_cluster(resource: str) -> int:
-    """Return the number of `CPU` or `GPU` in the cluster."""
+    """Return the cluster's number of a resource: `CPU` or `GPU`."""
     import ray
 
     return int(ray.cluster_resources().get(resource, 0))

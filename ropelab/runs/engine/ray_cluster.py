@@ -20,12 +20,12 @@ from ropelab.runs.temporary import PREFIX, TemporaryFolder
 
 # Variables of the environment that Ray reads. Those that the user has set stay.
 ENVIRONMENT = read_table_beside(__file__, "environment")["ray"]
-# The most characters of the path of Ray's folder. A socket's name has at most 107
-# characters, and Ray uses most of these for paths below this folder.
+# The most characters of the path of Ray's folder. The path of a socket has at most 107
+# characters, and Ray's sockets have long paths below this folder.
 LONGEST_FOLDER = 32
-# The time in which the head of a cluster must accept a connection.
+# The seconds in which the head of a cluster must accept a connection.
 SECONDS_TO_REACH = 5.0
-# The time in which a process must have joined the cluster.
+# The seconds in which a process must have joined the cluster.
 SECONDS_TO_JOIN = 30.0
 # The program of a process that tries if the cluster can be joined.
 JOIN = (
@@ -59,7 +59,8 @@ def check_joinable(address: str) -> None:
 
     A separate process tries to join, since Ray ends a process that cannot join.
     """
-    # `-P` leaves the working folder out of the path, where a file ray.py may be.
+    # `-P` leaves the working folder out of the path. A file ray.py there would be
+    # imported instead of Ray.
     command = [sys.executable, "-P", "-c", JOIN, address]
     try:
         done = subprocess.run(
@@ -78,10 +79,10 @@ def join_cluster(address: str | None, cpus: int, store: ControlStore) -> Iterato
     """Join a Ray cluster, and leave it at the end.
 
     Yields the folder for temporary files of a cluster that was started here; empty for
-    one that was running.
+    a cluster that was running before.
 
     Args:
-        address: HOST:PORT of the cluster, or `auto`. None: one is started here.
+        address: HOST:PORT of the cluster, or `auto`. None: a cluster is started here.
         cpus: the cores of a cluster that is started here.
         store: notes at the end whether the cluster still answers.
     """
@@ -91,8 +92,8 @@ def join_cluster(address: str | None, cpus: int, store: ControlStore) -> Iterato
     import ray
 
     if ray.is_initialized():
-        # This process has joined a cluster already, as a notebook may have. It stays
-        # in that one.
+        # This process, for example a notebook, has joined a cluster already, and stays
+        # in it.
         yield ""
     elif address:
         with _join_running(address, store):
@@ -107,8 +108,8 @@ def _join_running(address: str, store: ControlStore) -> Iterator[None]:
     """Join the cluster at an address, and leave it at the end."""
     try:
         check_joinable(address)
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as empty:
-            _connect(empty, address=address)
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as empty_folder:
+            _connect(empty_folder, address=address)
         yield
     finally:
         store.note_loss()
@@ -117,8 +118,9 @@ def _join_running(address: str, store: ControlStore) -> Iterator[None]:
 
 @contextmanager
 def _start_cluster(cpus: int, store: ControlStore) -> Iterator[str]:
-    """Start a cluster on this machine, and end it at the end. Yields its folder."""
-    # Ray makes sockets with long names below the folder.
+    """Start a cluster on this machine, yield the folder for its temporary files, and end
+    the cluster after the block.
+    """
     is_too_long = len(tempfile.gettempdir()) > LONGEST_FOLDER
     uses_tmp = os.name == "posix" and is_too_long
     folder = TemporaryFolder("/tmp" if uses_tmp else None)
@@ -139,7 +141,8 @@ def _start_cluster(cpus: int, store: ControlStore) -> Iterator[str]:
             ) from None
         yield folder.name
     finally:
-        # Which processes are ended depends on the loss of the store.
+        # `end_processes` ends more processes if the store is lost, so the loss is noted
+        # first.
         store.note_loss()
         end_processes()
         _shut_down(store)
@@ -155,7 +158,7 @@ def _shut_down(store: ControlStore) -> None:
 
 
 def _connect(folder: str, **arguments: Any) -> None:
-    """Join or start a cluster without a word, and keep the handler of SIGTERM.
+    """Join or start a cluster without any output, and keep the handler of SIGTERM.
 
     Args:
         folder: a folder without modules, in which Ray's processes start.
@@ -166,8 +169,8 @@ def _connect(folder: str, **arguments: Any) -> None:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        # Ray puts the working folder before the libraries in the path of its workers:
-        # a file numpy.py there would be executed.
+        # Ray puts the working folder in front of the libraries in the path of its
+        # workers. A file numpy.py there would be imported instead of NumPy.
         with chdir(folder):
             ray.init(log_to_driver=False, configure_logging=False, **arguments)
     finally:

@@ -1,7 +1,8 @@
 """The control store of a Ray cluster, which is watched while cells are computed.
 
-When it is lost, calls of Ray wait for it, and in the end Ray aborts this process. The
-watch ends the process before, with a message and with its exit functions.
+When the store is lost, calls of Ray wait for it, and in the end Ray aborts this process.
+The thread that watches the store ends the process before Ray does. It prints a message
+and runs the exit functions of the process.
 """
 
 import atexit
@@ -16,13 +17,13 @@ import psutil
 from ropelab.runs.errors import MachineError, say
 
 LOST = "the connection to Ray was lost"
-# The store is looked at this often.
+# The seconds after which the store is looked at again.
 SECONDS_BETWEEN_LOOKS = 1.0
-# The time in which the store must accept a connection.
+# The seconds in which the store must accept a connection.
 SECONDS_TO_ANSWER = 30.0
-# The time that a call has to return if it began before the store was lost.
+# The seconds in which a call must return if it began before the store was lost.
 SECONDS_TO_LEAVE = 20.0
-# The time that exit functions have when the store is lost.
+# The seconds that exit functions have when the store is lost.
 SECONDS_TO_END = 5.0
 
 
@@ -34,12 +35,14 @@ class ControlStore:
     is_lost = False
 
     def __init__(self) -> None:
-        # HOST:PORT; empty until `watch`.
+        # HOST:PORT of the store; empty until `watch` is called.
         self._address = ""
         self._stop = threading.Event()
 
     def watch(self, address: str) -> None:
-        """Watch the store at an address until `stop_watching`, and as the process ends."""
+        """Watch the store at an address until `stop_watching` is called, and look at it
+        once more when the process ends.
+        """
         self._address = address
         self._stop = threading.Event()
         atexit.unregister(_leave_if_lost)
@@ -48,7 +51,7 @@ class ControlStore:
         threading.Thread(target=self._watch, args=(self._stop,), daemon=True).start()
 
     def stop_watching(self) -> None:
-        """Let the watch end; the store is still looked at as the process ends."""
+        """End the watching thread. The store is still looked at when the process ends."""
         self._stop.set()
 
     def check(self) -> None:
@@ -69,7 +72,8 @@ class ControlStore:
             socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
         except OSError as error:
             ControlStore.is_lost = True
-            # Ray's own hook tells its store of an error first, and the store is gone.
+            # Ray has replaced `sys.excepthook`. Its function would first report an error
+            # to the store, which is gone.
             sys.excepthook = sys.__excepthook__
             return MachineError(f"{LOST}: {error.strerror or error}")
         return None
@@ -87,15 +91,15 @@ class ControlStore:
             loss = self.note_loss()
 
         if stop.wait(SECONDS_TO_LEAVE):
-            # The call has returned in time, and its caller ended the work.
+            # The call has returned in time, and its caller has stopped the watching.
             return
 
         say(f"ropelab: {loss}")
-        # An exit function of other code may itself wait for the thread that waits. The
-        # timer ends this process then.
+        # An exit function of other code may itself wait for the thread that waits for the
+        # store. In that case the timer ends this process.
         threading.Timer(SECONDS_TO_END, _end_now).start()
-        # If the main thread has ended, it runs its exit functions already, and
-        # `_leave_if_lost` is one of these functions.
+        # If the main thread has ended, the exit functions of the process are running
+        # already, and `_leave_if_lost` is one of them.
         if threading.main_thread().is_alive():
             _leave_if_lost(self)
         _end_now()
@@ -108,7 +112,7 @@ def _leave_if_lost(store: ControlStore) -> None:
     """
     import ray
 
-    # Without a connection to Ray its exit function has nothing to do.
+    # Without a connection to Ray, Ray's exit function has nothing to do.
     if not ray.is_initialized():
         return
     if store.note_loss() is None:
@@ -116,7 +120,7 @@ def _leave_if_lost(store: ControlStore) -> None:
 
     atexit.unregister(_leave_if_lost)
     atexit.unregister(ray.shutdown)
-    # Exit functions that other code registered run, as they would at a usual end.
+    # `os._exit` runs no exit functions, so those that other code registered run now.
     atexit._run_exitfuncs()
     _end_now()
 

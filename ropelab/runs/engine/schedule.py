@@ -22,8 +22,9 @@ Place = Callable[[Resources, Running], int | None]
 
 # The number of times that a cell is begun if its worker is lost each time.
 TRIES = 3
-# A cell of at most this many seconds is begun before all longer cells.
-MOMENT = 5.0
+# A cell that is expected to take at most this many seconds is begun before all longer
+# cells.
+MOMENT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Machine:
     """The room that this machine has for cells."""
 
     workers: int
-    # The memory of all cells together. A cell may need more, and is then computed while
-    # no other cell is.
+    # The memory for all cells together. A cell that needs more than this is computed
+    # alone.
     memory_bytes: float = inf
     gpus: int = 1
     cells_per_gpu: int = 1
@@ -47,34 +48,38 @@ class Machine:
         if not resources.gpu:
             return 0
 
-        taken = Counter(gpu for each, gpu in running if each.gpu)
-        gpu = min(range(self.gpus), key=lambda number: taken[number])
-        return gpu if taken[gpu] < self.cells_per_gpu else None
+        cells_on_gpu = Counter(gpu for each, gpu in running if each.gpu)
+        freest_gpu = min(range(self.gpus), key=lambda gpu: cells_on_gpu[gpu])
+        if cells_on_gpu[freest_gpu] >= self.cells_per_gpu:
+            return None
+        return freest_gpu
 
 
 def choose_machine(
     wanted_workers: int | None, resources: Sequence[Resources]
 ) -> Machine:
-    """Return the room for cells: for `wanted_workers` cells side by side or, if that is
-    None, for as many as there are cores and memory for.
+    """Return the room for cells: for `wanted_workers` cells side by side. If that is
+    None, there is room for as many cells as the machine has cores and memory for.
     """
-    # The need for memory on a GPU is not known. A GPU therefore computes one cell at a
-    # time, unless more workers are asked for than there are GPUs.
+    # How much memory a cell needs on a GPU is not known. A GPU therefore computes one
+    # cell at a time, unless more workers are asked for than there are GPUs.
     gpus = 1
-    most = count_cores()
+    most_workers = count_cores()
     if any(each.gpu for each in resources):
         import torch
 
         gpus = max(1, torch.cuda.device_count())
         without_gpu = [each for each in resources if not each.gpu]
-        most = min(most, gpus + len(without_gpu))
+        most_workers = min(most_workers, gpus + len(without_gpu))
 
     if wanted_workers is not None:
         return Machine(wanted_workers, gpus=gpus, cells_per_gpu=wanted_workers)
     memory = find_free_memory()
-    # The smallest cell decides how many may fit. `place` checks the memory of each.
-    fitting = memory // min((each.memory_bytes for each in resources), default=1)
-    return Machine(max(1, min(most, fitting)), memory, gpus)
+    # The smallest cell decides how many cells may fit. `place` then checks the memory of
+    # each cell.
+    smallest = min((each.memory_bytes for each in resources), default=1)
+    most_workers = min(most_workers, memory // smallest)
+    return Machine(max(1, most_workers), memory, gpus)
 
 
 class LostError(Exception):
@@ -84,7 +89,7 @@ class LostError(Exception):
 class Schedule:
     """The cells that wait and the cells that run.
 
-    A prerequisite of these cells that is not among them was finished before.
+    If a prerequisite of a cell is not among these cells, it was finished before.
     """
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
@@ -99,6 +104,7 @@ class Schedule:
             self._prerequisites[number] = {
                 numbers[cell_hash] for cell_hash in hashes if cell_hash in numbers
             }
+        # The numbers of all cells that are a prerequisite of another cell.
         awaited = set().union(*self._prerequisites.values())
 
         # Cells that take a moment come first, so that no quick answer waits for hours
@@ -106,7 +112,8 @@ class Schedule:
         # the longest first, so that no long cell is left to the end.
         def urgency(number: int) -> tuple[bool, bool, float, int]:
             size = self._resources[number].size
-            return size > MOMENT, number not in awaited, -size, number
+            is_long = size > MOMENT_SECONDS
+            return is_long, number not in awaited, -size, number
 
         self._waiting = sorted(cells, key=urgency)
         # The number of the GPU of each running cell.
@@ -120,16 +127,16 @@ class Schedule:
         """Begin the next cell that there is room for: return its number and the number
         of its GPU, or None if no cell can begin now.
         """
-        # When cells are lost together, perhaps only one of them was too large. Each lost
-        # cell makes its last try alone, after all other cells, so that it cannot end
-        # another one.
+        # When cells are lost together, perhaps only one of them needed too much memory.
+        # Each lost cell makes its last try alone, after all other cells, so that no other
+        # cell is lost with it.
         last_tries = {n for n, times in self._lost.items() if times == TRIES - 1}
         if last_tries & self._running.keys():
             return None
 
         running = []
-        for other, gpu in self._running.items():
-            running.append((self._resources[other], gpu))
+        for other, gpu_of_other in self._running.items():
+            running.append((self._resources[other], gpu_of_other))
 
         for number in sorted(self._waiting, key=lambda number: number in last_tries):
             if self._prerequisites[number] & self.undone:
@@ -137,11 +144,11 @@ class Schedule:
             if number in last_tries and running:
                 continue
 
-            place = self._place(self._resources[number], running)
-            if place is not None:
+            gpu = self._place(self._resources[number], running)
+            if gpu is not None:
                 self._waiting.remove(number)
-                self._running[number] = place
-                return number, place
+                self._running[number] = gpu
+                return number, gpu
 
             # While a cell waits for a GPU, later cells may begin. While a cell waits
             # for memory, no later cell begins, or smaller cells would take the memory
@@ -157,7 +164,7 @@ class Schedule:
         """
         del self._running[number]
         if isinstance(error, LostError):
-            # A lost cell waits again, and no cell ends, unless it was lost too often.
+            # A lost cell waits again, and no cell ends, unless it was lost TRIES times.
             self._lost[number] += 1
             if self._lost[number] < TRIES:
                 self._waiting.insert(0, number)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ropelab.runs.leading import UNIFORM
+from ropelab.runs.leading import UNIFORM_LOSS
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import (
@@ -234,7 +234,7 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
 
     end = finished["bucket_end_tokens"].max()
     at_end = finished[finished["bucket_end_tokens"] == end]
-    if at_end.groupby("encoding")[NLL].mean().min() >= UNIFORM:
+    if at_end.groupby("encoding")[NLL].mean().min() >= UNIFORM_LOSS:
         result = "no encoding reads better than guessing"
     else:
         result = _name_better(tables["comparisons"], TEXT, cost)

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows, name_in
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, extract_method, label_rows
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, find_look
 
@@ -75,7 +75,7 @@ def draw_lines(lines: Lines) -> Figure:
             continue
 
         style: dict[str, Any] = {"markersize": 5}
-        name = name_in(label)
+        name = extract_method(label)
         if name in drawn_names:
             style |= {"markerfacecolor": "white", "linestyle": ":"}
         drawn_names.add(name)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, WINDOW, label_rows, name_in
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, extract_method, label_rows
 from ropelab.runs.leading import find_lead
 from ropelab.runs.stats import average_samples
 from ropelab.show.figures import shapes
@@ -138,7 +138,7 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     figure, ax = shapes.make_axes()
     points = []
     for point in shapes.iterate_rows(shown):
-        look = find_look(name_in(str(point.Index)))
+        look = find_look(extract_method(str(point.Index)))
         shapes.draw_dots(ax, [point.x], [point.y], look, markersize=8)
         points.append((point.x, point.y, point.Index))
     ax.axhline(0, color=GREY, linewidth=1)
@@ -206,7 +206,7 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
         # its middle.
         share = (number + 0.5) / len(labels)
         places = np.arange(len(kinds)) + share * 0.8 - 0.4
-        name = name_in(label)
+        name = extract_method(label)
         shapes.draw_dots(
             ax,
             tuple(interval.value for interval in intervals),

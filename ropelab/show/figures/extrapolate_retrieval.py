@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import AS_SHIPPED, name_in
+from ropelab.runs.labels import AS_SHIPPED, extract_method
 from ropelab.runs.leading import find_lead
 from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import select_longest_context
@@ -91,7 +91,7 @@ def select_lines(
     few = {}
     names = set()
     for label, rows in methods.items():
-        name = name_in(label)
+        name = extract_method(label)
         is_first = name not in names and name not in ASKED_LESS
         if is_first or label in title:
             few[label] = rows

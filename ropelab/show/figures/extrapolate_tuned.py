@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.labels import WINDOW, name_in
+from ropelab.runs.labels import WINDOW, extract_method
 from ropelab.runs.tables import select_longest_context
 from ropelab.show.figures import shapes
 from ropelab.show.figures.extrapolate_lines import NLL, WORDS, add_labels
@@ -125,7 +125,7 @@ def _draw_method(
     ``spreads`` has the rows `before` and `after`, with mean, min and max. Values beyond
     the edge of the panel are written there.
     """
-    look = find_look(name_in(name))
+    look = find_look(extract_method(name))
     shown = spreads.clip(upper=edge)
     for when, (mean, low, high) in shown.iterrows():
         shapes.draw_dots(

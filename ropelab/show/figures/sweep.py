@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
-from ropelab.runs.labels import name_in
-from ropelab.runs.leading import LOSSES, SHARES
+from ropelab.runs.labels import extract_method
+from ropelab.runs.leading import LOSS_PREFIXES, SHARE_PREFIXES
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.intervals import find_ends, find_intervals
@@ -187,7 +187,7 @@ def choose_looks(names: Sequence[str]) -> dict[str, Look]:
     """
     looks: dict[str, Look] = {}
     for name in names:
-        look = LOOKS.get(name_in(name))
+        look = LOOKS.get(extract_method(name))
         if look and look not in looks.values():
             looks[name] = look
     for name in names:
@@ -210,9 +210,9 @@ def _name_result(result: str) -> str:
     if result in RESULTS:
         return str(RESULTS[result])
     words = result.replace("_", " ")
-    if result.startswith(LOSSES):
+    if result.startswith(LOSS_PREFIXES):
         return f"{words}, nats per byte"
-    if result.startswith(SHARES):
+    if result.startswith(SHARE_PREFIXES):
         return f"{words}, share"
     return words
 
