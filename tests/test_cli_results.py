@@ -175,7 +175,7 @@ def test_work_is_shown_once_it_takes_longer_than_it_should():
     from contextlib import contextmanager
     from threading import Event
 
-    from ropelab.show.terminal import Delayed
+    from ropelab.show.terminal import DelayedProgress
 
     began = Event()
     steps = []
@@ -190,11 +190,11 @@ def test_work_is_shown_once_it_takes_longer_than_it_should():
 
         yield advance
 
-    with Delayed(progress, seconds=3600)("quick", 2) as advance:
+    with DelayedProgress(progress, seconds=3600)("quick", 2) as advance:
         advance()
     assert steps == []
 
-    with Delayed(progress, seconds=0)("slow", 2) as advance:
+    with DelayedProgress(progress, seconds=0)("slow", 2) as advance:
         assert began.wait(60)
         advance(2)
     assert steps == ["slow", 0.0, 2]

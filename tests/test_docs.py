@@ -196,7 +196,7 @@ def test_readme_shows_what_the_command_prints(
     Path("config.json").write_text(json.dumps(QWEN))
     # As wide as a terminal; a pipe is not wrapped.
     monkeypatch.setattr(
-        "ropelab.show.terminal.console", lambda: Console(width=80, markup=False)
+        "ropelab.show.terminal.make_console", lambda: Console(width=80, markup=False)
     )
     assert make_application()(command.split(), standalone_mode=False) == 3
     assert lines(capsys.readouterr().out)[: len(lines(output))] == lines(output)

@@ -15,7 +15,7 @@ from ropelab.runs import builtin
 def call(capsys, monkeypatch):
     """Type a command at 80 columns; return status, lines and errors."""
     narrow = Console(width=80, highlight=False, markup=False)
-    monkeypatch.setattr("ropelab.show.terminal.console", lambda: narrow)
+    monkeypatch.setattr("ropelab.show.terminal.make_console", lambda: narrow)
 
     def typed(line):
         with pytest.raises(SystemExit) as stop:

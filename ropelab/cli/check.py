@@ -42,11 +42,11 @@ def check(
     Cannot show: the behaviour of a kernel on another device.
     """
     from ropelab.conformance.check import check as check_target
-    from ropelab.show.terminal import Delayed, choose_progress
+    from ropelab.show.terminal import DelayedProgress, choose_progress
 
     tokens = read_tokens(length)
     # Code that builds its tables at every call takes a minute at a million tokens.
-    with Delayed(choose_progress())(f"checking {target}"):
+    with DelayedProgress(choose_progress())(f"checking {target}"):
         done = check_target(
             target,
             config=config,
@@ -109,9 +109,9 @@ def vectors(
     """
     from ropelab.conformance.vectors import vectors as write_vectors
     from ropelab.show import terminal
-    from ropelab.show.terminal import Delayed, choose_progress
+    from ropelab.show.terminal import DelayedProgress, choose_progress
 
-    with Delayed(choose_progress())(f"writing vectors into {out}"):
+    with DelayedProgress(choose_progress())(f"writing vectors into {out}"):
         done = write_vectors(config, out, length=read_tokens(length), prompt=prompt)
     if json:
         print_document({"experiment": "vectors", "tables": done.rows})

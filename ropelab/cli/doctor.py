@@ -52,11 +52,11 @@ def doctor(
     Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
     """
     from ropelab.conformance.laws.doctor import doctor as examine_model
-    from ropelab.show.terminal import Delayed, choose_progress
+    from ropelab.show.terminal import DelayedProgress, choose_progress
 
     check_known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     check_known("--device", device, ("cpu", "cuda"))
-    waiting = Delayed(choose_progress())
+    waiting = DelayedProgress(choose_progress())
     # The user's code may print.
     with waiting(f"examining {model}"), redirect_stdout(sys.stderr):
         done = examine_model(model, cast("ModelDtype", dtype), device, compiled)

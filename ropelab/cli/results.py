@@ -49,11 +49,11 @@ def report(
     network.
     """
     from ropelab.claims.ledger import judge_run
-    from ropelab.show.drawn import check_place
+    from ropelab.show.drawn import check_output_path
     from ropelab.show.page.document import MARK
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
-    from ropelab.show.terminal import Delayed, choose_progress
+    from ropelab.show.terminal import DelayedProgress, choose_progress
 
     path = output
     if path is None and runs:
@@ -61,8 +61,8 @@ def report(
     elif path is None:
         path = results / "index.html"
     shown = find_runs(runs or [results], judge_run)
-    check_place(path, MARK)
-    page = write_report(shown, path, title, progress=Delayed(choose_progress()))
+    check_output_path(path, MARK)
+    page = write_report(shown, path, title, progress=DelayedProgress(choose_progress()))
     print_line(f"page: {page}")
 
 
@@ -74,11 +74,11 @@ def explore(
     """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle
     errors.
     """
-    from ropelab.show.drawn import check_place
+    from ropelab.show.drawn import check_output_path
     from ropelab.show.page.document import MARK
     from ropelab.show.page.explore import write_explore
 
-    check_place(output, MARK)
+    check_output_path(output, MARK)
     print_line(f"page: {write_explore(output)}")
 
 
@@ -315,7 +315,7 @@ def models(
         terminal.show_places({"next": f"ropelab freqs --model {chosen}"})
         return
     short = table[[*SHORT]].rename(columns=SHORT)
-    terminal.show_table(short, terminal.console(), decisive=["base"])
+    terminal.show_table(short, terminal.make_console(), decisive=["base"])
     places = {
         "in full": "ropelab models llama-3.1-8b",
         "next": "ropelab freqs --model llama-3.1-8b",

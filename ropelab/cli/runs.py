@@ -229,7 +229,11 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             return
 
     print_line(f"index: {write_index(results, index)}")
-    drawing = silent if options.quiet else terminal.Delayed(terminal.choose_progress())
+    drawing = (
+        silent
+        if options.quiet
+        else terminal.DelayedProgress(terminal.choose_progress())
+    )
     page = write_report(
         find_runs([results], judge_run), results / "index.html", progress=drawing
     )

@@ -1,9 +1,9 @@
-"""Tables of words and numbers for a terminal, folded if it is too narrow for them.
+"""Tables of words and numbers for a terminal, folded if the terminal is too narrow.
 
 In a folded table a column of sentences is printed below each row. Other columns that do
-not fit are printed in a further block under the first, whose rows begin with the same
-names. A long list keeps one line for each row. No column is left out and no number is
-broken.
+not fit are printed in a further block under the first one; its rows begin with the same
+names. A table of many rows keeps one line for each row. No column is left out and no
+number is broken.
 """
 
 import re
@@ -23,16 +23,17 @@ from ropelab.show.verdicts import choose_colour, mark_verdict
 GAP = 2
 # The number of spaces before a sentence below a row.
 INDENT = 4
-# The width up to which the cells of a column of words are not broken into lines.
-READABLE = 14
+# The least width of a column of words, in characters, if its cells are broken into lines.
+READABLE_WIDTH = 14
 # A cell is called a sentence if it has at least this many characters, and this many
 # words.
-SENTENCE = 40
-WORDS = 5
-# The least width of a column of sentences.
-NARROWEST = 24
-# A table of more rows is looked through, not read. Each of its rows has one line.
-MANY = 40
+SENTENCE_CHARACTERS = 40
+SENTENCE_WORDS = 5
+# The least width of a column of sentences, in characters.
+SENTENCE_WIDTH = 24
+# The most rows of a table that is read in full. A longer table is looked through, and
+# each of its rows has one line.
+MOST_ROWS_READ = 40
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,27 @@ class Column:
     @property
     def has_sentences(self) -> bool:
         longest = max(self.cells, key=cell_len, default="")
-        return cell_len(longest) >= SENTENCE and len(longest.split()) >= WORDS
+        is_long = cell_len(longest) >= SENTENCE_CHARACTERS
+        return is_long and len(longest.split()) >= SENTENCE_WORDS
 
     @property
     def least_width(self) -> int:
-        """The width below which a number or a word would be broken.
+        """The least width in which no number and no piece of a word is broken.
 
-        Words of several pieces may be broken down to READABLE, sentences to NARROWEST.
+        Cells of several words or pieces may be broken, but the column does not get
+        narrower than SENTENCE_WIDTH or READABLE_WIDTH, unless its cells are shorter.
         """
-        title = max(map(len, split_word(self.title)))
+        title_width = max(map(len, split_word(self.title)))
         longest_cell = max(map(cell_len, self.cells), default=0)
         if self.is_number:
-            return max(title, longest_cell)
+            return max(title_width, longest_cell)
 
         longest_piece = 0
         for cell in self.cells:
             longest_piece = max(longest_piece, *map(cell_len, split_word(cell)))
-        readable = NARROWEST if self.has_sentences else READABLE
-        return max(title, min(longest_cell, max(readable, longest_piece)))
+        readable_width = SENTENCE_WIDTH if self.has_sentences else READABLE_WIDTH
+        cell_width = min(longest_cell, max(readable_width, longest_piece))
+        return max(title_width, cell_width)
 
 
 def print_columns(columns: Sequence[Column], console: Console) -> None:
@@ -81,15 +85,15 @@ def print_columns(columns: Sequence[Column], console: Console) -> None:
     if console.is_terminal:
         columns = [_mark_verdicts(column) for column in columns]
 
-    is_long = len(columns[0].cells) > MANY
+    is_long = len(columns[0].cells) > MOST_ROWS_READ
     if is_long and not _fit_unbroken(columns, console.width):
         columns = _cut_last(columns, console.width)
-    blocks, below = fold(columns, console.width)
+    blocks, columns_below = fold(columns, console.width)
     for number, block in enumerate(blocks):
         if number > 0:
             console.print()
         is_last = number == len(blocks) - 1
-        _print_block(block, below if is_last else [], console)
+        _print_block(block, columns_below if is_last else [], console)
 
 
 def _mark_verdicts(column: Column) -> Column:
@@ -103,18 +107,18 @@ def _cut_last(columns: Sequence[Column], width: int) -> list[Column]:
 
     The columns stay as they are if the last column has numbers, or has too little room.
     """
-    *others, last = columns
-    taken = sum(column.unbroken_width + GAP for column in others)
-    room = width - taken
+    *first_columns, last = columns
+    room = width - sum(column.unbroken_width + GAP for column in first_columns)
     if last.is_number or room < len(last.title):
         return list(columns)
 
     cells = [end_at_edge(cell, room) for cell in last.cells]
-    return [*others, Column(last.title, cells, False, last.is_decisive)]
+    cut_column = Column(last.title, cells, False, last.is_decisive)
+    return [*first_columns, cut_column]
 
 
 def end_at_edge(text: str, room: int) -> str:
-    """Cut a text that is longer than the room for it, and mark the cut.
+    """Cut a text that is wider than `room` characters, and mark the cut.
 
     >>> end_at_edge("a list of names", 9), end_at_edge("a list", 9)
     ('a list o…', 'a list')
@@ -130,33 +134,33 @@ def fold(
     """Return blocks of columns, each of which fits into the width, and the columns that
     are printed below the rows of the last block.
     """
-    in_blocks = list(columns)
-    below = set()
-    while not _fit(in_blocks, width):
-        sentences = [column for column in in_blocks[1:] if column.has_sentences]
+    columns_in_blocks = list(columns)
+    titles_below = set()
+    while not _fit(columns_in_blocks, width):
+        sentences = [column for column in columns_in_blocks[1:] if column.has_sentences]
         if not sentences:
             break
         longest = max(sentences, key=lambda column: column.unbroken_width)
-        in_blocks.remove(longest)
-        below.add(longest.title)
+        columns_in_blocks.remove(longest)
+        titles_below.add(longest.title)
 
-    names = _find_names(in_blocks, width)
+    names = _find_names(columns_in_blocks, width)
     blocks = []
     block = names
-    for column in in_blocks[len(names) :]:
+    for column in columns_in_blocks[len(names) :]:
         if len(block) > len(names) and not _fit([*block, column], width):
             blocks.append(block)
             block = names
         block = [*block, column]
     blocks.append(block)
-    return blocks, [column for column in columns if column.title in below]
+    return blocks, [column for column in columns if column.title in titles_below]
 
 
 def _find_names(columns: Sequence[Column], width: int) -> list[Column]:
     """Return the columns with which each row begins in all blocks.
 
-    They are as few of the first columns as make all rows different, if they take at most
-    half of the width, and else the first column.
+    They are the fewest first columns that make all rows different. If these take more
+    than half of the width, it is the first column alone.
     """
     for count in range(1, len(columns)):
         names = list(columns[:count])
@@ -169,7 +173,9 @@ def _find_names(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _fit(columns: Sequence[Column], width: int) -> bool:
-    """Return True if columns fit beside each other with their cells broken."""
+    """Return True if columns fit beside each other when their cells are broken into
+    lines.
+    """
     return _sum_widths([column.least_width for column in columns]) <= width
 
 
@@ -202,21 +208,21 @@ def _share_width(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _print_block(
-    columns: Sequence[Column], below: Sequence[Column], console: Console
+    columns: Sequence[Column], columns_below: Sequence[Column], console: Console
 ) -> None:
-    """Print columns beside each other, and below each row the long texts of all further
-    columns.
+    """Print columns beside each other, and below each row the cells of `columns_below`,
+    each on lines of its own.
     """
     widths = _share_width(columns, console.width)
     rows = range(len(columns[0].cells))
-    if not below:
+    if not columns_below:
         console.print(_make_grid(columns, widths, rows, with_titles=True))
         return
 
     console.print(_make_grid(columns, widths, [], with_titles=True))
     for row in rows:
         console.print(_make_grid(columns, widths, [row], with_titles=False))
-        for column in below:
+        for column in columns_below:
             cell = column.cells[row]
             if cell not in ("", "-"):
                 line = Text(f"{column.title}: ", style="dim").append(cell, "not dim")
@@ -281,7 +287,8 @@ def break_lines(text: str, width: int) -> str:
     for word in text.split(" "):
         pieces = [word] if len(word) <= width else split_word(word)
         for number, piece in enumerate(pieces):
-            # A blank is before a word that does not begin a line, not before its pieces.
+            # There is a blank before a word, unless it begins a line, and no blank before
+            # the further pieces of a word.
             is_word_start = number == 0
             gap = " " if lines[-1] and is_word_start else ""
             if lines[-1] and len(lines[-1] + gap + piece) > width:

@@ -13,44 +13,48 @@ from pandas.api.types import is_float_dtype
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.shown import ShownRun
 from ropelab.show.page.views import OUTCOMES, is_number
 
 COLUMNS = ["table", "value", "rows", "alone", "differ", "largest", "where"]
 
 
-def compare_runs(first: Shown, second: Shown) -> tuple[str, dict[str, pd.DataFrame]]:
+def compare_runs(
+    first: ShownRun, second: ShownRun
+) -> tuple[str, dict[str, pd.DataFrame]]:
     """Compare two runs; InputError if they are of different experiments.
 
-    Returns a sentence and two tables: the settings that differ, and for each column of
-    values in how many rows it differs, and where most.
+    Returns a sentence and two tables. The first has the settings that differ. The second
+    says for each column of values in how many rows it differs, and in which row most.
     """
     experiment = first.manifest["experiment"]
-    other = second.manifest["experiment"]
-    if experiment != other:
-        raise InputError(f"{experiment} and {other} measure different things")
+    second_experiment = second.manifest["experiment"]
+    if experiment != second_experiment:
+        raise InputError(
+            f"{experiment} and {second_experiment} measure different things"
+        )
 
     settings = _compare_settings(first, second)
-    values, unmatched = _compare_values(first.tables, second.tables)
+    values, unmatched_tables = _compare_values(first.tables, second.tables)
     remarks = [experiment, f"{len(settings)} settings differ"]
-    alone = _list_alone(first.tables, second.tables)
-    if alone:
-        remarks.append(f"only one run has {join_names(alone)}")
+    unshared_names = _list_unshared(first.tables, second.tables)
+    if unshared_names:
+        remarks.append(f"only one run has {join_names(unshared_names)}")
     with_unmatched_rows = sorted(set(values.loc[values["alone"] > 0, "table"]))
     if with_unmatched_rows:
         remarks.append(f"rows of one run alone in {join_names(with_unmatched_rows)}")
-    if unmatched:
-        remarks.append(f"not compared: {join_names(unmatched)}")
+    if unmatched_tables:
+        remarks.append(f"not compared: {join_names(unmatched_tables)}")
 
-    differing = int((values["differ"] > 0).sum())
+    differing_count = int((values["differ"] > 0).sum())
     answer = (
-        f"{differing} of {len(values)} columns of values differ in rows that both runs"
+        f"{differing_count} of {len(values)} columns of values differ in rows that both runs"
         f" have ({', '.join(remarks)})."
     )
     return answer, {"settings": settings, "values": values}
 
 
-def _compare_settings(first: Shown, second: Shown) -> pd.DataFrame:
+def _compare_settings(first: ShownRun, second: ShownRun) -> pd.DataFrame:
     """Return a row for each setting, input or version that differs."""
     first_settings = _list_settings(first)
     second_settings = _list_settings(second)
@@ -63,13 +67,13 @@ def _compare_settings(first: Shown, second: Shown) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "first", "second"])
 
 
-def _list_settings(run: Shown) -> dict[str, Any]:
+def _list_settings(run: ShownRun) -> dict[str, Any]:
     manifest = run.manifest
     version = {"version": manifest["version"]}
     return {**manifest["config"], **manifest["inputs"], **version}
 
 
-def _list_alone(first: Tables, second: Tables) -> list[str]:
+def _list_unshared(first: Tables, second: Tables) -> list[str]:
     """Return the tables that only one run has, and the columns that a table has in only
     one run.
     """
@@ -86,7 +90,7 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
     matched.
     """
     rows: list[dict[str, Any]] = []
-    unmatched: list[str] = []
+    unmatched_tables: list[str] = []
     for name in first:
         if name not in second:
             continue
@@ -96,23 +100,23 @@ def _compare_values(first: Tables, second: Tables) -> tuple[pd.DataFrame, list[s
         if keys is not None:
             changes = _compare_tables(first[name], second[name], keys)
         if changes is None:
-            unmatched.append(name)
+            unmatched_tables.append(name)
         else:
             rows += [{"table": name, **change} for change in changes]
 
     values = pd.DataFrame(rows, columns=COLUMNS)
-    return values.sort_values("differ", ascending=False), unmatched
+    return values.sort_values("differ", ascending=False), unmatched_tables
 
 
 def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
     """Return the columns that identify the rows of both tables; None if none do.
 
     They are the first columns of the table, as few as possible. Columns without floats
-    are tried by themselves before columns of floats are admitted. Of columns of floats,
-    only those with whole numbers, factors or bases can identify rows.
+    are tried first, then columns of both kinds. A column of floats can identify rows
+    only if its numbers are whole, or are factors or bases.
     """
     columns_without_floats = []
-    columns_with_floats = []
+    columns_of_both_kinds = []
     for column in _list_shared(first, second):
         has_floats = _is_float(column, first, second)
         identifies = not has_floats and column not in OUTCOMES
@@ -120,9 +124,9 @@ def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
             columns_without_floats.append(column)
         has_whole_floats = has_floats and not (first[column] % 1).any()
         if identifies or has_whole_floats or column in ("factor", "base"):
-            columns_with_floats.append(column)
+            columns_of_both_kinds.append(column)
 
-    for columns in (columns_without_floats, columns_with_floats):
+    for columns in (columns_without_floats, columns_of_both_kinds):
         for count in range(1, len(columns) + 1):
             keys = columns[:count]
             is_ambiguous = first.duplicated(keys).any() or second.duplicated(keys).any()
@@ -132,7 +136,7 @@ def _find_keys(first: pd.DataFrame, second: pd.DataFrame) -> list[str] | None:
 
 
 def _list_shared(first: pd.DataFrame, second: pd.DataFrame) -> Iterator[str]:
-    """Yield the columns that are numbers in both tables, or words in both."""
+    """Yield the columns that have numbers in both tables, or words in both tables."""
     for column in first:
         if column in second and is_number(first[column]) == is_number(second[column]):
             yield str(column)
@@ -158,7 +162,8 @@ def _compare_tables(
         before = both[f"{column} first"]
         after = both[f"{column} second"]
         differs = before.ne(after) & ~(before.isna() & after.isna())
-        # Words normally say what a row is about. Those that differ are values.
+        # Words usually say what a row is about. A column of words is compared only if it
+        # judges the rows, or differs between the runs.
         is_value = is_number(first[column]) or column in OUTCOMES or differs.any()
         if not is_value:
             continue
@@ -181,11 +186,11 @@ def _compare_tables(
 
 
 def _find_largest(before: pd.Series, after: pd.Series, differs: pd.Series) -> Any:
-    """Return the index of the row with the largest change of numbers, or with the first
-    change of words.
+    """Return the index of the row with the largest change of a number, or of the first
+    row in which a word changed.
 
-    None: no row has two numbers, or no words changed. Numbers that are all equal have a
-    largest change of 0.
+    None: no row has a number in both runs, or no word changed. If all numbers are equal,
+    the largest change is 0, and a row is returned.
     """
     if is_number(before) and is_number(after):
         change = (after - before).abs()

@@ -1,6 +1,6 @@
-"""Figures on their way from tables to files: drawn in one style, encoded, and written.
+"""Figures are drawn from tables in one style, encoded, and written to files.
 
-matplotlib is imported when a figure is drawn, as many commands draw none.
+matplotlib is imported when a figure is drawn, since many commands draw no figure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 FORMATS = ("png", "pdf", "svg")
 DOTS_PER_INCH = {"screen": 150, "paper": 600}
 STYLES = tuple(DOTS_PER_INCH)
-# Held while a figure is drawn: the settings and the parser of formulas that matplotlib has
-# are those of the whole process, and runs may be asked for in several threads.
-DRAWING = RLock()
-# Experiments that are drawn as another one is.
-SAME = {"evaluate": "extrapolate"}
-# Metadata without dates and names of programs, so that the same figure is the same file.
-DATELESS: dict[str, dict[str, Any]] = {
+# The lock that is held while a figure is drawn. Settings and the parser of formulas in
+# matplotlib belong to the whole process, and several threads may ask for runs.
+DRAWING_LOCK = RLock()
+# Experiments whose tables are drawn by the functions of another experiment.
+DRAWN_AS = {"evaluate": "extrapolate"}
+# The metadata of each format, without dates and names of programs, so that the same
+# figure always gives the same file.
+METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
@@ -67,20 +68,20 @@ def find_draw(experiment: str) -> "Draw":
 
     ImportError: there is none for this experiment.
     """
-    name = SAME.get(experiment, experiment).replace("-", "_")
+    name = DRAWN_AS.get(experiment, experiment).replace("-", "_")
     return import_module(f"ropelab.show.figures.{name}").draw
 
 
 def draw_figures(
     draw: "Draw", tables: "Tables", style: str = "screen"
 ) -> "dict[str, Figure]":
-    """Draw the figures of some tables, for a `screen` or for `paper`, with titles that
-    fit.
+    """Draw the figures of some tables in a style, `screen` or `paper`. Titles are broken
+    into lines that fit the width of the figure.
     """
     load_matplotlib()
     from ropelab.show.figures.style import fit_paper, fit_titles, use_style
 
-    with DRAWING, use_style():
+    with DRAWING_LOCK, use_style():
         figures = draw(tables)
         for figure in figures.values():
             if style == "paper":
@@ -104,8 +105,8 @@ def encode_figures(
         figures: the figures by name.
         formats: some of `FORMATS`.
         style: one of `STYLES`.
-        letters: True keeps letters as text in SVG, which needs the font where the figure
-            is shown. False draws them as lines.
+        letters: True keeps letters as text in SVG. The program that shows the figure then
+            needs the font. False draws the letters as lines.
     """
     from matplotlib import rc_context
 
@@ -120,10 +121,10 @@ def encode_figures(
     }
     files = {}
     for name, figure in figures.items():
-        # SVG has names that are random unless they are made from a fixed text.
+        # The identifiers in an SVG are random unless they are made from a fixed text.
         settings["svg.hashsalt"] = f"{name}{ending}"
-        with DRAWING:
-            find_room(figure, dpi)
+        with DRAWING_LOCK:
+            fix_layout(figure, dpi)
             for kind in formats:
                 with use_style(), rc_context(settings):
                     content = _encode_figure(figure, kind, dpi)
@@ -131,11 +132,12 @@ def encode_figures(
     return files
 
 
-def find_room(figure: "Figure", dpi: int) -> None:
-    """Give labels their room, and leave out numbers below the axes that would touch.
+def fix_layout(figure: "Figure", dpi: int) -> None:
+    """Compute the layout of a figure once, and leave out numbers below the axes that
+    would touch each other.
 
-    The layout is then fixed. matplotlib's `savefig` would find it twice more for each
-    format, and draw once in vain.
+    matplotlib's `savefig` would otherwise compute the layout twice for each format, and
+    draw the figure once in vain.
     """
     from ropelab.show.figures.style import thin_ticks, use_style
 
@@ -152,17 +154,18 @@ def _encode_figure(figure: "Figure", kind: str, dpi: int) -> bytes:
     from matplotlib.backend_bases import get_registered_canvas_class
 
     canvas = get_registered_canvas_class(kind)(figure)
-    # The canvas of SVG sets another resolution, which would stay.
+    # The canvas of SVG has set another resolution, which would be used for all later
+    # formats.
     figure.set_dpi(dpi)
-    # The file is made in memory. On a full disk the writer of PDF would raise an error
-    # that does not say so.
+    # The file is made in memory. If the disk were full, matplotlib's writer of PDF would
+    # raise an error that does not say so.
     content = BytesIO()
     print_figure = getattr(canvas, f"print_{kind}")
-    print_figure(content, metadata=DATELESS[kind])
+    print_figure(content, metadata=METADATA[kind])
     return content.getvalue()
 
 
-def check_place(path: Path, mark: str = "") -> None:
+def check_output_path(path: Path, mark: str = "") -> None:
     """Raise InputError if a file cannot be written, before its content is made.
 
     `mark` has the same meaning as in `write_for_user`.
@@ -180,11 +183,11 @@ def check_place(path: Path, mark: str = "") -> None:
 def write_for_user(
     files: Mapping[str, bytes], folder: Path, mark: str = ""
 ) -> list[Path]:
-    """Write files into a folder of the user; InputError if one would replace a file that
-    ropelab did not write.
+    """Write files into a folder of the user; InputError if one of them would replace a
+    file that ropelab did not write.
 
-    A file of ours is recognised by its `mark`, a text that all files of this kind
-    contain. Without a mark, a record in the folder has the names of the files.
+    `mark` is a text by which a file of ropelab is recognised: all files of this kind
+    contain it. If it is empty, a record in the folder has the names of ropelab's files.
     """
     for name in files:
         check_own(folder / name, mark)
@@ -195,17 +198,18 @@ def write_for_user(
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files into a folder, each whole or not at all, in place of those there.
+    """Write files into a folder, each whole or not at all. They replace files of the same
+    names, so this is for folders in which only ropelab has files.
 
-    Only ropelab has files in the folder. InputError: a file cannot be written.
+    InputError: a file cannot be written.
     """
     paths = []
     for name, content in files.items():
         path = folder / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replace_file(path) as fresh:
-                fresh.write_bytes(content)
+            with replace_file(path) as new_file:
+                new_file.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from None
         paths.append(path)

@@ -11,7 +11,7 @@ from ropelab.runs.leading import find_leads
 from ropelab.runs.sentences import split_verdict
 from ropelab.runs.tables import Tables, write_markdown
 from ropelab.show.intervals import join_intervals
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.shown import ShownRun
 from ropelab.show.terminal import format_value
 
 # The name of the short table of a run.
@@ -30,29 +30,30 @@ def write_latex(table: pd.DataFrame, caption: str = "") -> str:
     has a caption.
 
     Numbers are rounded for reading. A value with its interval is one cell, `0.56 [0.41,
-    0.71]`. `table.attrs["leaders"]` may have, for each column, the names of the rows that
-    lead it. These cells are bold.
+    0.71]`. `table.attrs["leaders"]` may have, for each column, the names of the rows whose
+    cells in this column are bold.
     """
     names = table.iloc[:, 0].astype(str)
     leaders: Mapping[str, Sequence[str]] = table.attrs.get("leaders", {})
     bold_rows = {}
-    for column, leading in leaders.items():
-        bold_rows[column] = list(table.index[names.isin(leading)])
+    for column, names_of_leaders in leaders.items():
+        bold_rows[column] = list(table.index[names.isin(names_of_leaders)])
 
     table = join_intervals(table)
     texts = table.map(format_value).rename(columns=_write_title)
     styler = texts.style.hide(axis="index").format(escape="latex")
     styler = styler.format_index(escape="latex", axis="columns")
     for column, rows in bold_rows.items():
-        where = pd.IndexSlice[rows, _write_title(column)]
+        bold_cells = pd.IndexSlice[rows, _write_title(column)]
         # pandas writes \textbf{...} around a cell for the property textbf: --rwrap.
-        styler = styler.set_properties(subset=where, textbf="--rwrap")
+        styler = styler.set_properties(subset=bold_cells, textbf="--rwrap")
 
-    sides = ""
+    # Columns of numbers are aligned to the right, all others to the left.
+    alignment = ""
     for column in table.columns:
         is_number = pd.api.types.is_numeric_dtype(table[column])
-        sides += "r" if is_number else "l"
-    options: dict[str, Any] = {"column_format": sides, "hrules": True}
+        alignment += "r" if is_number else "l"
+    options: dict[str, Any] = {"column_format": alignment, "hrules": True}
     if caption:
         options |= {"caption": escape_latex(caption), "position": "t"}
     return str(styler.to_latex(**options))
@@ -96,34 +97,34 @@ ENCODERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
 }
 
 
-def choose_tables(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables of those names, or, if there are no names, all tables with the
+def choose_tables(run: ShownRun, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the tables that `names` lists. If it is empty, return all tables, with the
     summary first.
 
-    InputError: the run has no table of a name.
+    InputError: the run has no table with one of the names, or the table has no rows.
     """
     tables: dict[str, pd.DataFrame] = {}
     records = run.manifest.get("summary") or ()
-    # Rows without an entry do not make a table.
+    # If no row has an entry, there is no summary to export.
     if any(records):
         tables[SUMMARY] = _make_summary(run, records)
     tables |= run.tables
     if not names:
         return tables
 
-    empty = list_empty(run)
+    empty_tables = list_empty(run)
     for name in names:
-        if name in empty:
+        if name in empty_tables:
             raise InputError(f"the table {name} of this run has no rows")
     return {name: tables[check_known("table", name, tables)] for name in names}
 
 
-def list_empty(run: Shown) -> list[str]:
-    """Return the names of the stored tables that have no rows, which no export has."""
-    return [name for name, table in run.stored.items() if table.empty]
+def list_empty(run: ShownRun) -> list[str]:
+    """Return the names of the stored tables that have no rows. They are not exported."""
+    return [name for name, table in run.stored_tables.items() if table.empty]
 
 
-def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _make_summary(run: ShownRun, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the short table of a run, with its caption and its leading rows."""
     summary = pd.DataFrame(records)
     verdict, _ = split_verdict(run.manifest["answer"])
@@ -135,9 +136,7 @@ def _make_summary(run: Shown, records: Sequence[Mapping[str, Any]]) -> pd.DataFr
 
 
 def encode_text(tables: Tables, kind: str) -> str:
-    """Return the tables as text to print; InputError for a kind that is not a text
-    format.
-    """
+    """Return the tables as text to print; InputError if `kind` is not a text format."""
     if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
     files = encode_tables(tables, kind)

@@ -37,7 +37,7 @@ MARK = "Each run: the question, the answer computed from its tables,"
 def check_index(name: str) -> None:
     """Raise InputError for a name of an index that is not a plain name ending in .md.
 
-    Other names could be outside of the results folder, or take the place of a run.
+    A file of another name could be outside of the results folder, or replace a run.
     """
     path = Path(name)
     is_plain = path.name == name and name.isprintable()
@@ -53,7 +53,7 @@ def check_index(name: str) -> None:
 def escape(text: str) -> str:
     """Write a text of a manifest as plain words in Markdown.
 
-    Anybody may have written a manifest, so that its texts must not become links or HTML.
+    Anybody may have written a manifest, so its texts must not become links or HTML.
 
     >>> escape("<b> [x](y)\\n# copy_in_text")
     '\\\\<b\\\\> \\\\[x\\\\](y) # copy_in_text'
@@ -62,7 +62,9 @@ def escape(text: str) -> str:
 
 
 def write_code(text: str) -> str:
-    """Write text as code of one line, between more backticks than it has itself."""
+    """Write text as code of one line, between more backticks than the text has in a
+    row.
+    """
     runs_of_backticks = re.findall("`+", text)
     longest = max(map(len, runs_of_backticks), default=0)
     fence = "`" * (longest + 1)
@@ -108,24 +110,24 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
         title=title,
         results=results,
         runs=list(store.find_finished(results)),
-        kept=_read_kept(results),
+        kept=_read_kept_figures(results),
     )
     (written,) = write_for_user({name: text.encode()}, results, MARK)
     return written
 
 
-def _read_kept(results: Path) -> set[str] | None:
+def _read_kept_figures(results: Path) -> set[str] | None:
     """Return the figures that are committed with the results, so that links to them work.
 
-    They are the exceptions (`!/path`) in the .gitignore of the folder. If the folder
+    In the .gitignore of the folder they are the exceptions (`!/path`). If the folder
     has no .gitignore, all figures are kept, and None is returned.
     """
     try:
         text = read_regular(results / ".gitignore", MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    kept = set()
+    figures = set()
     for line in text.splitlines():
         if line.startswith("!/"):
-            kept.add(line.removeprefix("!/"))
-    return kept
+            figures.add(line.removeprefix("!/"))
+    return figures

@@ -14,9 +14,10 @@ NOTE = (
 
 
 def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the lower and the upper bound of each column that has them.
+    """Return, for each column whose values have intervals, the columns of the lower and
+    the upper ends.
 
-    They are the next two columns, with `ci_low` and `ci_high` in their names.
+    These are the next two columns, with `ci_low` and `ci_high` in their names.
 
     >>> find_intervals(["accuracy", "ci_low", "ci_high", "n"])
     {'accuracy': ('ci_low', 'ci_high')}
@@ -29,7 +30,7 @@ def find_intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def find_ends(names: Sequence[str]) -> set[str]:
-    """Return the columns that are ends of intervals, and no values of their own.
+    """Return the columns that have the ends of intervals.
 
     >>> sorted(find_ends(["accuracy", "ci_low", "ci_high", "n"]))
     ['ci_high', 'ci_low']

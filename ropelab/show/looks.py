@@ -32,7 +32,7 @@ PALETTE = tuple(COLORS.values())
 # Markers and lines distinguish names where print is grey.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
-# The words of figures, and the looks of names that are in a single figure.
+# The words of figures, and the looks of names that only one figure has.
 FIGURES = read_table_beside(__file__, "figures")
 
 
@@ -59,7 +59,7 @@ LOOKS = _read_all_looks()
 def read_looks(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]:
     """Return the look and the label of each name.
 
-    A row has the colour, the marker, the line and the label.
+    A row of `rows` has the colour, the marker, the line and the label of its name.
     """
     looks = {}
     for name, (color, marker, line, label) in rows.items():
@@ -70,28 +70,29 @@ def read_looks(rows: Mapping[str, Iterable[str]]) -> dict[str, tuple[Look, str]]
 def find_look(name: str) -> Look:
     """Return the look of a name; `yarn ×8` looks like `yarn`.
 
-    A name that LOOKS does not have gets the same one each time, from a checksum of its
-    letters.
+    A name that LOOKS does not have gets a look from a checksum of its letters, so that
+    it has the same look each time.
     """
-    plain = extract_method(name)
-    if plain in LOOKS:
-        return LOOKS[plain]
+    method = extract_method(name)
+    if method in LOOKS:
+        return LOOKS[method]
     # 8 colours, 8 markers and 4 lines make 256 looks.
-    code = crc32(plain.encode())
-    color = PALETTE[code % 8]
-    marker = MARKERS[code // 8 % 8]
-    line = LINES[code // 64 % 4]
+    checksum = crc32(method.encode())
+    color = PALETTE[checksum % 8]
+    marker = MARKERS[checksum // 8 % 8]
+    line = LINES[checksum // 64 % 4]
     return Look(color, marker, line)
 
 
 def pick_look(number: int) -> Look:
-    """Return the look of the line with this number, for names that have none.
+    """Return a look for the line with this number, if its name has no look of its own.
 
-    All of 32 lines look different.
+    Up to 32 lines look different.
     """
-    # After eight lines a colour comes again, with the next marker and line.
-    shifted = number + number // 8
-    return Look(PALETTE[number % 8], MARKERS[shifted % 8], LINES[shifted % 4])
+    # After eight lines the colours begin again, each with the next marker and line.
+    shifted_number = number + number // 8
+    marker = MARKERS[shifted_number % 8]
+    return Look(PALETTE[number % 8], marker, LINES[shifted_number % 4])
 
 
 def list_looks_for_script() -> dict[str, list[int | str]]:

@@ -1,5 +1,5 @@
 """The output of a command on a terminal: progress on stderr, then on stdout the answer,
-short tables, and the places of files.
+short tables, and the paths of files.
 """
 
 import math
@@ -24,7 +24,7 @@ from ropelab.runs.estimate import write_duration
 from ropelab.runs.sentences import split_sentences, split_verdict
 from ropelab.show.columns import (
     GAP,
-    READABLE,
+    READABLE_WIDTH,
     Column,
     break_lines,
     end_at_edge,
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
     from ropelab.runs.cell import Advance, Progress
     from ropelab.runs.tables import EarlyTable
 
-# The width of a pipe or a file in columns, so large that no row is broken.
-UNBOUNDED = 10_000
+# The width of output to a pipe or a file in characters, so large that no row is broken.
+UNBOUNDED_WIDTH = 10_000
 # Work that ends within this many seconds shows no progress.
 SECONDS_HIDDEN = 1.0
-# The seconds between two plain progress lines, and the seconds before the first line.
-SPARSELY = 30.0
-SOON = 3.0
+# The seconds between two plain progress lines, and the seconds before the first one with
+# numbers.
+SECONDS_BETWEEN_LINES = 30.0
+SECONDS_TO_FIRST_LINE = 3.0
 # The lines of a terminal that a table above the bars leaves free.
 LINES_BELOW = 10
-# The share of the work after which the time left is estimated from the pace so far.
-ENOUGH = 0.01
+# The share of the work that must be done before the time left is estimated from the pace
+# so far.
+SHARE_FOR_ESTIMATE = 0.01
 
 
 def say_waiting(folder: Path) -> None:
@@ -65,12 +67,15 @@ class TimeLeftColumn(progress.TimeRemainingColumn):
         end = task.fields["end"]
         if end is None:
             return super().render(task)
-        left = timedelta(seconds=math.ceil(max(0.0, end - time.monotonic())))
-        return Text(str(left), style="progress.remaining")
+        seconds_left = max(0.0, end - time.monotonic())
+        time_left = timedelta(seconds=math.ceil(seconds_left))
+        return Text(str(time_left), style="progress.remaining")
 
 
 class ShortenedColumn(progress.TextColumn):
-    """Words that are shortened on a narrow line, so that the times after them are not."""
+    """Words that are shortened on a narrow line, so that the times after them stay
+    whole.
+    """
 
     def get_table_column(self) -> tables.Column:
         return tables.Column(no_wrap=False)
@@ -105,21 +110,23 @@ class Bars:
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             TimeLeftColumn(),
-            # A terminal shows Ctrl-C as ^C. At the end of a full line this would begin a
-            # new line, and the bars would not be erased.
+            # A terminal shows Ctrl-C as ^C. If the line were full, ^C would begin a new
+            # line, and the bars would not be erased. So two characters are left free.
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
         self._lock = Lock()
 
     def watch(self, early_table: "EarlyTable") -> None:
-        """Show what is known of a result above the bars, as many rows as fit."""
-        shown = self._bars.console
-        # The other lines are for the bars, the heading and the blank lines around them.
-        rows = max(3, shown.height - LINES_BELOW)
-        console = Console(width=shown.width, highlight=False, markup=False)
+        """Show the table of a run above the bars, as far as it is known, with as many
+        rows as fit.
+        """
+        terminal = self._bars.console
+        # At least three rows are shown, even if fewer lines are free.
+        row_count = max(3, terminal.height - LINES_BELOW)
+        console = Console(width=terminal.width, highlight=False, markup=False)
         with console.capture() as captured:
-            show_table(early_table.table.head(rows), console)
+            show_table(early_table.table.head(row_count), console)
         heading = f"known so far ({early_table.note})"
         self._bars.table = Text(f"{heading}\n\n{captured.get()}")
 
@@ -154,15 +161,15 @@ class Bars:
                     self._bars.stop()
 
 
-class Delayed:
+class DelayedProgress:
     """Progress that is shown once the work has taken a second (SECONDS_HIDDEN).
 
-    A timer calls the progress from its own thread, so that a lock guards what both
-    threads use.
+    A timer opens the progress from a thread of its own, so a lock guards the variables
+    that both threads use.
     """
 
-    def __init__(self, shown: "Progress", seconds: float | None = None) -> None:
-        self._shown = shown
+    def __init__(self, progress: "Progress", seconds: float | None = None) -> None:
+        self._progress = progress
         self._seconds = SECONDS_HIDDEN if seconds is None else seconds
 
     @contextmanager
@@ -170,27 +177,29 @@ class Delayed:
         self, description: str, total: float | None = None
     ) -> Iterator["Advance"]:
         lock = Lock()
-        showing = ExitStack()
-        shown: Advance | None = None
-        done = 0.0
-        over = False
+        stack = ExitStack()
+        # Moves the progress; None before it is shown.
+        advance_shown: Advance | None = None
+        steps_done = 0.0
+        is_over = False
 
         def show() -> None:
-            nonlocal shown
+            nonlocal advance_shown
             with lock:
-                if over:
+                if is_over:
                     return
-                shown = showing.enter_context(self._shown(description, total))
-                shown(done)
+                line = self._progress(description, total)
+                advance_shown = stack.enter_context(line)
+                advance_shown(steps_done)
 
         def advance(
             steps: float = 1, *, note: str = "", left: float | None = None
         ) -> None:
-            nonlocal done
+            nonlocal steps_done
             with lock:
-                done += steps
-                if shown is not None:
-                    shown(steps, note=note, left=left)
+                steps_done += steps
+                if advance_shown is not None:
+                    advance_shown(steps, note=note, left=left)
 
         timer = Timer(self._seconds, show)
         timer.daemon = True
@@ -200,8 +209,8 @@ class Delayed:
         finally:
             timer.cancel()
             with lock:
-                over = True
-            showing.close()
+                is_over = True
+            stack.close()
 
 
 def choose_progress() -> "Progress":
@@ -210,55 +219,56 @@ def choose_progress() -> "Progress":
 
 
 class PlainLines:
-    """Progress for a log file: a line at once, one after three seconds, then one every
-    half minute.
+    """Progress for a log file: a line when work begins, one after three seconds, then one
+    every half minute.
 
-    Work inside of other work has no line at once. The deeper it is, the fewer lines it
-    has.
+    Blocks may be nested. An inner block has no line when it begins, and the deeper it is
+    nested, the fewer lines it has.
     """
 
     def __init__(self) -> None:
-        # The number of nested works that are in progress.
-        self._open = 0
+        # The number of blocks that are open.
+        self._depth = 0
 
     @contextmanager
     def __call__(
         self, description: str, total: float | None = None
     ) -> Iterator["Advance"]:
         start = time.monotonic()
-        due = start + SOON
-        done = 0.0
-        if self._open == 0:
+        time_of_next_line = start + SECONDS_TO_FIRST_LINE
+        steps_done = 0.0
+        if self._depth == 0:
             say(f"{description} ...")
 
         def advance(
             steps: float = 1, *, note: str = "", left: float | None = None
         ) -> None:
-            nonlocal done, due
-            done += steps
+            nonlocal steps_done, time_of_next_line
+            steps_done += steps
             now = time.monotonic()
-            if now < due:
+            if now < time_of_next_line:
                 return
-            due = now + SPARSELY * max(1, self._open - 1)
-            if left is None and total and done >= ENOUGH * total:
-                left = (now - start) * (total / done - 1)
-            parts = [f"{done / total:.0%}" if total else f"{done:g}"]
+            pause = SECONDS_BETWEEN_LINES * max(1, self._depth - 1)
+            time_of_next_line = now + pause
+            if left is None and total and steps_done >= SHARE_FOR_ESTIMATE * total:
+                left = (now - start) * (total / steps_done - 1)
+            parts = [f"{steps_done / total:.0%}" if total else f"{steps_done:g}"]
             if left is not None:
                 parts.append(f"{write_duration(max(0.0, left))} left")
             if note:
                 parts.append(note)
             say(f"{description}: {', '.join(parts)}")
 
-        self._open += 1
+        self._depth += 1
         try:
             yield advance
         finally:
-            self._open -= 1
+            self._depth -= 1
 
 
 def format_value(value: Any) -> str:
     """Write a value for reading: numbers with four significant digits, whole numbers with
-    all, a dash for None and nan.
+    all digits, and a dash for None and nan.
     """
     if value is None:
         return "-"
@@ -269,17 +279,17 @@ def format_value(value: Any) -> str:
 
     if math.isnan(value):
         return "-"
-    # From 1e15 on, float64 holds no tenths, and all numbers look whole.
+    # From 1e15 on, float64 holds no tenths, so that almost all numbers are whole.
     if value.is_integer() and abs(value) < 1e15:
         return f"{value:.0f}"
     return f"{value:.4g}"
 
 
-def console() -> Console:
-    """Return standard output, as wide as its terminal, or so wide that no row breaks if it
-    is a pipe or a file.
+def make_console() -> Console:
+    """Make a console for standard output. It is as wide as the terminal; if the output
+    goes to a pipe or a file, it is so wide that no row breaks.
     """
-    width = None if sys.stdout.isatty() else UNBOUNDED
+    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
@@ -288,16 +298,16 @@ def show_table(
 ) -> None:
     """Print a table, folded where the terminal is too narrow.
 
-    `decisive` has prefixes of names of columns, in order of preference. The first
-    prefix that fits a column counts, and the last column that it fits is bold.
+    `decisive` has prefixes of names of columns, in order of preference. The first prefix
+    that any column has is used, and the last column with this prefix is bold.
     """
     from ropelab.show.intervals import join_intervals
 
-    # The kinds are bool, integer, unsigned integer, float and complex.
+    # The letters stand for bool, integer, unsigned integer, float and complex.
     numbers = {name for name in table.columns if table[name].dtype.kind in "biufc"}
     table = join_intervals(table)
     bold = _find_decisive([str(name) for name in table.columns], decisive)
-    # A list of texts for each column.
+    # The texts of each column; `.T` turns rows into columns.
     texts = table.map(format_value).to_numpy(dtype=str).T.tolist()
     columns = []
     for name, cells in zip(table.columns, texts, strict=True):
@@ -328,7 +338,7 @@ def show_records(table: "pd.DataFrame", title: str) -> None:
     """Print long rows as paragraphs under the column `title`; empty values are left
     out.
     """
-    out = console()
+    out = make_console()
     for row in table.to_dict(orient="records"):
         out.print(row.pop(title), style="bold")
         for column, value in row.items():
@@ -338,8 +348,10 @@ def show_records(table: "pd.DataFrame", title: str) -> None:
 
 
 def show_list(rows: Mapping[str, str]) -> None:
-    """Print a line for each name with its text, which is cut at the edge."""
-    out = console()
+    """Print a line for each name with its text. The text is cut at the edge of the
+    terminal.
+    """
+    out = make_console()
     width = max(map(len, rows), default=0) + GAP
     for name, text in rows.items():
         line = Text(" " * GAP).append(f"{name:<{width}}", "bold")
@@ -350,8 +362,10 @@ def show_list(rows: Mapping[str, str]) -> None:
 def show_answer(
     answer: str, *tables: "pd.DataFrame", decisive: Sequence[str] = ()
 ) -> None:
-    """Print the verdict, the tables, and what else the answer says."""
-    out = console()
+    """Print the verdict, which is the first sentence of the answer, then the tables, and
+    then the rest of the answer.
+    """
+    out = make_console()
     verdict, rest = split_verdict(escape_controls(answer))
     out.print(verdict)
     for table in tables:
@@ -362,7 +376,7 @@ def show_answer(
     sentences = split_sentences(rest)
     if sentences:
         out.print()
-    # Two sentences are read as they stand, more are looked through.
+    # One or two sentences are printed as a paragraph, more as a list.
     if 0 < len(sentences) < 3:
         out.print(rest)
         return
@@ -371,7 +385,7 @@ def show_answer(
 
 
 def _explain_intervals(table: "pd.DataFrame", out: Console) -> None:
-    """Say below a table what the brackets in its cells are, if there are any."""
+    """Print below a table what the brackets in its cells mean, if a cell has brackets."""
     from ropelab.show.intervals import NOTE, find_intervals
 
     if find_intervals(list(map(str, table.columns))):
@@ -379,29 +393,30 @@ def _explain_intervals(table: "pd.DataFrame", out: Console) -> None:
 
 
 def show_more(title: str, table: "pd.DataFrame") -> None:
-    console().print()
+    make_console().print()
     show_answer(title, table)
 
 
 def show_places(places: Mapping[str, str]) -> None:
-    """Print names of files and commands under one another, each after a word.
+    """Print paths of files and commands under one another, each after its word.
 
-    A name is never broken. A long command goes on in further lines, which can be pasted
-    into a shell as they are.
+    A path is never broken. A long command is broken into lines that can be pasted into a
+    shell as they are.
     """
-    out = console()
+    out = make_console()
     width = max(map(len, places)) + GAP
     out.print()
     for word, text in places.items():
-        shown = escape_controls(text)
+        safe_text = escape_controls(text)
         if text.startswith("ropelab "):
-            shown = _continue_lines(shown, out.width - width)
-        indented = shown.replace("\n", "\n" + " " * (width + GAP))
+            safe_text = _continue_lines(safe_text, out.width - width)
+        indented = safe_text.replace("\n", "\n" + " " * (width + GAP))
         out.print(f"{word:<{width}}{indented}", soft_wrap=True)
 
 
 def _continue_lines(command: str, room: int) -> str:
-    r"""Break a command between its words, as a shell reads it back.
+    r"""Break a command between its words, with a backslash at the end of each line but
+    the last, so that a shell reads the lines as one command.
 
     >>> _continue_lines("ropelab freqs --base 1e6 --method 'yarn(factor=4)'", 30)
     "ropelab freqs --base 1e6 \\\n--method 'yarn(factor=4)'"
@@ -411,7 +426,8 @@ def _continue_lines(command: str, room: int) -> str:
     lines = [""]
     for part in _split_command(command):
         line = f"{lines[-1]} {part}".lstrip()
-        # `show_places` indents further lines, and all but the last end in a backslash.
+        # The room for a line is less: it ends in a backslash, and `show_places` indents
+        # all lines but the first.
         if lines[-1] and len(line) + len(" \\") + GAP > room:
             lines.append(part)
         else:
@@ -420,7 +436,8 @@ def _continue_lines(command: str, room: int) -> str:
 
 
 def _split_command(command: str) -> list[str]:
-    """Split a command into its words as they are quoted, options with their values.
+    """Split a command into its words with their quotes. An option and its value are one
+    part.
 
     >>> _split_command("ropelab freqs --base 1e6 --method 'yarn( factor=4)'")
     ['ropelab', 'freqs', '--base 1e6', "--method 'yarn( factor=4)'"]
@@ -438,10 +455,9 @@ def _split_command(command: str) -> list[str]:
 
 def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
     """Print a text broken between words; lines after the first are indented further."""
-    out = console()
-    width = max(out.width - indent - hanging, READABLE)
-    # The first line may be longer than all further lines, which are indented, by the
-    # width of their indentation.
+    out = make_console()
+    width = max(out.width - indent - hanging, READABLE_WIDTH)
+    # Lines after the first are indented by `hanging`, so the first one may be longer.
     first, *rest = break_lines(escape_controls(text), width + hanging).split("\n")
     out.print(" " * indent + first, soft_wrap=True)
     if not rest:

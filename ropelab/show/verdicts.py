@@ -1,4 +1,4 @@
-"""Verdicts in a terminal: each has a sign, and a colour for those who see colours.
+"""Verdicts in a terminal: each has a sign, and a colour if the terminal shows colours.
 
 verdicts.toml gives each verdict, such as `holds` or `wrong`, one of four meanings.
 """
@@ -9,7 +9,7 @@ from ropelab.runs.files import read_table_beside
 
 # The sign of each meaning, and the sign for terminals that have only ASCII.
 SIGNS = {"good": "✓", "fair": "!", "bad": "✗", "open": "?"}
-IN_ASCII = {"good": "+", "fair": "!", "bad": "x", "open": "?"}
+ASCII_SIGNS = {"good": "+", "fair": "!", "bad": "x", "open": "?"}
 COLOURS = {"good": "green", "fair": "yellow", "bad": "red", "open": "bright_black"}
 
 
@@ -26,7 +26,9 @@ MEANINGS = _read_meanings()
 
 
 def mark_verdict(text: str) -> str:
-    """Return a verdict with the sign of its meaning before it; other texts as they are."""
+    """Return a verdict with the sign of its meaning before it. A text that is no verdict
+    is returned unchanged.
+    """
     meaning = MEANINGS.get(text)
     if meaning is None:
         return text
@@ -34,14 +36,15 @@ def mark_verdict(text: str) -> str:
 
 
 def choose_sign(meaning: str) -> str:
-    """Return the sign of a meaning in the letters that standard output has."""
+    """Return the sign of a meaning, in ASCII if standard output has no other letters."""
     encoding = sys.stdout.encoding or ""
-    in_unicode = encoding.lower().startswith("utf")
-    return SIGNS[meaning] if in_unicode else IN_ASCII[meaning]
+    has_unicode = encoding.lower().startswith("utf")
+    return SIGNS[meaning] if has_unicode else ASCII_SIGNS[meaning]
 
 
 def choose_colour(text: str) -> str:
-    """Return the colour of a verdict with its sign; empty for other texts.
+    """Return the colour of a verdict that has its sign before it; empty for any other
+    text.
 
     >>> choose_colour(mark_verdict("wrong")), choose_colour("what is wrong")
     ('red', '')

@@ -116,7 +116,7 @@ def list_texts(figure: Figure) -> list[Text]:
 
 def check_texts(figure: Figure) -> None:
     """Fail where texts overlap or leave the picture, or a title is long."""
-    drawn.find_room(figure, 150)
+    drawn.fix_layout(figure, 150)
     figure.draw_without_rendering()
     boxes = []
     for text in list_texts(figure):
@@ -169,7 +169,7 @@ def test_numbers_that_would_touch_are_left_out_of_a_picture():
         ax = figure.subplots()
         ax.set_xlim(0, 10)
         ax.set_xticks([0, 5, 5.5, 10], ["zero", "five", "six", "ten"])
-    drawn.find_room(figure, 150)
+    drawn.fix_layout(figure, 150)
     seen = [label.get_text() for label in ax.get_xticklabels() if label.get_visible()]
     assert seen == ["zero", "five", "ten"]
 
@@ -602,7 +602,7 @@ def test_a_title_above_its_figure_is_not_broken_into_words():
     figure, ax = make_axes((8.5, 3.0))
     ax.set_title("A title of several words fits the width", pad=60)
     fit_titles(figure)
-    drawn.find_room(figure, 100)
+    drawn.fix_layout(figure, 100)
     (line,) = (text for text in ax.get_children() if "several" in str(text))
     assert line.get_window_extent().height < 30
     plt.close(figure)

@@ -31,7 +31,7 @@ from ropelab.show.page.joins import (
     CITED,
     HEADLINES,
     HINTS,
-    LEDGER,
+    LEDGER_COLUMNS,
     OPENS,
     PROVENANCE,
     RECORDS,
@@ -43,7 +43,7 @@ from ropelab.show.page.joins import (
     read_notes,
 )
 from ropelab.show.page.report import _draw_panels, _rank, write_report
-from ropelab.show.page.shown import Shown, find_runs
+from ropelab.show.page.shown import ShownRun, find_runs
 from ropelab.show.page.views import (
     FIXED,
     OUTCOMES,
@@ -104,7 +104,7 @@ def read_reference(path: Path) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def reference_runs() -> list[Shown]:
+def reference_runs() -> list[ShownRun]:
     """The committed runs, each of which is read and verified whole."""
     return find_runs([REFERENCE])
 
@@ -149,7 +149,7 @@ def test_every_hint_finds_its_columns_and_its_rows_in_the_reference(
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: f"{r.table}-{r.word}")
 def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, record):
     fitting = [t for t in reference[record.table] if record.columns() <= set(t.columns)]
-    assert any(len(record.rows(table)) for table in fitting)
+    assert any(len(record.select_rows(table)) for table in fitting)
     assert (
         all(record.source in table for table in fitting) or not record.source.islower()
     )
@@ -157,7 +157,7 @@ def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, rec
 
 def test_every_other_column_that_the_page_knows_by_name_is_in_the_reference(reference):
     assert set(reference) >= {*UNDRAWN, *OPENS}
-    assert all(set(table) >= LEDGER for table in reference["claims"])
+    assert all(set(table) >= LEDGER_COLUMNS for table in reference["claims"])
     assert all(set(table) >= set(CITED) for table in reference["passages"])
     columns = {
         name for tables in reference.values() for table in tables for name in table
@@ -223,7 +223,9 @@ def drawn_of(
     """
     runs = find_runs([*REFERENCE.glob(f"{experiment}/*")])
     run = next(run for run in runs if f"figures/{name}.png" in run.manifest["figures"])
-    return draw_figures(find_draw(experiment), run.stored)[name].axes, run.stored
+    return draw_figures(find_draw(experiment), run.stored_tables)[
+        name
+    ].axes, run.stored_tables
 
 
 def test_captions_name_the_lines_that_are_drawn() -> None:
@@ -361,7 +363,7 @@ def test_the_policy_names_the_script_that_is_there(report):
 
 def test_settings_are_the_flags_of_the_command():
     manifest = {"command": "ropelab toy --name 'a b' --no-slow --fast --seeds 0,1"}
-    assert Shown(Path(), manifest).settings == [
+    assert ShownRun(Path(), manifest).settings == [
         ("name", "a b"),
         ("slow", "no"),
         ("fast", "yes"),
@@ -524,7 +526,7 @@ def test_a_view_is_drawn_along_its_series_only_if_its_axis_has_one_place(
 
 
 def test_a_question_leads_with_the_run_that_readme_quotes(
-    reference_runs: list[Shown],
+    reference_runs: list[ShownRun],
 ) -> None:
     template = (REFERENCE.parents[1] / "docs/templates/README.md").read_text()
     # Of several runs of an experiment the first that is quoted leads.
@@ -532,7 +534,7 @@ def test_a_question_leads_with_the_run_that_readme_quotes(
     for experiment, name in re.findall(r'run\("([\w-]+)/([\w-]+)"\)', template):
         quoted.setdefault(experiment, name)
     ranked = sorted(reference_runs, key=lambda run: _rank(run, True))
-    firsts: dict[str, Shown] = {}
+    firsts: dict[str, ShownRun] = {}
     for run in ranked:
         firsts.setdefault(run.manifest["experiment"], run)
     assert quoted

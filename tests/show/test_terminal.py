@@ -220,7 +220,7 @@ def test_a_terminal_shows_verdicts_with_sign_and_colour(monkeypatch, capsys):
     assert "✗ wrong" in uncoloured
     assert "[31m" not in uncoloured
 
-    terminal.show_table(LIST[:2], terminal.console())
+    terminal.show_table(LIST[:2], terminal.make_console())
     assert "✗" not in (piped := capsys.readouterr().out)
     assert "\x1b" not in piped
 
@@ -258,7 +258,7 @@ def test_no_word_is_cut(capsys: pytest.CaptureFixture[str], width: int) -> None:
 def test_a_paragraph_hangs_and_breaks_between_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr(terminal, "console", lambda: Console(width=width))
+    monkeypatch.setattr(terminal, "make_console", lambda: Console(width=width))
     said = (
         "E08 error: yarn is declared, but not applied by transformers-4.55, exllamav3"
     )

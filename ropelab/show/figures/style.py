@@ -141,7 +141,7 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
     height = max(PANEL[1], figure.get_figheight() / rows)
     figure.set_size_inches(PANEL[0], height)
     panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
-    # When a panel is encoded, `find_room` in ropelab/show/drawn.py removes the engine that
+    # When a panel is encoded, `fix_layout` in ropelab/show/drawn.py removes the engine that
     # places labels. The next panel needs it again.
     figure.set_layout_engine("constrained")
 

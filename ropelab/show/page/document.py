@@ -1,4 +1,4 @@
-"""One HTML file that needs no other file, and is not allowed to load any.
+"""A page as one HTML file, which needs no other file and is not allowed to load one.
 
 A content security policy in the page allows only the page's own script and style.
 """
@@ -34,8 +34,8 @@ def write_page(
     script = "\n".join(map(_read_static, scripts))
     style = _read_static("page.css")
     # The policy allows the page's own script and style by their hashes. The template
-    # escapes everything that comes from a run. Even if escaping failed, the browser
-    # would not execute a text of a run.
+    # escapes every text that comes from a run. Even if one were not escaped, the browser
+    # would not execute it.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -49,15 +49,17 @@ def write_page(
 def encode_data(value: Any) -> Markup:
     """Return a value as JSON that can be inside a script element."""
     text = _write_json(value)
-    # In a value `</script>` would end the element, and `<!--` begin a comment.
+    # The text `</script>` in a value would end the script element, and `<!--` would begin
+    # a comment.
     for character in "&<>":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
 def pack(value: Any) -> str:
-    """Return a value as compressed JSON, written in letters: a third of the size."""
-    # gzip writes the time into its head. 0 makes the same text of the same value.
+    """Return a value as compressed JSON in base64, which has a third of the size."""
+    # gzip writes a time into its header. With 0 the same value always gives the same
+    # text.
     content = gzip.compress(_write_json(value).encode(), mtime=0)
     return base64.b64encode(content).decode()
 
@@ -98,10 +100,12 @@ FILTERS: Filters = {
 
 
 def _escape_controls(value: Any) -> Any:
-    """Return a text of a run with control characters and marks of direction as escapes.
+    """Return a text of a run in which control characters and marks of direction are
+    replaced by escapes.
 
-    They would move the cursor of a terminal that shows the file, or reverse the order of
-    letters. Ends of lines stay. Texts that this package made itself (`Markup`) stay, too.
+    These characters could move the cursor of a terminal that shows the file, or reverse
+    the order of letters. Ends of lines stay, and so does text that ropelab itself made
+    for the page (`Markup`).
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value

@@ -1,8 +1,8 @@
 """`explore.html`: a page of sliders that computes the formulas of this package in the
 browser.
 
-The script of the page has each formula again. The parameters, their defaults and the
-known models come from here.
+The script of the page has a copy of each formula in JavaScript. The parameters, their
+defaults and the known models are written into the page by this file.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
 # Methods that the page does without: one needs a list of factors, which no slider can
 # give, and the remaining ones are experiments that extend no model.
 NOT_HERE = {"longrope", "one", "spaced", "without"}
-# Parameters of these types can be set by a field of the page. Parameters of other types
-# are lists and methods.
-PLAIN = (bool, int, float, str, type(None))
+# The types of parameters that a field of the page can set. Parameters of other types are
+# lists and methods.
+PLAIN_TYPES = (bool, int, float, str, type(None))
 # The tolerated error of an angle in radians, as `ropelab precision` has it by default.
 TOLERANCE = 0.01
-# JSON has neither infinity nor NaN, and the script reads these words instead.
-NUMBERS = {"inf": "Infinity", "nan": "NaN"}
+# The words that the script reads for numbers that JSON does not have.
+NUMBER_WORDS = {"inf": "Infinity", "nan": "NaN"}
 
 
 def write_explore(path: Path) -> Path:
@@ -38,8 +38,8 @@ def write_explore(path: Path) -> Path:
 def list_known() -> dict[str, Any]:
     """Return methods with their parameters, models, formats and looks, for the script.
 
-    The script offers those methods that it has a formula for, and the models that use
-    one.
+    The script offers the methods for which it has a formula, and the models that use one
+    of these methods.
     """
     methods = {}
     for name in FREQUENCIES:
@@ -61,7 +61,7 @@ def _describe_method(name: str) -> dict[str, Any]:
     scaling = find_scaling_class(name)
     parameters = {}
     for parameter in fields(scaling):
-        if isinstance(parameter.default, PLAIN):
+        if isinstance(parameter.default, PLAIN_TYPES):
             parameters[parameter.name] = parameter.default
     return {"parameters": parameters, "source": scaling.source}
 
@@ -72,14 +72,14 @@ def _describe_format(fmt: FloatFormat) -> dict[str, Any]:
         "precision": fmt.precision,
         "min_exponent": fmt.min_exponent,
         "largest": fmt.largest,
-        "overflow": NUMBERS.get(str(fmt.overflow), fmt.overflow),
+        "overflow": NUMBER_WORDS.get(str(fmt.overflow), fmt.overflow),
     }
 
 
 def _list_settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page sets for a model.
+    """Return the values that the sliders of the page get when a model is chosen.
 
-    A method that the page does not have is a name without parameters.
+    If the page does not have the model's method, only the name of the method is given.
     """
     method = parse_scaling(model.method)
     parameters = {}
@@ -87,7 +87,7 @@ def _list_settings(model: KnownModel, methods: Mapping[str, Any]) -> dict[str, A
         for name in methods[method.name]["parameters"]:
             parameters[name] = getattr(method, name)
 
-    # A method that was written without a factor follows from the lengths.
+    # A factor that the model's method leaves out follows from the lengths of the model.
     if "factor" in parameters and parameters["factor"] is None:
         parameters["factor"] = model.factor
 

@@ -1,9 +1,9 @@
 """The parts of the page that come from single tables, found by the names of columns.
 
 joins.toml says which number is the headline of a run, how a table is first drawn, and
-which rows disagree with something published. Tests run it against the committed
-reference, so that a renamed column cannot empty a part of the page unnoticed. The ledger,
-the table of claims with their verdicts, is known by its columns.
+which rows disagree with a publication. Tests apply it to the committed reference runs, so
+that a renamed column cannot empty a part of the page unnoticed. The ledger, which is the
+table of claims with their verdicts, is recognised by its columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from ropelab.runs.files import read_table_beside
 from ropelab.runs.leading import Lead, find_leads, is_compared
 from ropelab.runs.sentences import write_number, write_with_interval
 from ropelab.show.intervals import find_ends, find_intervals
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.shown import ShownRun
 from ropelab.show.terminal import format_value
 
 
@@ -40,8 +40,8 @@ class View:
 
 
 @dataclass(frozen=True)
-class Published:
-    """The rows of a table that disagree with something published."""
+class DisagreeingRows:
+    """How the rows of a table are found that disagree with a publication."""
 
     table: str
     # The heading of these disagreements on the page.
@@ -52,24 +52,24 @@ class Published:
     # The published and the measured statement, with names of columns in braces.
     said: str
     found: str
-    # The column of the source. A text that is not the name of a column is the source
-    # itself.
+    # The name of the column with the publication. If the table has no such column, this
+    # text is itself the publication.
     source: str = "source"
 
     def columns(self) -> set[str]:
         """Return the columns that the table has to have."""
         columns = {self.verdict}
-        # Each part is a text with the name in the braces after it, if there are any.
+        # `parse` yields a text and the name in the braces that follow the text, if any.
         for _, name, _, _ in Formatter().parse(self.said + self.found):
             if name:
                 columns.add(name)
         return columns
 
-    def rows(self, table: pd.DataFrame) -> pd.DataFrame:
+    def select_rows(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table[self.verdict].astype(str) == self.word]
 
 
-# Texts, each with whether it is the best of its column.
+# The rows of a small table. A cell is a text, and True if the cell's row leads the column.
 Rows = list[list[tuple[str, bool]]]
 
 
@@ -80,7 +80,7 @@ class Number:
     # The number as text, and the words after it.
     value: str
     said: str
-    # The name of the figure that shows it.
+    # The name of the figure that shows the number.
     figure: str
     # The titles of the columns of the small table, and its rows. Both may be empty.
     head: list[str]
@@ -89,17 +89,17 @@ class Number:
 
 @checked(frozen=True)
 class Headline:
-    """The place of the number that heads the runs of an experiment."""
+    """Where in the tables of an experiment's runs the number on their card is found."""
 
     experiment: str
-    # The beginning of the name of the column. The last column whose name begins like
-    # this counts.
+    # The beginning of the name of the column with the number. Of several columns the last
+    # one counts.
     column: str
     # The words after the number, with names of columns in braces.
     said: str
-    # The table; empty for the summary of the run.
+    # The table with the number; empty for the summary of the run.
     table: str = ""
-    # The values that the row has, by column.
+    # The values that the row with the number must have, by column.
     where: Mapping[str, str] = field(default_factory=dict)
     # The row with the number: the first row, or the row with the largest or smallest
     # value. With `count` the number is the number of rows.
@@ -111,9 +111,11 @@ class Headline:
     # The name of the figure that shows the number.
     figure: str = ""
 
-    def find_number(self, run: Shown) -> Number | None:
-        """Find the number in a run; None if the run has no column or no row for it."""
-        table = self._table_of(run)
+    def find_number(self, run: ShownRun) -> Number | None:
+        """Find the number in a run; None if the run has no column or no row for it, or if
+        comparisons do not show that its row leads.
+        """
+        table = self._choose_table(run)
         column = _find_last(table, self.column)
         if column is None or not set(self.where) <= set(table):
             return None
@@ -141,17 +143,19 @@ class Headline:
         words["at"] = column.removeprefix(self.column)
         words["total"] = str(len(table))
         number = len(values) if self.best == "count" else values[row]
-        head, beside = self._make_table(table, column, leads)
+        head, small_rows = self._make_table(table, column, leads)
         said = self.said.format(**words)
-        return Number(self._write(number), said, self.figure, head, beside)
+        return Number(self._write(number), said, self.figure, head, small_rows)
 
-    def _table_of(self, run: Shown) -> pd.DataFrame:
+    def _choose_table(self, run: ShownRun) -> pd.DataFrame:
         if not self.table:
             return pd.DataFrame(run.manifest["summary"])
         return run.tables.get(self.table, pd.DataFrame())
 
     def _choose_row(self, values: pd.Series) -> Any:
-        """Return the index of the row with the number; for a count, of the first row."""
+        """Return the index of the row with the number. For a count it is the first row,
+        which only supplies words.
+        """
         if self.best == "max":
             return values.idxmax()
         if self.best == "min":
@@ -161,28 +165,29 @@ class Headline:
     def _make_table(
         self, table: pd.DataFrame, column: str, leads: Mapping[str, Lead]
     ) -> tuple[list[str], Rows]:
-        """Return the titles and rows of the small table: the names of rows, `column`, and
-        the columns beside it.
+        """Return the titles and rows of the small table. Its columns are the names of
+        rows, `column`, and the columns that `beside` names.
 
-        Both are empty if no column is beside it, or if the table lacks the column.
+        Titles and rows are empty if `beside` is empty or names a column that the table
+        does not have.
         """
-        beside = [_find_last(table, start) for start in self.beside]
-        if not beside or None in beside:
+        columns_beside = [_find_last(table, start) for start in self.beside]
+        if not columns_beside or None in columns_beside:
             return [], []
 
-        names = table.columns[0]
-        shown = [names, column, *beside]
+        name_column = table.columns[0]
+        shown_columns = [name_column, column, *columns_beside]
         intervals = find_intervals(list(map(str, table.columns)))
         rows = []
         for record in table.to_dict("records"):
             cells = []
-            for name in shown:
+            for name in shown_columns:
                 text = self._write_cell(record, name, column, intervals)
                 lead = leads.get(str(name))
-                is_best = lead is not None and str(record[names]) in lead.names
+                is_best = lead is not None and str(record[name_column]) in lead.names
                 cells.append((text, is_best))
             rows.append(cells)
-        return [str(name) for name in shown], rows
+        return [str(name) for name in shown_columns], rows
 
     def _write_cell(
         self,
@@ -226,8 +231,8 @@ ROWS = read_table_beside(__file__)
 
 
 def _read_hints() -> dict[str, list[View]]:
-    """Return how tables are first drawn, for tables whose columns would by themselves
-    suggest a poor view.
+    """Return how some tables are first drawn. For these tables the view that follows from
+    their columns would be a poor one.
     """
     hints = {}
     for table, views in ROWS["hints"].items():
@@ -236,7 +241,7 @@ def _read_hints() -> dict[str, list[View]]:
 
 
 HINTS = _read_hints()
-RECORDS = [Published(**row) for row in ROWS["records"]]
+RECORDS = [DisagreeingRows(**row) for row in ROWS["records"]]
 HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
 CAPTIONS: Mapping[str, str] = ROWS["captions"]
 OPENS: Sequence[str] = ROWS["opens"]
@@ -247,7 +252,7 @@ WORDS: Mapping[str, str] = ROWS["words"]
 # Tables of ranges, of vectors and of single cases, whose rows cannot be drawn as points.
 UNDRAWN = {"windows", "rotation", "explain"}
 # A table `claims` is a ledger if it has these columns.
-LEDGER = {
+LEDGER_COLUMNS = {
     "id",
     "statement",
     "source",
@@ -256,23 +261,26 @@ LEDGER = {
     "decided_by",
     "decided_at",
 }
+# The columns with which a publication is cited on the page.
 CITED = ("author", "year", "title", "place")
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A published statement, and the measured one that disagrees."""
+    """A published statement, and the measured statement that disagrees with it."""
 
     said: str
     found: str
     # The publication.
     source: str
-    # The run that measured it.
-    run: Shown
+    # The run in which `found` was measured.
+    run: ShownRun
 
 
-def find_headline(run: Shown) -> Number | None:
-    """Return the number on the card of a run; None if joins.toml has none for it."""
+def find_headline(run: ShownRun) -> Number | None:
+    """Return the number on the card of a run; None if no headline of joins.toml fits the
+    run.
+    """
     for headline in HEADLINES:
         if headline.experiment == run.manifest["experiment"]:
             number = headline.find_number(run)
@@ -281,7 +289,7 @@ def find_headline(run: Shown) -> Number | None:
     return None
 
 
-def is_quoted(run: Shown) -> bool:
+def is_quoted(run: ShownRun) -> bool:
     """Return True for a run that README or the findings quote for its question."""
     folder = run.folder.name
     config, _, _ = folder.rpartition("-")
@@ -289,68 +297,74 @@ def is_quoted(run: Shown) -> bool:
 
 
 def find_caption(figure: str) -> str:
-    """Return the caption of a figure, the same in every arm; empty if it has none."""
+    """Return the caption of a figure; empty if it has none. Figures of searched and of
+    fine-tuned models have the same captions as the others.
+    """
     name = figure.removesuffix("_searched").removesuffix("_finetuned")
     return CAPTIONS.get(name, "")
 
 
-def find_disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
+def find_disagreements(runs: Sequence[ShownRun]) -> dict[str, list[Disagreement]]:
     """Group all rows that disagree by title, the largest group first.
 
     A statement with which several runs disagree is listed once.
     """
     groups: dict[str, dict[str, Disagreement]] = {}
-    for published in RECORDS:
+    for record in RECORDS:
         for run in runs:
-            for disagreement in _compare(published, run):
-                group = groups.setdefault(published.title, {})
+            for disagreement in _list_disagreements(record, run):
+                group = groups.setdefault(record.title, {})
                 group.setdefault(disagreement.said, disagreement)
     lists = {title: list(group.values()) for title, group in groups.items()}
     return dict(sorted(lists.items(), key=lambda item: -len(item[1])))
 
 
-def _compare(published: Published, run: Shown) -> list[Disagreement]:
-    """Return the rows of a run that disagree with what was published."""
-    table = run.tables.get(published.table, pd.DataFrame())
-    if not published.columns() <= set(table):
+def _list_disagreements(record: DisagreeingRows, run: ShownRun) -> list[Disagreement]:
+    """Return a disagreement for each row of a run that disagrees with a publication."""
+    table = run.tables.get(record.table, pd.DataFrame())
+    if not record.columns() <= set(table):
         return []
     disagreements = []
-    for row in published.rows(table).to_dict("records"):
+    for row in record.select_rows(table).to_dict("records"):
         values = {str(name): format_value(value) for name, value in row.items()}
-        said = published.said.format(**values)
-        found = published.found.format(**values)
-        source = str(row.get(published.source, published.source))
+        said = record.said.format(**values)
+        found = record.found.format(**values)
+        source = str(row.get(record.source, record.source))
         disagreements.append(Disagreement(said, found, source, run))
     return disagreements
 
 
-def find_ledger(runs: Sequence[Shown]) -> Shown | None:
+def find_ledger(runs: Sequence[ShownRun]) -> ShownRun | None:
     """Return the newest run with a ledger, None if there is none."""
-    with_ledger = []
+    runs_with_ledger = []
     for run in runs:
-        if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER:
-            with_ledger.append(run)
-    return max(
-        with_ledger, key=lambda run: str(run.manifest.get("start", "")), default=None
-    )
+        if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER_COLUMNS:
+            runs_with_ledger.append(run)
+
+    def read_start(run: ShownRun) -> str:
+        return str(run.manifest.get("start", ""))
+
+    return max(runs_with_ledger, key=read_start, default=None)
 
 
-def read_notes(run: Shown) -> list[dict[str, Any]]:
-    """Return the notes of a ledger, each with its sentences and the questions that it
-    asks.
+def read_notes(run: ShownRun) -> list[dict[str, Any]]:
+    """Return the notes of a ledger, which are texts that claims quote: each note with its
+    sentences and the questions that it asks.
     """
     claims = {claim["id"]: claim for claim in read_texts(run, "claims")}
     notes: dict[str, dict[str, Any]] = {}
     for row in read_texts(run, "passages"):
-        # Papers and code are cited, not read sentence by sentence.
+        # The key of a note is a number. All other sources are papers and code, which are
+        # cited, not read sentence by sentence.
         if not row.get("source", "").isdecimal():
             continue
-        # Notes have three digits as keys. A reader of CSV takes them for numbers, and
-        # drops the leading zeros.
+        # A key has three digits. pandas reads it from CSV as a number, without the
+        # leading zeros.
         key = row["source"].zfill(3)
         if key not in notes:
             notes[key] = {**row, "key": key, "sentences": [], "questions": []}
-        # A row says how its sentence was decided. In older ledgers only the claim does.
+        # A row says how its sentence was decided. In older ledgers it does not, and the
+        # entries of the claim are used.
         sentence = {**claims[row["id"]], **row}
         notes[key]["sentences"].append(sentence)
 
@@ -361,17 +375,17 @@ def read_notes(run: Shown) -> list[dict[str, Any]]:
     return [notes[key] for key in sorted(notes)]
 
 
-def read_texts(run: Shown, table: str) -> list[dict[str, str]]:
-    """Return the rows of a table as texts, empty for missing values, with links that
-    are safe.
+def read_texts(run: ShownRun, table: str) -> list[dict[str, str]]:
+    """Return the rows of a table as texts. Missing values, and links that are not safe,
+    become empty texts.
     """
     if table not in run.tables:
         return []
     rows = run.tables[table].astype(object)
     texts = rows.where(rows.notna(), "").map(_write_text)
     if "link" in texts:
-        # Anybody may have written the table. Links other than of the web, such as
-        # javascript:, are left out.
+        # Anybody may have written the table. Only links to the web are kept: a link that
+        # begins with `javascript:` would run a script.
         is_safe = texts["link"].str.match("https?://")
         texts["link"] = texts["link"].where(is_safe, "")
     return texts.to_dict(orient="records")  # type: ignore[return-value]

@@ -18,7 +18,7 @@ from ropelab.show.figures.style import list_small_panels, show_alone, take_title
 from ropelab.show.looks import list_looks_for_script
 from ropelab.show.page import joins, shown
 from ropelab.show.page.document import write_page
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.shown import ShownRun
 from ropelab.show.page.views import describe_table
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ SCRIPTS = (
     "compare.js",
     "report.js",
 )
-# The script has Student's quantiles for 1 to this many degrees of freedom. No run has
-# as many seeds.
-QUANTILES = 60
-# The font of figures, and the fonts that a browser may use: if the first one is not
-# installed, one whose letters are as wide.
+# The largest number of degrees of freedom for which the script has Student's quantile. No
+# run has more seeds than this.
+MOST_DEGREES_OF_FREEDOM = 60
+# The font of figures, and the fonts that a browser may use. If the first one is not
+# installed, the browser uses Verdana, whose letters have the same width.
 FONT = "'DejaVu Sans'"
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
 # The width of pictures on the page, in pixels.
@@ -48,19 +48,19 @@ CANNOT_DRAW = (ImportError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Picture(NamedTuple):
-    """A figure, or a panel of one, on the page."""
+    """A figure, or one panel of a figure, on the page."""
 
     name: str
     # Empty if the title is in the picture itself.
     title: str
-    # An SVG, or the address of an image.
+    # An SVG, or a data address with an image.
     content: str
     # The name of the whole figure.
     figure: str
 
 
 def write_report(
-    runs: Sequence[Shown],
+    runs: Sequence[ShownRun],
     path: Path,
     title: str = "Results",
     draw: bool = True,
@@ -68,11 +68,12 @@ def write_report(
 ) -> Path:
     """Write the page of some runs, whole or not at all.
 
-    `draw` draws figures from the tables. Without it the page has only stored figures.
+    If `draw` is True, figures are drawn from the tables. Otherwise the page has only
+    stored figures.
     """
     numbers = {run.key: joins.find_headline(run) for run in runs}
     ordered = sorted(runs, key=lambda run: _rank(run, numbers[run.key] is not None))
-    questions: dict[str, list[Shown]] = {}
+    questions: dict[str, list[ShownRun]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
     newest = max(str(run.manifest.get("start", "")) for run in ordered)
@@ -100,18 +101,19 @@ def write_report(
     )
 
 
-def _rank(run: Shown, has_number: bool) -> tuple[Any, ...]:
-    """Return a rank by which runs are sorted: by experiment, then within it.
+def _rank(run: ShownRun, has_number: bool) -> tuple[Any, ...]:
+    """Return a rank by which runs are sorted: first by experiment.
 
-    Runs that README quotes come first, and runs without a headline number last. All
-    runs between are ordered by the number of settings that are not defaults.
+    Of the runs of an experiment, runs that README or the findings quote come first, and
+    runs without a headline number last. Otherwise runs are ordered by the number of
+    settings that are not defaults.
     """
     experiment = run.manifest["experiment"]
-    place = len(joins.ORDER)
+    experiment_rank = len(joins.ORDER)
     if experiment in joins.ORDER:
-        place = joins.ORDER.index(experiment)
+        experiment_rank = joins.ORDER.index(experiment)
     return (
-        place,
+        experiment_rank,
         experiment,
         not joins.is_quoted(run),
         not has_number,
@@ -121,19 +123,19 @@ def _rank(run: Shown, has_number: bool) -> tuple[Any, ...]:
     )
 
 
-def _describe_run(run: Shown) -> dict[str, Any]:
+def _describe_run(run: ShownRun) -> dict[str, Any]:
     """Return a run with its tables as the script reads them."""
-    opens = None
+    first_shown = None
     for name in joins.OPENS:
         if name in run.tables:
-            opens = name
+            first_shown = name
             break
     return {
         "key": run.key,
         "experiment": run.manifest["experiment"],
         "label": run.label,
         "tables": [describe_table(name, table) for name, table in run.tables.items()],
-        "opens": opens,
+        "opens": first_shown,
     }
 
 
@@ -148,12 +150,12 @@ def _list_drawings(pictures: Mapping[str, Sequence[Picture]]) -> dict[str, str]:
 def _list_quantiles() -> list[float]:
     """Return Student's quantiles for 1, 2, 3 ... degrees of freedom."""
     probability = (1 + CONFIDENCE) / 2
-    degrees = range(1, QUANTILES + 1)
+    degrees = range(1, MOST_DEGREES_OF_FREEDOM + 1)
     return [student_quantile(probability, degree) for degree in degrees]
 
 
 def _collect_pictures(
-    runs: Sequence[Shown], draw: bool, progress: Progress
+    runs: Sequence[ShownRun], draw: bool, progress: Progress
 ) -> dict[str, list[Picture]]:
     """Return the figures of each run by its key."""
     paths = [path for run in runs for path in _list_paths(run)]
@@ -165,20 +167,20 @@ def _collect_pictures(
     about = f"drawing {len(paths)} figures for the page"
     with progress(about, len(runs)) as advance:
         for run in runs:
-            of_run = _draw_pictures(run) if draw else None
-            if of_run is None:
-                of_run = _read_pictures(run)
-            pictures[run.key] = of_run
+            pictures_of_run = _draw_pictures(run) if draw else None
+            if pictures_of_run is None:
+                pictures_of_run = _read_pictures(run)
+            pictures[run.key] = pictures_of_run
             advance()
     return pictures
 
 
-def _list_paths(run: Shown) -> list[Path]:
+def _list_paths(run: ShownRun) -> list[Path]:
     figures = run.manifest.get("figures") or ()
     return [run.folder / figure for figure in figures]
 
 
-def _draw_pictures(run: Shown) -> list[Picture] | None:
+def _draw_pictures(run: ShownRun) -> list[Picture] | None:
     """Draw the figures of a run from its tables, without their titles.
 
     None: the run has no figures, or they cannot be drawn.
@@ -186,7 +188,7 @@ def _draw_pictures(run: Shown) -> list[Picture] | None:
     if not _list_paths(run):
         return None
     try:
-        figures = draw_figures(find_draw(run.manifest["experiment"]), run.stored)
+        figures = draw_figures(find_draw(run.manifest["experiment"]), run.stored_tables)
         pictures = []
         for name, figure in figures.items():
             pictures += _draw_panels(name, figure)
@@ -200,8 +202,8 @@ def _draw_pictures(run: Shown) -> list[Picture] | None:
 
 
 def _draw_panels(name: str, figure: "Figure") -> list[Picture]:
-    """Return a figure as one picture, or each of its panels as one if they would be too
-    small beside each other.
+    """Return a figure as one picture. If its panels would be too small beside each other,
+    return a picture of each panel.
     """
     title = take_title(figure)
     panels = list_small_panels(figure)
@@ -227,13 +229,14 @@ def _draw_panels(name: str, figure: "Figure") -> list[Picture]:
 
 
 def _encode_svg(name: str, figure: "Figure") -> str:
-    # An SVG with letters as text has a tenth of the size of a PNG, and is sharp.
+    # An SVG with letters as text has a tenth of the size of a PNG, and is sharp at any
+    # size.
     (svg,) = encode_figures({name: figure}, ["svg"], letters=True).values()
     return svg.decode().replace(FONT, FONTS)
 
 
-def _read_pictures(run: Shown) -> list[Picture]:
-    """Read a run's stored figures; one that cannot be read is left out."""
+def _read_pictures(run: ShownRun) -> list[Picture]:
+    """Read a run's stored figures. A figure that cannot be read is left out."""
     pictures = []
     for path in _list_paths(run):
         try:
@@ -248,14 +251,16 @@ def _read_pictures(run: Shown) -> list[Picture]:
 
 
 def embed_png(content: bytes) -> str:
-    """Return a PNG as a data address, lossless but as narrow as the page shows it."""
+    """Return a PNG as a data address. The picture is made no wider than WIDTH, and then
+    compressed without loss.
+    """
     with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
-        plain = picture.convert("RGB")
-    if plain.width > WIDTH:
-        height = round(plain.height * WIDTH / plain.width)
-        plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)
+        image = picture.convert("RGB")
+    if image.width > WIDTH:
+        height = round(image.height * WIDTH / image.width)
+        image = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    # WebP without loss. With fewer colours a picture would be a quarter as large, but pale
-    # bands would vanish.
-    plain.save(buffer, format="WEBP", lossless=True)
+    # The image keeps all its colours. With fewer colours it would take a quarter of the
+    # bytes, but pale bands would vanish.
+    image.save(buffer, format="WEBP", lossless=True)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,7 +1,8 @@
 """A finished run as a page shows it, read from its folder.
 
 The folder has the tables of the run and a manifest: its experiment, question, config,
-command and answer. A judge says what the tables mean for published statements.
+command and answer. A function, `judge`, says what the tables mean for published
+statements.
 """
 
 import re
@@ -22,7 +23,8 @@ from ropelab.runs.files import check_name
 from ropelab.runs.spelling import split_list
 from ropelab.runs.tables import DamagedError, Tables
 
-# Fields of the config, besides the settings, that numbers may depend on.
+# Fields of the config that the page shows even if they have their defaults, since numbers
+# may depend on them.
 FIXED = ("seeds", "seed", "device")
 # The name of the table of verdicts on published statements, and the type of the
 # function that makes this table from the experiment, the config and the tables of a
@@ -32,7 +34,7 @@ Judge = Callable[[str, Mapping[str, Any], Tables], pd.DataFrame]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownRun:
     """One finished run: its folder and its manifest."""
 
     folder: Path
@@ -43,31 +45,30 @@ class Shown:
 
     @property
     def key(self) -> str:
-        """Return a name for links: `precision-8fe969aa`."""
-        code = re.sub(r"[^A-Za-z0-9]+", "-", self.folder.name).rsplit("-", 1)[-1]
-        return f"{self.manifest['experiment']}-{code}"
+        """The name of the run in links: `precision-8fe969aa`."""
+        safe_name = re.sub(r"[^A-Za-z0-9]+", "-", self.folder.name)
+        run_hash = safe_name.rsplit("-", 1)[-1]
+        return f"{self.manifest['experiment']}-{run_hash}"
 
     @cached_property
-    def stored(self) -> dict[str, pd.DataFrame]:
+    def stored_tables(self) -> dict[str, pd.DataFrame]:
         """The tables as they are stored, including tables without rows."""
         return store.RUN.tables(self.folder, self.manifest)
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
-        """Return the verdicts on published statements that follow from this run by
-        itself.
-        """
+        """The verdicts on published statements that follow from this run alone."""
         if self.judge is None:
             return pd.DataFrame()
         experiment = self.manifest["experiment"]
-        return self.judge(experiment, self.manifest["config"], self.stored)
+        return self.judge(experiment, self.manifest["config"], self.stored_tables)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables that have rows, in the order of the manifest, and the
-        verdicts last.
+        """The tables that have rows, in the order of the manifest, and the verdicts
+        last.
         """
-        tables = {name: self.stored[name] for name in self.manifest["tables"]}
+        tables = {name: self.stored_tables[name] for name in self.manifest["tables"]}
         # Runs of an earlier version have stored verdicts, which are made again here.
         tables.pop(VERDICTS, None)
         tables[VERDICTS] = self.verdicts
@@ -75,12 +76,12 @@ class Shown:
 
     @property
     def settings(self) -> list[tuple[str, str]]:
-        """Return the settings that are not defaults: the flags of the command, each as
-        words with a value.
+        """The settings that are not defaults: each flag of the command, as words, with
+        its value.
 
-        >>> Shown(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
+        >>> ShownRun(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
         [('context', '32768'), ('slow', 'no')]
-        >>> Shown(Path("x"), {"command": "ropelab evaluate gpt2 --length 4096"}).settings
+        >>> ShownRun(Path("x"), {"command": "ropelab evaluate gpt2 --length 4096"}).settings
         [('model', 'gpt2'), ('length', '4096')]
         """
         words = shlex.split(self.manifest["command"])[2:]
@@ -104,13 +105,13 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """Return the title of the run's config file, else its settings in one line."""
+        """The title of the run's config file, or else its settings in one line."""
         settings = ", ".join(f"{name} {value}".strip() for name, value in self.settings)
         return self.manifest.get("title") or settings or "defaults"
 
 
 def write_day(start: str) -> str:
-    """Return the day of a time as people write it.
+    """Write the day of a time as people do; empty if the text is not a time.
 
     >>> write_day("2026-11-02T03:04:05+00:00"), write_day("?")
     ('2 November 2026', '')
@@ -122,25 +123,25 @@ def write_day(start: str) -> str:
     return f"{start_time.day} {start_time:%B %Y}"
 
 
-def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
+def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[ShownRun]:
     """Return the finished runs in `paths`: folders of runs, or of results.
 
     `judge` makes the table of verdicts of each run. A run that cannot be shown is left
     out, with a notice. InputError: a path has no run.
     """
-    runs: dict[Path, Shown] = {}
+    runs: dict[Path, ShownRun] = {}
     for path in paths:
         check_name(path)
-        at_path = _find_runs_at(path, judge)
-        if not at_path:
+        runs_at_path = _find_runs_at(path, judge)
+        if not runs_at_path:
             raise InputError(
                 f"no finished run in {path}; give a run's folder or a results folder"
             )
-        runs |= at_path
+        runs |= runs_at_path
 
     # Links of the page use the key, which follows from the config. Of two runs with the
     # same key the first is shown.
-    by_key: dict[str, Shown] = {}
+    by_key: dict[str, ShownRun] = {}
     for run in runs.values():
         first = by_key.setdefault(run.key, run)
         if first is not run:
@@ -148,7 +149,7 @@ def find_runs(paths: Sequence[Path], judge: Judge | None = None) -> list[Shown]:
     return list(by_key.values())
 
 
-def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
+def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, ShownRun]:
     """Return the runs of one path that can be shown, by their folders."""
     manifest_here = store.read_manifest(path)
     if manifest_here is not None:
@@ -158,7 +159,7 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
 
     runs = {}
     for folder, manifest in finished:
-        run = Shown(folder, manifest, judge)
+        run = ShownRun(folder, manifest, judge)
         reason = _explain_hidden(run)
         if reason:
             say(f"left out: {folder}: {reason}")
@@ -167,9 +168,10 @@ def _find_runs_at(path: Path, judge: Judge | None) -> dict[Path, Shown]:
     return runs
 
 
-def _explain_hidden(run: Shown) -> str:
-    """Return the reason why a run cannot be shown; empty if it can."""
+def _explain_hidden(run: ShownRun) -> str:
+    """Return the reason why a run cannot be shown; empty if it can be shown."""
     try:
+        # Both properties raise an error if the run is damaged.
         if run.tables and run.label:
             return ""
     except (DamagedError, ValueError) as error:

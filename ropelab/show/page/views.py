@@ -1,8 +1,9 @@
 """Tables for the script of the page: the kind of each column, and the first view.
 
-A view is a way to draw a table: which column is along the axis, which is drawn, and which
-makes the lines. It follows from the names, units and values of the columns. If that is a
-poor choice for a table, joins.toml has a hint.
+A view is a way to draw a table. It says which column is along the axis, which column is
+drawn, and which column makes the lines: one line for each of its values. The view follows
+from the names, units and values of the columns. If that view is a poor one for a table,
+joins.toml has a hint.
 """
 
 import math
@@ -17,7 +18,8 @@ from ropelab.runs.tables import find_unit
 from ropelab.show.intervals import find_intervals
 from ropelab.show.page.joins import HINTS, UNDRAWN, WORDS, View
 
-# Counts say how much was measured. They are not findings, and are never drawn first.
+# The columns that count how much was measured. They are not findings, and are never drawn
+# first.
 COUNTS = (
     "n",
     "documents",
@@ -37,20 +39,22 @@ FIXED = {
 # Columns of words that judge a row. They do not make the lines of the first view.
 OUTCOMES = ("verdict", "status", "agrees", "measured")
 # A key is a column whose values are choices, such as methods or lengths. A column of whole
-# numbers is one if it has at most FEW different values, and on average at least REPEATS
-# rows for each. A column of words is one if it has at most MANY different values.
-FEW = 12
-MANY = 60
-REPEATS = 3
-# If there are fewer points than this, a table says more than a plot.
-FEWEST = 4
+# numbers is a key if it has at most MOST_NUMBERS different values, and on average at
+# least FEWEST_ROWS rows for each value. A column of words is a key if it has at most
+# MOST_WORDS different values.
+MOST_NUMBERS = 12
+FEWEST_ROWS = 3
+MOST_WORDS = 60
+# The fewest points of a plot. With fewer points a table says more than a plot.
+FEWEST_POINTS = 4
 # The most characters of a word that names a line.
-SHORT = 48
+LONGEST_WORD = 48
 # The column with the name of a method, its factor and its arm, which is added to tables
 # that have these three.
 LABEL = "label"
-# Python writes whole numbers from here on with exponents.
-LARGE = 1e15
+# Whole numbers from this one on are sent as floats, which are shorter with an exponent than
+# with all their digits.
+LEAST_SENT_AS_FLOAT = 1e15
 
 
 def add_labels(table: pd.DataFrame) -> pd.DataFrame:
@@ -65,8 +69,8 @@ def find_kinds(table: pd.DataFrame) -> dict[str, str]:
     """Return the kind of each column.
 
     key: its values are choices. measure: a measured number. count: how much was measured.
-    interval: a bound of the measure before it. repeat: the seed. setting: the same for
-    all rows. words: other texts.
+    interval: one end of the interval of the measure before it. repeat: the seed. setting:
+    a value that is the same for all rows. words: all other texts.
     """
     kinds = {str(name): _find_kind(column) for name, column in table.items()}
     for low, high in find_intervals(list(kinds)).values():
@@ -80,17 +84,18 @@ def _find_kind(column: pd.Series) -> str:
     if name in FIXED:
         return FIXED[name]
 
-    distinct = column.dropna().drop_duplicates()
+    distinct_values = column.dropna().drop_duplicates()
+    count = len(distinct_values)
     if not is_number(column):
-        is_choice = 0 < len(distinct) <= MANY
-        is_short = all(len(str(word)) <= SHORT for word in distinct)
+        is_choice = 0 < count <= MOST_WORDS
+        is_short = all(len(str(word)) <= LONGEST_WORD for word in distinct_values)
         return "key" if is_choice and is_short else "words"
 
-    is_place = name in ("pair", "position") or name.startswith("position_")
-    if is_place or find_unit(name) == "tokens":
+    is_index = name in ("pair", "position") or name.startswith("position_")
+    if is_index or find_unit(name) == "tokens":
         return "key"
-    is_repeated = len(distinct) <= FEW and len(column) >= REPEATS * len(distinct)
-    is_whole = (distinct % 1 == 0).all()
+    is_repeated = count <= MOST_NUMBERS and len(column) >= FEWEST_ROWS * count
+    is_whole = (distinct_values % 1 == 0).all()
     return "key" if is_repeated and is_whole else "measure"
 
 
@@ -109,7 +114,8 @@ def choose_view(
     if view is None or len(table) < 2 or name in UNDRAWN:
         return None
 
-    # An axis with a single value shows nothing, and the lines become the axis.
+    # If the column along the axis has a single value, the column that would make the
+    # lines is put along the axis instead.
     if table[view.x].nunique() == 1 and view.series:
         view = View(view.series[0], view.y, (), view.where)
     keys = []
@@ -120,10 +126,10 @@ def choose_view(
         view = replace(view, series=_choose_series(table, view, keys, kinds))
 
     repeats = [column for column, kind in kinds.items() if kind == "repeat"]
-    where, rows = _narrow(table, view, keys, repeats)
-    known = rows.dropna(subset=[view.x, view.y[0]])
-    points = known.drop_duplicates([view.x, *view.series])
-    if len(points) * len(view.y) < FEWEST:
+    where, rows = _select_rows(table, view, keys, repeats)
+    rows_with_values = rows.dropna(subset=[view.x, view.y[0]])
+    points = rows_with_values.drop_duplicates([view.x, *view.series])
+    if len(points) * len(view.y) < FEWEST_POINTS:
         return None
     return replace(view, where=where)
 
@@ -137,7 +143,7 @@ def _find_hint(name: str, kinds: Mapping[str, str]) -> View | None:
 
 
 def _derive_view(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
-    """Draw the first measure along the key with most values.
+    """Return a view that draws the first measure along the key with most values.
 
     Measures with an interval, and keys of numbers, are preferred. None: the table has no
     measure, or no key.
@@ -154,13 +160,17 @@ def _derive_view(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
 
     intervals = find_intervals(list(kinds))
     with_intervals = [name for name in intervals if name in measures]
-    drawn = (with_intervals or measures)[0]
-    numbers = []
+    drawn_measure = (with_intervals or measures)[0]
+    keys_of_numbers = []
     for name in keys:
+        # Two numbers make a poor axis.
         if is_number(table[name]) and table[name].nunique() > 2:
-            numbers.append(name)
-    along = max(numbers or keys[:1], key=lambda name: table[name].nunique())
-    return View(along, (drawn,))
+            keys_of_numbers.append(name)
+    if keys_of_numbers:
+        axis_key = max(keys_of_numbers, key=lambda name: table[name].nunique())
+    else:
+        axis_key = keys[0]
+    return View(axis_key, (drawn_measure,))
 
 
 def _choose_series(
@@ -170,26 +180,26 @@ def _choose_series(
     kinds: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the column that makes the lines: the label, or the first key with a few
-    values. Without a column for lines, the plot has one line.
+    values. If the result is empty, the plot has one line.
     """
     if LABEL in kinds:
         return (LABEL,)
     for key in keys:
-        has_few_values = 2 <= table[key].nunique() <= 2 * FEW
+        has_few_values = 2 <= table[key].nunique() <= 2 * MOST_NUMBERS
         if has_few_values and key not in view.columns():
             return (key,)
     return ()
 
 
-def _narrow(
+def _select_rows(
     table: pd.DataFrame,
     view: View,
     keys: Sequence[str],
     repeats: Sequence[str],
 ) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Choose values of keys so that no point of the view is drawn from different rows.
+    """Choose values of keys such that each point of the view has rows of one kind alone.
 
-    Returns the values by key, and the rows that have them.
+    Returns the values by key, and the rows that have these values.
     """
     where: dict[str, Any] = {}
     rows = table
@@ -199,12 +209,12 @@ def _narrow(
             where[key] = value
             rows = rows[has_value]
 
-    identity = [view.x, *view.series, *repeats]
+    columns_of_point = [view.x, *view.series, *repeats]
     for key in keys:
-        values_at_point = rows.groupby(identity, dropna=False)[key].nunique()
+        values_at_point = rows.groupby(columns_of_point, dropna=False)[key].nunique()
         if values_at_point.gt(1).any():
             values = rows[key].dropna()
-            # The longest length is of most interest, and the first of other keys.
+            # Of lengths the longest one is chosen, of other keys the first value.
             if find_unit(key) == "tokens":
                 where[key] = values.max()
             else:
@@ -246,9 +256,9 @@ def _describe_column(column: pd.Series, kind: str) -> dict[str, Any]:
     }
     if is_number(column):
         return about | {"values": [_shorten_number(value) for value in column.tolist()]}
-    # Each word is sent once, and the rows have its number.
-    codes, distinct = pd.factorize(column)
-    words = [_write_word(value) for value in distinct]
+    # Each word is sent once, and the rows have the number of their word.
+    codes, distinct_values = pd.factorize(column)
+    words = [_write_word(value) for value in distinct_values]
     return about | {"codes": codes.tolist(), "words": words}
 
 
@@ -259,13 +269,13 @@ def _write_choice(value: Any) -> str:
 
 
 def _shorten_number(value: float) -> float | str | None:
-    """Return a number as JSON can hold it, in as few characters as there are."""
+    """Return a number as JSON can hold it, such that it has few characters there."""
     if math.isnan(value):
         return None
     if math.isinf(value):
         return str(value)
     # 3 is shorter than 3.0.
-    if float(value).is_integer() and abs(value) < LARGE:
+    if float(value).is_integer() and abs(value) < LEAST_SENT_AS_FLOAT:
         return int(value)
     return value
 
@@ -277,7 +287,7 @@ def _write_word(value: object) -> str:
 
 
 def write_title(column: str) -> str:
-    """Return a column's name as words, its unit in brackets.
+    """Return the name of a column as words, with its unit in brackets.
 
     >>> [write_title(name) for name in ("nll_nats_per_byte", "distance_tokens", "n")]
     ['loss (nats per byte)', 'distance (tokens)', 'n']
@@ -286,12 +296,12 @@ def write_title(column: str) -> str:
     if not unit:
         return WORDS.get(column) or _write_words(column)
 
-    spelled = unit.replace("_", " ")
-    plain = column.removesuffix(unit).rstrip("_")
-    words = WORDS.get(plain) or _write_words(plain)
+    unit_words = unit.replace("_", " ")
+    name = column.removesuffix(unit).rstrip("_")
+    words = WORDS.get(name) or _write_words(name)
     if not words:
-        return spelled
-    return f"{words} ({spelled})"
+        return unit_words
+    return f"{words} ({unit_words})"
 
 
 def _write_words(name: str) -> str:
