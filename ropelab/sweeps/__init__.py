@@ -1,3 +1,3 @@
-"""Many runs from one file: the cases of the file, the work that is left, one machine's
-share of this work, and one table of all runs.
+"""Many runs from one file: the cases of the file, the work that is left to do, one
+machine's share of this work, and one table of all runs.
 """

@@ -1,8 +1,8 @@
-"""From TOML files to runs: every value is read and checked before anything is computed.
+"""Plans of runs from TOML files. Every value is checked before anything is computed.
 
-A file asks for one run, or for several. `[grid]` has a list per key, and every
-combination of their values is a run. Each table `[[case]]` is a run. The keys above
-these tables hold for all runs of the file.
+A file asks for one run, or for several. `[grid]` has a list of values per key, and every
+combination of values is a run. Each table `[[case]]` is a run. The keys above these
+tables hold for all runs of the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ from ropelab.runs.config import Config, Label, find_title, read_toml, take_label
 from ropelab.runs.errors import InputError, naming
 from ropelab.runs.spelling import ROTARY_SHARE, list_spellings, write_plainly
 
-# The number of runs that one file may ask for.
+# The most runs that one file may ask for.
 MOST_RUNS = 1000
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one file, in its order."""
+    """The runs that one file asks for, in the order of the file."""
 
     path: Path
     title: str
@@ -42,10 +42,10 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(path.glob("*.toml"))
-        if not inside:
+        files_in_folder = sorted(path.glob("*.toml"))
+        if not files_in_folder:
             raise InputError(f"no .toml files in {path}")
-        files += inside
+        files += files_in_folder
     return [read_sweep(path, lab) for path in files]
 
 
@@ -60,9 +60,9 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
     with naming(str(path)):
         cases = list(_read_cases(values))
     asks_for_several = "grid" in values or "case" in values
-    shared = dict(values)
-    shared.pop("grid", None)
-    shared.pop("case", None)
+    shared_values = dict(values)
+    shared_values.pop("grid", None)
+    shared_values.pop("case", None)
 
     number_of_plan: dict[Plan, int] = {}
     for number, case in enumerate(cases, 1):
@@ -72,10 +72,10 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
         if asks_for_several:
             case_label = _label_case(label, case, number)
         with naming(case_label.origin):
-            plan = lab.prepare(experiment, {**shared, **case_values})
+            plan = lab.prepare(experiment, {**shared_values, **case_values})
             plan = replace(plan, label=case_label)
-            # The paths that it returns are not used: the call raises an error for an
-            # input file that is missing.
+            # The result is not used. The call raises an error if an input file is
+            # missing.
             plan.config.inputs()
         first = number_of_plan.setdefault(plan, number)
         if first != number:
@@ -89,9 +89,10 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
 
 def _read_cases(values: Values) -> Iterator[Values]:
-    """Return the values of each run that are not shared by all; a single run has none.
+    """Return, for each run, the values that are not shared by all runs of the file. A
+    file of one run gives one empty case.
 
-    InputError: [grid] or [[case]] is not what it must be.
+    InputError: [grid] or [[case]] has not the form that it must have.
     """
     if "grid" not in values:
         tables = values.get("case", [{}])
@@ -123,9 +124,9 @@ def _refuse_many(table: str, count: int) -> None:
         )
 
 
-def _label_case(shared: Label, case: Values, number: int) -> Label:
-    """Return the name, title and origin of one of several runs, made from the values of
-    its case, which may differ from the values of all other cases.
+def _label_case(file_label: Label, case: Values, number: int) -> Label:
+    """Return the name, title and origin of one of several runs. They are made from the
+    label of the file and the values of the case.
     """
     words = [
         f"{key}={write_plainly(value)}" for key, value in case.items() if key != "title"
@@ -133,22 +134,22 @@ def _label_case(shared: Label, case: Values, number: int) -> Label:
     text = shorten(", ".join(words), 80, placeholder=" ...")
     if not text:
         text = "nothing of its own"
-    origin = f"{shared.origin}, case {number} ({text})"
+    origin = f"{file_label.origin}, case {number} ({text})"
     title = find_title(case, origin)
     if not title:
         title = text
-        if shared.title:
-            title = f"{shared.title}: {text}"
-    return Label(f"{shared.name}_{text}", title, origin)
+        if file_label.title:
+            title = f"{file_label.title}: {text}"
+    return Label(f"{file_label.name}_{text}", title, origin)
 
 
 def _find_keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
-    """Return the fields that cases set and whose values differ, in the order of the
-    file.
+    """Return the fields that some case sets and whose values differ between the runs, in
+    the order of the file.
     """
     configs = [plan.config for plan in plans]
-    # A file may use the name that Hugging Face has for a field, or give the rotated
-    # features as a share of the head.
+    # A file may use Hugging Face's name of a field, or give the number of rotated features
+    # as a share of the head.
     spelling_of = list_spellings(type(configs[0]).model_fields)
     field_of = {spelling: field for field, spelling in spelling_of.items()}
     field_of[ROTARY_SHARE] = "rotary_dim"

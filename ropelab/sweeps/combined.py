@@ -22,18 +22,20 @@ from ropelab.runs.config import Config, Label
 from ropelab.runs.spelling import write_command, write_plainly
 from ropelab.runs.tables import Tables
 from ropelab.show.drawn import draw_figures, encode_figures
-from ropelab.show.figures.sweep import choose_parts, draw
+from ropelab.show.figures.sweep import choose_columns, draw
 from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep
 
 EXPERIMENT = "sweep"
 VERSION = 2
-# The number of rows of the table that the index shows.
+# The most rows of the table that the index shows.
 INDEX_ROWS = 24
 
 
 class SweepConfig(Config):
-    """The content of a sweep's config.toml: its runs."""
+    """The content of a sweep's config.toml: the experiment, and the config of each
+    run.
+    """
 
     experiment: str = ""
     case: tuple[dict[str, Any], ...] = ()
@@ -48,7 +50,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     folders = [run.folder for run in runs if run.folder]
     configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
     config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
-    # The names of the run folders, with what identifies their contents.
+    # The hash of the manifest of each run, by the path of the run's folder.
     inputs = store.hash_manifests(results, folders)
     label = Label(sweep.path.stem)
     folder = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
@@ -59,7 +61,8 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
         manifest = _describe_sweep(sweep, runs, tables)
         return store.Made(tables, figures, manifest)
 
-    # A finished sweep is found without a lock: a read-only folder cannot be locked.
+    # A finished sweep is looked for without a lock, since a read-only folder cannot be
+    # locked.
     if lab.redraw or folder.find() is None:
         folder.keep(make_contents, lab.waiting, lab.redraw)
     return folder.path
@@ -68,7 +71,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
 def _describe_sweep(
     sweep: Sweep, runs: Sequence[Run], tables: Tables
 ) -> dict[str, Any]:
-    """Return what the manifest says about the runs together."""
+    """Return the entries of the sweep's manifest that sum up its runs."""
     experiment = runs[0].experiment
     name = f"{experiment.name} over {' and '.join(sweep.keys)}"
     seconds = 0.0
@@ -94,18 +97,20 @@ def make_tables(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a sweep.
 
-    - sweep: the keys, and then the columns of the runs' short tables: a row for each row
-      of these. A column with the name of a key is called `<name>_found`, unless it
-      repeats the key. A result at a length is named by its share of the trained (L) or
-      tested length (T): `copy @0.75T`.
-    - further tables: the same for each further short table that the runs have.
+    - sweep: all rows of the runs' short tables, each with the keys of its run in the first
+      columns. A column with the name of a key is called `<name>_found`; it is left out if
+      it repeats the key. The column of a result at some length is named by the share that
+      this length is of the trained (L) or tested length (T): `copy @0.75T`.
+    - further tables: if the runs have further short tables, each of them is joined in
+      the same way.
     - runs: a row per run with its number, the keys, the answer, and its folder.
     """
     lengths_differ = "train_len" in sweep.keys or "test_len" in sweep.keys
-    # Factors that nobody typed are the quotient of the lengths, and change with them.
+    # A factor that nobody typed is the quotient of the tested and the trained length, and
+    # changes with them.
     follows_lengths = lengths_differ and not any(map(_has_typed_factor, runs))
 
-    parts: dict[str, list[pd.DataFrame]] = {}
+    tables_of_runs: dict[str, list[pd.DataFrame]] = {}
     run_rows: list[dict[str, Any]] = []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
         fields: dict[str, Any] = {
@@ -113,37 +118,41 @@ def make_tables(
         }
         short_tables = {EXPERIMENT: run.summary(), **run.further()}
         for name, short_table in short_tables.items():
-            table = _name_like_others(run, short_table, sweep.keys, follows_lengths)
+            table = _use_common_names(run, short_table, sweep.keys, follows_lengths)
             if "factor" in sweep.keys:
                 table = _drop_factor(table, fields["factor"])
             # The keys are repeated in every row of the run.
             key_columns = pd.DataFrame([fields] * len(table), index=table.index)
-            part = key_columns.join(table.apply(_read_numbers))
-            parts.setdefault(name, []).append(part)
+            table_of_run = key_columns.join(table.apply(_read_numbers))
+            tables_of_runs.setdefault(name, []).append(table_of_run)
         row = {"case": number, **fields, "answer": run.answer, "folder": folder}
         run_rows.append(row)
 
     tables = {}
-    for name, parts_of_table in parts.items():
-        whole = pd.concat(parts_of_table, ignore_index=True)
+    for name, tables_to_join in tables_of_runs.items():
+        joined = pd.concat(tables_to_join, ignore_index=True)
         for key in sweep.keys:
             found = f"{key}_found"
-            if found in whole and whole[found].astype(str).equals(
-                whole[key].astype(str)
-            ):
-                whole = whole.drop(columns=found)
-        tables[name] = whole
+            if found not in joined:
+                continue
+            repeats_key = joined[found].astype(str).equals(joined[key].astype(str))
+            if repeats_key:
+                joined = joined.drop(columns=found)
+        tables[name] = joined
     tables["runs"] = pd.DataFrame(run_rows)
     return tables
 
 
-def _name_like_others(
+def _use_common_names(
     run: Run, table: pd.DataFrame, keys: Sequence[str], follows_lengths: bool
 ) -> pd.DataFrame:
-    """Return a short table of one run, whose columns and methods have the same names as
-    in the other runs: lengths and factors in them are given relative to the run's lengths.
+    """Return a short table of one run in which columns and methods have names that all
+    runs share.
+
+    Lengths in the names become shares of the run's lengths. If `follows_lengths` is True,
+    the factor of a method is replaced by `T/L`.
     """
-    # An experiment without trained models has neither length.
+    # The config of an experiment without trained models has neither length.
     train_len = getattr(run.config, "train_len", None)
     test_len = getattr(run.config, "test_len", None)
     table = table.rename(columns={key: f"{key}_found" for key in keys})
@@ -151,8 +160,8 @@ def _name_like_others(
     if not (follows_lengths and train_len and test_len):
         return table
 
-    # A method stretched to the tested length is the same method in every run. Its name
-    # ends with the factor, or has a blank after it.
+    # A method that stretches to the tested length is the same method in every run. The
+    # factor is at the end of its name, or before a blank.
     factor = re.escape(f"×{test_len / train_len:g}")
     return table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
 
@@ -160,8 +169,8 @@ def _name_like_others(
 def _drop_factor(table: pd.DataFrame, factor: float) -> pd.DataFrame:
     """Return a short table whose methods are named without the factor of the run.
 
-    The factor is a key of the sweep. Without it in the names, a method is one line of the
-    figure, whose axis is the factor.
+    The factor is a key of the sweep, and the axis of its figure. If names had the factor,
+    a method would not be one line there.
     """
     factor_in_name = re.escape(f" ×{factor:g}")
     return table.replace(rf"{factor_in_name}(?= |$)", "", regex=True)
@@ -175,11 +184,11 @@ def _has_typed_factor(run: Run) -> bool:
 def _name_columns(
     table: pd.DataFrame, train_len: int | None, test_len: int | None
 ) -> list[str]:
-    """Return the names of columns by shares of a length, in as many digits as make them
-    differ.
+    """Name the columns of a table by shares of a length, with as many digits as are
+    needed to make all names differ.
     """
     columns: list[str] = []
-    # Three digits are enough, except for distances that are nearly equal.
+    # Three digits are enough, unless two distances are nearly equal.
     for digits in range(3, 18):
         columns = []
         for name in table:
@@ -192,16 +201,17 @@ def _name_columns(
 def name_by_share(
     name: str, train_len: int | None, test_len: int | None, digits: int = 3
 ) -> str:
-    """Name a column by its share of the trained (L) or tested length (T).
+    """Name a column of a result at some length by the share that this length is of the
+    trained (L) or tested length (T). Any other name is returned unchanged.
 
     >>> name_by_share("copy @6144", 2048, 8192), name_by_share("nll @512", 2048, 8192)
     ('copy @0.75T', 'nll @0.25L')
     >>> name_by_share("copy @6144 ci_low", 2048, 8192)
     'copy @0.75T ci_low'
     """
-    result, _, place = name.partition(" @")
-    # The ends of an interval have further words after the length.
-    number, blank, words = place.partition(" ")
+    result, _, length_and_words = name.partition(" @")
+    # The columns with the ends of intervals have further words after the length.
+    number, blank, words = length_and_words.partition(" ")
     if not number.isdecimal() or not train_len or not test_len:
         return name
     length = int(number)
@@ -212,7 +222,7 @@ def name_by_share(
 
 
 def _find_config_value(run: Run, key: str) -> object:
-    """Return a field of the run's config, as one value of a table."""
+    """Return a field of the run's config as one value for a cell of a table."""
     value = getattr(run.config, key)
     if not isinstance(value, tuple):
         return value
@@ -223,9 +233,10 @@ def _find_config_value(run: Run, key: str) -> object:
 
 
 def _read_numbers(column: pd.Series) -> pd.Series:
-    """Return a column written for people (`27.7%`, `4e-04`, `257`, `never`) as numbers.
+    """Read a column that is written for people (`27.7%`, `4e-04`, `257`, `never`) as
+    numbers.
 
-    A column with other words, or without a number, is returned as it is.
+    A column with other words, or without a number, is returned unchanged.
     """
     if pd.api.types.is_numeric_dtype(column):
         return column
@@ -236,25 +247,25 @@ def _read_numbers(column: pd.Series) -> pd.Series:
     if numbers.isna().all() or is_other_word.any():
         return column
 
-    # "none" (of several) is a share of 0. "never" has no number, so it stays NaN.
+    # "none" means none of several things, which is a share of 0. "never" has no number,
+    # and becomes NaN.
     numbers = numbers.mask(is_percentage, numbers / 100).round(12)
     return numbers.mask(texts == "none", 0.0)
 
 
 def _describe_extremes(tables: Tables) -> str:
-    """Say where the lowest and the highest value of the first result are; an empty text
-    if no column of results has a number.
+    """Say with which settings the first result is lowest and highest; return an empty
+    text if no column of results has a number.
     """
-    # The columns by what they are in the figure: the axis, the lines and the results.
-    parts = choose_parts(tables)
+    columns = choose_columns(tables)
     table = tables[EXPERIMENT]
-    results = [name for name in parts.results if table[name].notna().any()]
+    results = [name for name in columns.results if table[name].notna().any()]
     if not results:
         return ""
 
     first_result = results[0]
     values = table[first_result].to_numpy(dtype=float)
-    setting_columns = (parts.along, *parts.lines)
+    setting_columns = (columns.axis, *columns.lines)
 
     def describe_row(word: str, number: int) -> str:
         row = table.iloc[number]

@@ -15,13 +15,14 @@ from ropelab.runs.folders import fingerprint
 from ropelab.runs.sentences import write_count
 from ropelab.sweeps.cases import Sweep
 
+# The most shards into which work may be divided.
 MOST_SHARDS = 10_000
-# Plans, each with its cells.
+# Plans of runs, each with its cells.
 PlannedWork = Sequence[tuple[Plan, Work]]
 
 
 def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> PlannedWork:
-    """Find the cells of all runs of all files; nothing is computed and nothing
+    """Find the cells of all runs of all files. Nothing is computed, and nothing is
     written.
     """
     context = lab.make_context()

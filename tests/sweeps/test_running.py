@@ -19,7 +19,7 @@ from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.store import read_manifest
 from ropelab.runs.thresholds import DIVERGED
-from ropelab.show.figures.sweep import Parts, choose_looks, choose_parts, draw
+from ropelab.show.figures.sweep import SweepColumns, choose_columns, choose_looks, draw
 from ropelab.show.looks import find_look
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
@@ -435,8 +435,8 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
     ]
     table = pd.DataFrame(rows, columns=["steps", "task", "base", "accuracy"])
     runs = pd.DataFrame({"case": [1, 2], "steps": [2, 4], "answer": "", "folder": ""})
-    parts = choose_parts({"sweep": table, "runs": runs})
-    assert parts == Parts("steps", ("task", "base"), ("accuracy",))
+    parts = choose_columns({"sweep": table, "runs": runs})
+    assert parts == SweepColumns("steps", ("task", "base"), ("accuracy",))
     (figure,) = draw({"sweep": table, "runs": runs}).values()
     (panel,) = figure.axes
     assert [np.asarray(line.get_xdata()).tolist() for line in panel.lines] == [
@@ -454,8 +454,8 @@ def test_settings_that_change_together_make_no_lines():
     runs = pd.DataFrame(sizes, columns=["preset", "heads"]).assign(
         case=range(3), answer=""
     )
-    parts = choose_parts({"sweep": table, "runs": runs})
-    assert parts == Parts("heads", ("method",), ("nll",))
+    parts = choose_columns({"sweep": table, "runs": runs})
+    assert parts == SweepColumns("heads", ("method",), ("nll",))
 
 
 def test_a_dry_run_lists_each_cell_once_and_its_parts_add_up(call, files):
@@ -499,8 +499,8 @@ def test_a_grid_over_factors_has_a_numeric_axis_and_a_line_per_method(
     assert set(table["method"]) == {
         "unscaled", "pi", "ntk", "yarn ×3", "sliding_window",
     }  # fmt: skip
-    parts = choose_parts(tables)
-    assert parts.along == "factor"
+    parts = choose_columns(tables)
+    assert parts.axis == "factor"
     assert parts.lines == ("method",)
 
 
@@ -515,7 +515,7 @@ def test_intervals_are_bands_around_the_lines_and_no_results_of_their_own():
     )
     runs = table[["factor"]].assign(case=[1, 2, 3], answer="", folder="")
     tables = {"sweep": table, "runs": runs}
-    assert choose_parts(tables).results == ("copy @0.5T",)
+    assert choose_columns(tables).results == ("copy @0.5T",)
     (panel,) = draw(tables)["sweep"].axes
     (band,) = panel.collections
     assert "95 %" in panel.get_xlabel()

@@ -28,17 +28,19 @@ class RuntimeGroup(NamedTuple):
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw, for one layer type, frequencies over the reference and wavelengths."""
     runtimes = tables["runtimes"]
-    layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
+    layer_types = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
     # Full attention is drawn if the model has it, else the layer type that was read
     # first.
-    layer = layers[0]
-    if "full_attention" in layers:
-        layer = "full_attention"
+    layer_type = layer_types[0]
+    if "full_attention" in layer_types:
+        layer_type = "full_attention"
 
     pairs = tables["pairs"]
-    groups = _group_by_frequencies(pairs[pairs["layers"].isin([layer, "all"])])
+    # A row `all` is about all layer types.
+    is_drawn = pairs["layers"].isin([layer_type, "all"])
+    groups = _group_by_frequencies(pairs[is_drawn])
     context = tables["context"]
-    lengths = context[context["layers"] == layer].iloc[0]
+    lengths = context[context["layers"] == layer_type].iloc[0]
     return {
         "ratios": _draw_ratios(groups),
         "wavelengths": _draw_wavelengths(groups, lengths),

@@ -1,8 +1,8 @@
 """Figures of the base experiment: which bases a context needs, and what theories advise.
 
 A base is admissible for a context if the sum of cosines of a head is at least 0 at
-every position. The recommended base is the base from which on all larger bases are
-admissible. A window is an interval of admissible bases.
+every position. From the recommended base on, all larger bases are admissible. A window
+is an interval of admissible bases.
 """
 
 from collections.abc import Collection
@@ -18,9 +18,10 @@ from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, FIGURES, read_looks
 
+# The looks and labels of theories, by what they say of a base: at least, at most, use.
 KINDS = read_looks(FIGURES["base"]["kinds"])
 CURVES = read_looks(FIGURES["base"]["curves"])
-# The kinds of theories that allow all bases on one side of a base.
+# The kinds of theories that give a bound: they allow all larger or all smaller bases.
 BOUNDS = ("at least", "at most")
 # The beginning of the names of three bases that one theory advises.
 SMALL = "small base"
@@ -55,11 +56,11 @@ def _draw_bound(tables: Tables) -> Figure:
     published = tables["published"]
     figure, ax = shapes.make_axes()
 
-    usable = bound.dropna(subset="recommended_base")
+    with_recommended = bound.dropna(subset="recommended_base")
     shapes.draw_line(
         ax,
-        usable["context_tokens"],
-        usable["recommended_base"],
+        with_recommended["context_tokens"],
+        with_recommended["recommended_base"],
         *CURVES["recommended"],
         linewidth=2,
     )
@@ -112,22 +113,23 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
     grid = np.geomspace(context.min(), context.max(), 50)
     figure, ax = shapes.make_axes()
     _draw_smallest(ax, bound)
-    growth = {}
+    power_laws = {}
     for values in ("exact values", "printed fit"):
         look, name = CURVES[values]
-        first = fits[fits["values"] == values].head(1)
-        for fit in shapes.iterate_rows(first):
+        # The table of one row, or of none if there is no fit of these values.
+        first_fit = fits[fits["values"] == values].head(1)
+        for fit in shapes.iterate_rows(first_fit):
             label = f"{name}: {fit.coefficient:.3g} $L^{{{fit.exponent:.3f}}}$"
             shapes.draw_line(
                 ax, grid, fit.coefficient * grid**fit.exponent, look, label
             )
-            growth[values] = f"$L^{{{fit.exponent:.2f}}}$"
+            power_laws[values] = f"$L^{{{fit.exponent:.2f}}}$"
     shapes.draw_line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
 
     title = "The smallest base by context, and power laws"
-    if len(growth) > 1:
-        exact, printed = growth.values()
-        title = f"The smallest base grows as {exact}; the paper says {printed}"
+    if len(power_laws) > 1:
+        exact_law, printed_law = power_laws.values()
+        title = f"The smallest base grows as {exact_law}; the paper says {printed_law}"
     shapes.set_token_axis(ax)
     ax.set(yscale="log", xlabel="context length L, tokens", ylabel="base", title=title)
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
@@ -139,15 +141,15 @@ def _draw_theories(tables: Tables) -> Figure:
     """Draw the bases that theories allow or advise for the longest context, a row per
     theory.
 
-    A bar has all bases that a bound allows: those above a lower bound, or those below
-    an upper one.
+    A bar has all bases that a bound allows: the bases above a lower bound, or the bases
+    below an upper bound.
     """
     bound = tables["bound"]
     context = bound["context_tokens"].max()
     table = _select_theories(tables["theories"], context)
     figure, ax = shapes.make_axes((8, 1.6 + 0.3 * len(table)))
 
-    # Beyond the outermost bases there is room for their numbers.
+    # The axis goes beyond the outermost bases, so that there is room for their numbers.
     low = table["base"].min() / 30
     high = table["base"].max() * 30
     for row, theory in enumerate(shapes.iterate_rows(table)):
@@ -173,9 +175,10 @@ def _draw_theories(tables: Tables) -> Figure:
 
 
 def _draw_allowed(ax: Axes, row: int, theory: Any, limits: tuple[float, float]) -> None:
-    """Draw a bar over the bases that a bound allows, and write the base beside its end.
+    """Draw a bar over the bases that a bound allows, and write the theory's base beside
+    its mark.
 
-    The number is where the bar is not.
+    The number is on the side that has no bar.
     """
     look, _ = KINDS[theory.kind]
     low, high = limits
@@ -187,12 +190,15 @@ def _draw_allowed(ax: Axes, row: int, theory: Any, limits: tuple[float, float]) 
     if theory.kind in BOUNDS:
         ax.barh(row, right - left, 0.5, left=left, color=look.color, alpha=0.35)
 
-    # A dashed line behind the number does not cross it.
-    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    offset = (-8, 0) if is_lower_bound else (8, 0)
-    style = {"ha": "right" if is_lower_bound else "left", "va": "center"}
-    place = (theory.base, row)
-    shapes.write_note(ax, _write_base(theory.base), place, offset, bbox=paper, **style)
+    # A white box hides the dashed line behind the number.
+    white_box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    style = {"bbox": white_box, "va": "center"}
+    number = _write_base(theory.base)
+    point = (theory.base, row)
+    if is_lower_bound:
+        shapes.write_note(ax, number, point, (-8, 0), ha="right", **style)
+    else:
+        shapes.write_note(ax, number, point, (8, 0), ha="left", **style)
 
 
 def _write_base(base: float) -> str:
@@ -205,15 +211,15 @@ def _write_base(base: float) -> str:
 def _write_title_of_theories(table: pd.DataFrame, context: int) -> str:
     """Say whether an upper bound excludes what a lower bound demands."""
     tokens = shapes.format_tokens(context)
-    demanded = table.loc[table["kind"] == "at least", "base"].max()
-    allowed = table.loc[table["kind"] == "at most", "base"].min()
-    if allowed < demanded:
+    highest_lower_bound = table.loc[table["kind"] == "at least", "base"].max()
+    lowest_upper_bound = table.loc[table["kind"] == "at most", "base"].min()
+    if lowest_upper_bound < highest_lower_bound:
         return f"No base for {tokens} tokens satisfies all theories"
     return f"What theories say about the base for {tokens} tokens"
 
 
 def _put_legend_of_kinds(figure: Figure, ax: Axes, kinds: Collection[str]) -> None:
-    """Name the marks of the kinds of theories below the panel."""
+    """Put a legend below the panel that names the marks of the kinds of theories."""
     for kind, (look, label) in KINDS.items():
         if kind in kinds:
             shapes.draw_line(ax, [], [], look, label, markersize=7)
@@ -224,12 +230,12 @@ def _select_theories(table: pd.DataFrame, context: int) -> pd.DataFrame:
     """Return the theories that advise a base for a context, by kind and then by base.
 
     Some theories have several rows in the table: for number formats, numbers of layers,
-    or several small bases. They are drawn once, with bfloat16 or their largest base. Of
-    two theories that advise the same, one is drawn.
+    or several small bases. Such a theory is drawn once: its row for bfloat16, or the row
+    with its largest base. Of two theories that advise the same base, one is drawn.
     """
     advises = (table["base"] > 1) & np.isfinite(table["base"])
     chosen = table[advises & (table["context_tokens"] == context)]
-    # The recommended base is the stable base, rounded up.
+    # The stable base is left out, since the recommended base is the same, rounded up.
     chosen = chosen[chosen["theory"] != "stable base"]
 
     kinds = list(KINDS)
@@ -262,19 +268,20 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     """Draw the intervals of admissible bases, a row per context."""
     figure, ax = shapes.make_axes((8, 1.2 + 0.4 * max(len(bound), 3)))
     smallest = bound["smallest_admissible_base"]
-    # A context without a stable base has no base from which on all are admissible.
+    # From its stable base on, all bases are admissible for a context. Some contexts have
+    # no stable base.
     stable = bound["stable_base"].dropna()
-    first = smallest.min() / 1.5
-    last = 1.3 * max(stable, default=8 * smallest.max())
+    left_edge = smallest.min() / 1.5
+    right_edge = 1.3 * max(stable, default=8 * smallest.max())
 
     for row, context in enumerate(bound["context_tokens"]):
         windows_of_context = windows[windows["context_tokens"] == context]
         low = windows_of_context["low"].to_numpy()
         # The last window has no end, and is drawn beyond the edge.
-        high = windows_of_context["high"].fillna(last * 10).to_numpy()
+        high = windows_of_context["high"].fillna(right_edge * 10).to_numpy()
         spans = list(zip(low.tolist(), (high - low).tolist(), strict=True))
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
-        # A window narrower than a pixel is still seen by its edge.
+        # A window that is narrower than a pixel is seen by the line at its lower end.
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.8)
 
     contexts = bound["context_tokens"]
@@ -284,8 +291,8 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     title = "Admissible bases (filled) by context"
     if contexts_of_windows.duplicated().any():
         title = "Admissible bases (filled) are not one interval"
-    ax.set(xscale="log", xlim=(first, last), title=title)
+    ax.set(xscale="log", xlim=(left_edge, right_edge), title=title)
     ax.set(xlabel="base", ylabel="context, tokens")
-    shapes.set_base_axis(ax.xaxis, (first, last))
+    shapes.set_base_axis(ax.xaxis, (left_edge, right_edge))
     ax.grid(axis="y", visible=False)
     return figure

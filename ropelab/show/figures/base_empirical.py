@@ -26,10 +26,10 @@ LOSS = "nll_nats_per_byte"
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the first task beside text loss, and a figure for each further task."""
     tasks = [name for name in TASKS if name in tables]
-    beside = tasks[:1]
+    first_figure = tasks[:1]
     if TEXT in tables:
-        beside = [*beside, TEXT]
-    figures = {"retrieval_and_text": _draw_panels(tables, beside)}
+        first_figure = [*first_figure, TEXT]
+    figures = {"retrieval_and_text": _draw_panels(tables, first_figure)}
     for name in tasks[1:]:
         figures[name.removesuffix("_accuracy")] = _draw_panels(tables, [name])
     return figures
@@ -60,10 +60,11 @@ def _draw_panels(tables: Tables, names: Sequence[str]) -> Figure:
 
 
 def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
-    """Draw text loss by position, a line per base: by how much it is above the loss with
-    the largest base. Return what it shows.
+    """Draw text loss by position, a line per base: the loss minus the loss with the
+    largest base. Return the heading of the panel.
 
-    All bases find the same positions easy or hard. The difference leaves that out.
+    Some positions of a text are easy and some are hard, whatever the base. The difference
+    does not depend on that.
     """
     heading = "reading text"
     bases = sorted(table["base"].unique())
@@ -74,8 +75,8 @@ def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
             f"text loss above that of base {largest:g}\n(nats per byte; above 0: worse)"
         )
         last = table[table["bucket_end_tokens"] == table["bucket_end_tokens"].max()]
-        at_the_end = last.groupby("base")[LOSS].mean().drop(largest)
-        if (at_the_end > 0).all():
+        losses_at_end = last.groupby("base")[LOSS].mean().drop(largest)
+        if (losses_at_end > 0).all():
             heading = "reading text: smaller bases end worse"
     else:
         label = "text loss, nats per byte"
@@ -89,20 +90,22 @@ def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
 
 
 def _subtract_loss(table: pd.DataFrame, base: float) -> pd.DataFrame:
-    """Return the table with the losses above those of one base, of the same seed at the
-    same position.
+    """Return the table with each loss minus the loss of one base, with the same seed at
+    the same position.
     """
-    place = ["seed", "bucket_end_tokens"]
-    losses = table.set_index(place)[LOSS]
-    of_base = table[table["base"] == base].set_index(place)[LOSS]
-    above = losses - of_base.reindex(losses.index)
-    return table.assign(**{LOSS: above.to_numpy()})
+    keys = ["seed", "bucket_end_tokens"]
+    losses = table.set_index(keys)[LOSS]
+    losses_of_base = table[table["base"] == base].set_index(keys)[LOSS]
+    differences = losses - losses_of_base.reindex(losses.index)
+    return table.assign(**{LOSS: differences.to_numpy()})
 
 
 def _draw_task_panel(
     ax: Axes, table: pd.DataFrame, task: str, predictions: pd.DataFrame
 ) -> None:
-    """Draw the share found by distance, a line per base, and the predicted distances."""
+    """Draw recall by distance, a line per base, and the distances that the bound
+    predicts.
+    """
     bases = sorted(table["base"].unique())
     for base, rows in table.groupby("base", sort=False):
         look = pick_look(bases.index(base))
@@ -110,14 +113,14 @@ def _draw_task_panel(
         _mark_predicted(ax, predictions, base, look)
     shapes.set_token_axis(ax)
     ax.set(xlabel="how far back, tokens", ylabel="recall")
-    # The words of the vertical lines stand above the data, between 1 and the upper limit.
+    # The words of the vertical lines are above the data, between 1 and the upper limit.
     ax.set_ylim(-0.03, 1.22)
     ax.set_yticks(np.linspace(0, 1, 6))
 
 
 def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) -> None:
-    """Mark the distance from which on the bound predicts failure with a base."""
-    # Nothing is predicted for a run without tasks of retrieval.
+    """Mark the distance from which on the bound predicts that models with a base fail."""
+    # A run without tasks of retrieval has no predictions.
     if predictions.empty:
         return
     rows = predictions[predictions["base"] == base]
@@ -132,8 +135,8 @@ def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) 
 def _draw_loss(ax: Axes, rows: pd.DataFrame, look: Look, label: str) -> None:
     x = "bucket_end_tokens"
     means = shapes.average_over_seeds(rows, x, LOSS)
-    # A band is drawn for several models only. The interval of a single one, over
-    # documents, is wider than the lines of all bases together.
+    # A band is drawn only if there are several models. The interval of a single model is
+    # one over documents, and wider than the distance between the lines of all bases.
     band = None
     if rows["seed"].nunique() > 1:
         band = (means["low"], means["high"])
@@ -151,7 +154,8 @@ def _write_title(predictions: pd.DataFrame) -> str:
     """Say whether models find things beyond the distance that the bound predicts."""
     if predictions.empty:
         return "Text loss by position under several bases"
-    # A prediction is not judged if it, or the measured failure, is beyond the texts.
+    # A prediction is judged only if the predicted and the measured distance of failure
+    # are inside the texts.
     is_judged = predictions["agrees"].notna()
     is_measured = predictions["bound_times_measured"].notna()
     judged = predictions[is_judged & is_measured]

@@ -38,12 +38,12 @@ SPACINGS = read_looks(WORDS["spacings"])
 ROW_INCHES = 0.165
 # Rows that the title and the names of the verdicts take above the ids.
 HEAD_ROWS = 4
-# Sums of 64 features that differ by less than this are equal. Their rounding error in
-# float64 is 1e-14.
-SAME = 1e-6
-# Scores of unit vectors that differ by less than this are equal. Their rounding error in
-# float64 is 1e-16.
-SAME_SCORE = 1e-9
+# Two sums of 64 features count as equal if they differ by less than this. Their rounding
+# error in float64 is 1e-14.
+SUM_TOLERANCE = 1e-6
+# Two scores of unit vectors count as equal if they differ by less than this. Their
+# rounding error in float64 is 1e-16.
+SCORE_TOLERANCE = 1e-9
 # The four groups of bars of `draw_resolution`: one frequency or many, and the part of
 # their encoding that is stored.
 CODES = (
@@ -53,11 +53,13 @@ CODES = (
     ("many", "cos and sin"),
 )
 HATCHES = ("", "//", "..")
+# The width of a bar, and the distance between the middles of neighbouring bars of a group.
+# Groups are 1 apart.
 BAR_WIDTH = 0.24
 BAR_DISTANCE = 0.26
 
 Draw = Callable[[pd.DataFrame], Figure]
-# The functions that draw the tables that explain claims, by the name of the table.
+# The functions that draw tables which explain claims, by the name of the table.
 EXPLANATIONS: dict[str, Draw] = {}
 
 
@@ -92,7 +94,7 @@ def draw_ledger(claims: pd.DataFrame) -> Figure:
     row_counts = [_count_rows(group) for group in groups.values()]
     figure = shapes.make_figure((9.2, 1.4 + ROW_INCHES * (sum(row_counts) + 6)))
     heights = [count + HEAD_ROWS for count in row_counts]
-    # The two kinds are arithmetic and, below it, trained models.
+    # There are two kinds of evidence: arithmetic, and below it trained models.
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)
 
     panels = zip(parts[:, 0], groups.items(), row_counts, strict=True)
@@ -102,7 +104,9 @@ def draw_ledger(claims: pd.DataFrame) -> Figure:
 
 
 def _count_rows(claims: pd.DataFrame) -> int:
-    """Return the rows of the longest column, at least two unless there is no claim."""
+    """Return the number of rows of the longest column of ids. It is at least two, unless
+    there is no claim.
+    """
     if claims.empty:
         return 1
     return max(2, int(claims["verdict"].value_counts().max()))
@@ -113,9 +117,10 @@ def _draw_verdicts(part: SubFigure, kind: str, claims: pd.DataFrame, rows: int) 
     verdicts = WORDS["verdicts"][kind]
     # The verdicts are in the order of the columns: the statement holds, holds with a
     # condition, does not hold, or cannot be decided.
-    _, _, negative, _ = verdicts
-    negatives = int((claims["verdict"] == negative).sum())
-    shapes.set_headline(part, WORDS["titles"][kind].format(len(claims), negatives))
+    _, _, negative_verdict, _ = verdicts
+    negative_count = int((claims["verdict"] == negative_verdict).sum())
+    title = WORDS["titles"][kind].format(len(claims), negative_count)
+    shapes.set_headline(part, title)
 
     axes = part.subplots(1, 4, sharey=True)
     bold = {"color": "white", "fontweight": "bold", "fontsize": 8.5}
@@ -140,7 +145,7 @@ def draw_permutation(scores: pd.DataFrame) -> Figure:
         matrix = cells.pivot(index="row", columns="column", values="score")
         matrix = matrix.set_axis(quoted).set_axis(quoted, axis=1)
 
-        # The shades do not reach the darkest blue, on which black texts could not be read.
+        # The shades do not reach the darkest blue, on which black text cannot be read.
         shades = matrix / (1.7 * matrix.to_numpy().max())
         texts = shapes.format_shares(matrix)
         shapes.draw_heat_map(ax, shades, texts, colors="Blues", dark_until=-1, size=12)
@@ -154,9 +159,9 @@ def draw_permutation(scores: pd.DataFrame) -> Figure:
 
 @register_explanation("rotation")
 def draw_rotation(vectors: pd.DataFrame) -> Figure:
-    """Draw a query and a key as arrows, at two places with the same distance.
+    """Draw a query and a key as arrows, at two pairs of positions with the same distance.
 
-    There is a panel for each place.
+    There is a panel for each pair of positions.
     """
     figure, axes = shapes.make_panels(1, 2, (8, 3.6))
     scores = []
@@ -170,7 +175,7 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
         title = f"{case}: score {score:.2f}"
         ax.set_title(title, fontweight="normal", loc="center")
 
-    if abs(scores[0] - scores[1]) < SAME_SCORE:
+    if abs(scores[0] - scores[1]) < SCORE_TOLERANCE:
         title = "Equal scores: both vectors rotate, the angle between them stays"
     else:
         title = "Different scores: both vectors rotate, the angle between them changes"
@@ -182,7 +187,7 @@ def _draw_angle(ax: Axes, query: np.ndarray, key: np.ndarray) -> None:
     """Draw the angle between two unit vectors, in degrees."""
     cosine = np.clip(query @ key / np.linalg.norm(query) / np.linalg.norm(key), -1, 1)
     degrees = np.degrees(np.arccos(cosine))
-    _draw_way(ax, query, key, f"{degrees:.0f}°", shapes.NOTE_COLOR)
+    _draw_arc(ax, query, key, f"{degrees:.0f}°", shapes.NOTE_COLOR)
 
 
 def _draw_query_and_key(ax: Axes, pair: pd.DataFrame) -> None:
@@ -220,11 +225,11 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
 
     figure, ax = shapes.make_axes((8, 4.2))
     for number, fmt in enumerate(table["format"].drop_duplicates()):
-        # Of three formats the second is in the middle of its group.
-        places = np.arange(len(CODES)) + (number - 1) * BAR_DISTANCE
+        # There are three formats. The bar of the second one is in the middle of its group.
+        x_positions = np.arange(len(CODES)) + (number - 1) * BAR_DISTANCE
         values = [shares[scheme, component, fmt] for scheme, component in CODES]
         ax.bar(
-            places,
+            x_positions,
             values,
             BAR_WIDTH,
             label=fmt,
@@ -232,7 +237,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
             edgecolor="white",
             hatch=HATCHES[number % 3],
         )
-        for x, value in zip(places, values, strict=True):
+        for x, value in zip(x_positions, values, strict=True):
             ax.text(x, value + 0.02, _write_percent(value), ha="center", fontsize=8.5)
 
     pairs = table.groupby("scheme")["pairs"].first()
@@ -244,11 +249,11 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
 
-    one = _write_percent(shares["one", "cos and sin", "bfloat16"])
-    many = _write_percent(shares["many", "cos and sin", "bfloat16"])
+    share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
+    share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"bfloat16 loses {one} of neighbours with one frequency,"
-        f" {many} with {pairs['many']}"
+        f"bfloat16 loses {share_with_one} of neighbours with one frequency,"
+        f" {share_with_many} with {pairs['many']}"
     )
     ax.legend(loc="center right")
     return figure
@@ -264,8 +269,8 @@ def _write_percent(share: float) -> str:
 def draw_decay(curves: pd.DataFrame) -> Figure:
     """Draw scores by distance.
 
-    Thin lines have every point. Far points cover each other on a logarithmic axis, so
-    that thick lines have the means over quarter octaves.
+    Thin lines have every point. On the logarithmic axis points at large distances cover
+    each other, so thick lines show the means over quarter octaves.
     """
     figure, ax = shapes.make_axes()
     for name, (look, label) in CURVES.items():
@@ -306,13 +311,12 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     texts = shapes.format_shares(printed, ".4f")
     corrections = texts + "\nis " + shapes.format_shares(exact, ".4f")
     texts = texts.where(is_right, corrections)
-    # Right cells are white, and wrong cells are so pale that black texts can be read on
-    # them.
+    # Right cells are white. Wrong cells are pale, so that black text can be read on them.
     shades = (~is_right).astype(float) / 1.6
     figure, ax = shapes.make_axes((8, 3.4))
     shapes.draw_heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)
-    for text, right in zip(ax.texts, is_right.to_numpy().flat, strict=True):
-        text.set_fontweight("normal" if right else "bold")
+    for text, is_cell_right in zip(ax.texts, is_right.to_numpy().flat, strict=True):
+        text.set_fontweight("normal" if is_cell_right else "bold")
 
     count = f"{is_right.to_numpy().sum()} of {is_right.size}"
     width = printed.shape[1]
@@ -363,8 +367,9 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
 def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     """Draw one pair (sin, cos) as arrows: at two positions, and rotated by a matrix.
 
-    The rows are the pair at the first position, at a later position, and the first one
-    rotated by the matrix that a text prints for this step.
+    The three rows of the table are the pair at the first position, the pair at a later
+    position, and the pair at the first position after it was rotated by the matrix that a
+    text prints for this step.
     """
     figure, ax = shapes.make_axes((7.2, 3.45))
     shapes.draw_unit_circle(ax, xlim=(-2.1, 2.1), ylim=(-0.25, 1.3))
@@ -381,41 +386,47 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
     for row, look in zip(shapes.iterate_rows(vectors), looks, strict=True):
         shapes.draw_arrow(ax, row.x, row.y, look)
         side = "left" if row.x > 0 else "right"
-        place = (1.1 * row.x, 1.1 * row.y + 0.03)
-        ax.text(*place, row.vector, ha=side, va="center", color=look.color)
+        text_x = 1.1 * row.x
+        text_y = 1.1 * row.y + 0.03
+        ax.text(text_x, text_y, row.vector, ha=side, va="center", color=look.color)
 
     first, later, rotated = vectors[["x", "y"]].to_numpy()
-    _draw_way(ax, first, later, "+δ", BLUE)
-    if np.abs(later - rotated).max() < SAME:
+    _draw_arc(ax, first, later, "+δ", BLUE)
+    if np.abs(later - rotated).max() < SUM_TOLERANCE:
         title = "A standard rotation takes the code where it belongs"
     else:
         title = "The usual rotation matrix moves (sin, cos) back by δ, not forward"
-        _draw_way(ax, first, rotated, "−δ", AMBER)
+        _draw_arc(ax, first, rotated, "−δ", AMBER)
     ax.set_title(title)
     return figure
 
 
-def _draw_way(
+def _draw_arc(
     ax: Axes, start: np.ndarray, end: np.ndarray, words: str, color: str
 ) -> None:
     """Draw an arc with words from one arrow to another, inside the unit circle.
 
-    The arc is the shorter one of the two between them.
+    Of the two arcs between the arrows, the shorter one is drawn.
     """
-    first, last = np.arctan2([start[1], end[1]], [start[0], end[0]])
-    way = (last - first + np.pi) % (2 * np.pi) - np.pi
-    angles = first + np.linspace(0, way, 50)
+    start_angle, end_angle = np.arctan2([start[1], end[1]], [start[0], end[0]])
+    # The difference of the angles, as an angle from -pi to pi.
+    turn = (end_angle - start_angle + np.pi) % (2 * np.pi) - np.pi
+    angles = start_angle + np.linspace(0, turn, 50)
     ax.plot(0.45 * np.cos(angles), 0.45 * np.sin(angles), color=color, linewidth=1.2)
-    middle = first + way / 2
-    place = (0.67 * np.cos(middle), 0.67 * np.sin(middle))
-    # No axis crosses the words.
-    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-    ax.text(*place, words, ha="center", va="center", color=color, bbox=paper)
+    middle = start_angle + turn / 2
+    text_x = 0.67 * np.cos(middle)
+    text_y = 0.67 * np.sin(middle)
+    # A white box hides the axes behind the words.
+    white_box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    ax.text(
+        text_x, text_y, words, ha="center", va="center", color=color, bbox=white_box
+    )
 
 
 @register_explanation("sinusoid_sum")
 def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
-    """Draw F(t), the sum of all waves, and F one period of the slowest wave later.
+    """Draw F(t), the sum of all waves, and F(t + p), where p is the period of the slowest
+    wave.
 
     There is a panel for each spacing of the frequencies.
     """
@@ -425,7 +436,7 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
     for ax, (spacing, rows) in zip(axes[0], spacings, strict=True):
         sums = rows.pivot(index="position_tokens", columns="start", values="value")
         change = (sums["0"] - sums["period"]).abs().max()
-        repeats[spacing] = bool(change < SAME)
+        repeats[spacing] = bool(change < SUM_TOLERANCE)
 
         look, title = SPACINGS[spacing]
         shapes.draw_line(
@@ -453,21 +464,24 @@ def draw_sinusoid_sum(curves: pd.DataFrame) -> Figure:
 
 @register_explanation("sinusoid_distance")
 def draw_sinusoid_distance(curves: pd.DataFrame) -> Figure:
-    """Draw the product of the codes of two positions against their distance."""
+    """Draw the dot product of the codes of two positions by their distance."""
     figure, ax = shapes.make_axes()
-    highest_far_off = {}
+    # The largest product at distances above 100 tokens, by spacing.
+    largest_at_distance = {}
     for spacing, rows in shapes.split_by(curves, "spacing"):
         look, label = SPACINGS[spacing]
         shapes.draw_line(ax, rows["distance_tokens"], rows["value"], look, label)
         is_far = rows["distance_tokens"] > 100
-        highest_far_off[spacing] = rows.loc[is_far, "value"].max()
+        largest_at_distance[spacing] = rows.loc[is_far, "value"].max()
     ax.axhline(0, color=BLACK, linewidth=0.8)
     shapes.set_token_axis(ax)
     ax.set(xlabel="distance in tokens", ylabel="product of two codes, 1 at distance 0")
     ax.legend(loc="upper center", bbox_to_anchor=(0.55, 0.98))
 
     title = "Similarity of the codes of two positions"
-    if highest_far_off["harmonic"] > 0.9 > highest_far_off["exponential"]:
+    harmonic_comes_back = largest_at_distance["harmonic"] > 0.9
+    exponential_stays_low = largest_at_distance["exponential"] < 0.9
+    if harmonic_comes_back and exponential_stays_low:
         title = "Similarity falls with the distance; with even spacing it comes back"
     ax.set_title(title)
     return figure

@@ -1,8 +1,8 @@
 """Position encodings compared: cost and quality, loss by position, copying by distance.
 
 A model was trained with each encoding, and was tested on longer texts. A design is an
-encoding with settings in parentheses, a method a change of RoPE when tested, written
-`rope + yarn`.
+encoding with settings in parentheses. A method changes RoPE only when a model is tested,
+and is written `rope + yarn`.
 """
 
 import math
@@ -58,25 +58,27 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the copying of the best encodings, and of all if there are more.
+    """Draw what the best encodings copy. If there are more encodings, draw a second
+    figure with all of them.
 
     The first figure leaves out RoPE with methods, which `draw_against_methods` shows.
     """
     is_method = cost["encoding"].str.contains(" + ", regex=False)
-    trained = cost[~is_method]
-    few = _draw_copy_heatmap(tables, trained, MOST_ROWS)
+    trained_encodings = cost[~is_method]
+    best = _draw_copy_heatmap(tables, trained_encodings, MOST_ROWS)
     if len(cost) <= MOST_ROWS:
-        return {"copy_heatmap": few}
-    return {"copy_heatmap": few, "copy_heatmap_all": _draw_copy_heatmap(tables, cost)}
+        return {"copy_heatmap": best}
+    every = _draw_copy_heatmap(tables, cost)
+    return {"copy_heatmap": best, "copy_heatmap_all": every}
 
 
 def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     """Draw a row per encoding: the quality on each task, the work, the parameters."""
-    measured = set(quality["metric"])
-    metrics = [metric for metric in AXES if metric in measured]
+    measured_metrics = set(quality["metric"])
+    metrics = [metric for metric in AXES if metric in measured_metrics]
     longest = quality["times_trained_len"].max()
-    first = quality[quality["metric"] == metrics[0]]
-    order = _order_by_quality(cost["encoding"], first, metrics[0], longest)
+    rows_of_metric = quality[quality["metric"] == metrics[0]]
+    order = _order_by_quality(cost["encoding"], rows_of_metric, metrics[0], longest)
     costs = cost.set_index("encoding").loc[order]
 
     size = (10, max(3.2, 1.7 + 0.27 * len(order)))
@@ -101,7 +103,9 @@ def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
 def _order_by_quality(
     encodings: pd.Series, quality: pd.DataFrame, metric: str, longest: int
 ) -> list[str]:
-    """Order by the value at the longest context; encodings without one come last."""
+    """Order encodings by their value at the longest context, the best first. Encodings
+    without a value there come last.
+    """
     last = quality[quality["times_trained_len"] == longest]
     values = last.set_index("encoding")["value"].reindex(encodings)
     lower_is_better = metric == TEXT
@@ -131,7 +135,7 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
 
 def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
     ax.barh(range(len(counts)), counts, color=GREY, height=0.6)
-    # A logarithmic axis has no place for 0, so that it is linear up to ten.
+    # A logarithmic axis cannot show 0, so this axis is linear up to ten.
     ax.set_xscale("symlog", linthresh=10)
     ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
     ticks = [0, 10, 1000, 100_000]
@@ -186,8 +190,8 @@ def _select_length(rows: pd.DataFrame, times: int, order: list[str]) -> pd.DataF
 def _mark_undefined(ax: Axes, first: pd.Series, row: int) -> None:
     """Write a dash for a value that is undefined at the longest context.
 
-    The dash is beside the value at the trained length, ``first``, on the side that has
-    more room. The heat map of copying has the same dash.
+    The dash is beside the value at the trained length (``first``), on the side that has
+    more room. The heat map of copying has a dash for undefined values, too.
     """
     low, high = first[["ci_low", "ci_high"]].fillna(first["value"])
     middle = (low + high) / 2
@@ -203,7 +207,7 @@ def _mark_undefined(ax: Axes, first: pd.Series, row: int) -> None:
 def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     """Draw loss by position, a panel per family of encodings.
 
-    Encodings of other families are grey lines behind it.
+    In each panel the encodings of other families are grey lines behind the family.
     """
     table = tables["text_nll"]
     finished = table[table["status"] == "ok"]
@@ -233,18 +237,19 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     figure.supylabel("loss (nats per byte)")
 
     end = finished["bucket_end_tokens"].max()
-    at_end = finished[finished["bucket_end_tokens"] == end]
-    if at_end.groupby("encoding")[NLL].mean().min() >= UNIFORM_LOSS:
+    last_bucket = finished[finished["bucket_end_tokens"] == end]
+    if last_bucket.groupby("encoding")[NLL].mean().min() >= UNIFORM_LOSS:
         result = "no encoding reads better than guessing"
     else:
         result = _name_better(tables["comparisons"], TEXT, cost)
     shapes.set_headline(figure, f"Near {shapes.format_tokens(end)} tokens {result}")
-    # The axis ends a few heights above the median. Lines of very large losses leave the
-    # panel, since they would flatten all other lines.
-    low = finished[NLL].min()
-    middle = finished[NLL].median()
-    height = middle - low
-    axes[0, 0].set_ylim(low - 0.1 * height, middle + 3 * height)
+    # The axis ends above the median by three times the distance from the lowest loss to
+    # the median. Lines of very large losses leave the panel: an axis that has room for
+    # them would make all other lines look flat.
+    lowest = finished[NLL].min()
+    median = finished[NLL].median()
+    height = median - lowest
+    axes[0, 0].set_ylim(lowest - 0.1 * height, median + 3 * height)
     return figure
 
 
@@ -260,8 +265,8 @@ def _draw_family(
             ax.plot(x, rows["mean"], color=shapes.FRAME_COLOR, linewidth=0.8, zorder=1)
             continue
 
-        # A named encoding has the same look in all figures. A design or a method has no
-        # fixed look, and takes a look by its number in this figure.
+        # An encoding without settings has the same look in all figures. A design or a
+        # method has no look of its own, and gets one by its number in this figure.
         is_composed = "(" in name or " + " in name
         if is_composed:
             look = pick_look(number)
@@ -272,7 +277,7 @@ def _draw_family(
 
 
 def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> str:
-    """Say which encodings are shown to be better than the baseline at the longest text.
+    """Say which encodings are shown to be better than the baseline in the longest text.
 
     ``comparisons`` has a row for each encoding_a against the baseline, encoding_b. Its
     verdict is the name of the better encoding, if one is shown to be better.
@@ -295,15 +300,16 @@ def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> 
 def _draw_copy_heatmap(
     tables: Tables, cost: pd.DataFrame, most: int | None = None
 ) -> Figure:
-    """Draw a row per encoding, a column per context and distance, in percent.
+    """Draw the share copied in percent, a row per encoding and a column per context and
+    distance.
 
-    ``most`` limits the rows; None draws all.
+    ``most`` is the most rows that are drawn; None draws all.
     """
     table = tables["copy_accuracy"]
     trained = int(table["train_len_tokens"].iloc[0])
     longest = table["context_tokens"].max()
-    shown = table[table["context_tokens"].isin([trained, longest])]
-    shares = _average_copies(shown, cost)
+    in_both_contexts = table[table["context_tokens"].isin([trained, longest])]
+    shares = _average_copies(in_both_contexts, cost)
     if most:
         shares = _select_rows(shares, tables["comparisons"], cost, most)
     contexts = shares.columns.get_level_values("context_tokens")
@@ -312,14 +318,15 @@ def _draw_copy_heatmap(
     figure, ax = shapes.make_axes((8, max(2.8, 1.6 + 0.34 * len(shares))))
     texts = shapes.format_shares(100 * shares, ".0f", missing="–")
     shapes.draw_heat_map(ax, shares, texts, size=9)
-    # A line separates the two contexts, which are named above it.
+    # A line separates the columns of the two contexts. The contexts are named above the
+    # heat map, on both sides of the line.
     edge = int((contexts <= trained).sum()) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
-    above = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
+    style = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
     left = (edge - 0.1, 1)
-    shapes.write_note(ax, f"in {trained} tokens", left, (0, 4), ha="right", **above)
+    shapes.write_note(ax, f"in {trained} tokens", left, (0, 4), ha="right", **style)
     right = (edge + 0.1, 1)
-    shapes.write_note(ax, f"in {longest} tokens", right, (0, 4), ha="left", **above)
+    shapes.write_note(ax, f"in {longest} tokens", right, (0, 4), ha="left", **style)
 
     ax.set_title(_write_title_of_copies(tables["comparisons"], cost, longest), pad=22)
     ax.set_xlabel("tokens back; numbers: % of the tokens copied; –: not defined there")
@@ -329,8 +336,8 @@ def _draw_copy_heatmap(
 def _select_rows(
     shares: pd.DataFrame, comparisons: pd.DataFrame, cost: pd.DataFrame, most: int
 ) -> pd.DataFrame:
-    """Return the first rows; the baseline takes the place of the last if it is not among
-    them.
+    """Return the first ``most`` rows. If the baseline is not among them, it replaces the
+    last of them.
     """
     chosen = list(shares.index[:most])
     # A run with a single encoding compares nothing, and has no baseline.
@@ -367,16 +374,17 @@ def _write_title_of_copies(
 
 
 def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Figure:
-    """Draw designs above methods, the best of each first, with a dot for each length.
+    """Draw designs above methods, each sorted with the best first, and in every row a
+    dot for each length.
 
-    The title compares the best of both at the longest text, as the table
-    `against_methods` does.
+    The title compares the best design with the best method in the longest text, by the
+    table `against_methods`.
     """
     compared = tables[AGAINST_METHODS]
     quality = tables["quality"].query("metric == @metric")
     lengths = sorted(quality["times_trained_len"].unique())
-    measured = quality[quality["times_trained_len"] == lengths[-1]]
-    means = measured.set_index("encoding")["value"]
+    at_longest = quality[quality["times_trained_len"] == lengths[-1]]
+    means = at_longest.set_index("encoding")["value"]
     is_loss = metric == TEXT
 
     def order_names(column: str) -> list[str]:
@@ -390,28 +398,34 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
 
     figure, ax = shapes.make_axes((8.5, 1.8 + 0.36 * len(rows)))
     for number, times in enumerate(lengths):
-        at = quality[quality["times_trained_len"] == times].set_index("encoding")
-        at = at.reindex(rows)
-        # The longest length has the last look. More lengths than looks share the first.
+        at_length = quality[quality["times_trained_len"] == times]
+        at_length = at_length.set_index("encoding").reindex(rows)
+        # The longest length has the last look. If there are more lengths than looks, the
+        # shortest lengths share the first look.
         look = LENGTHS[max(0, len(LENGTHS) - len(lengths) + number)]
-        # The dots of a row are 0.2 apart, around its middle.
-        places = np.arange(len(rows)) + 0.2 * (number - (len(lengths) - 1) / 2)
-        interval = (at["ci_low"], at["ci_high"])
-        label = f"at {times}x the trained length"
-        is_last = times == lengths[-1]
+        # The dots of a row are 0.2 apart, around the middle of the row.
+        offset = 0.2 * (number - (len(lengths) - 1) / 2)
+        y_positions = np.arange(len(rows)) + offset
         shapes.draw_dots(
-            ax, at["value"], places, look, label, interval, hollow=not is_last
+            ax,
+            at_length["value"],
+            y_positions,
+            look,
+            f"at {times}x the trained length",
+            (at_length["ci_low"], at_length["ci_high"]),
+            hollow=times != lengths[-1],
         )
 
     edge = len(designs) - 0.5
     ax.axhline(edge, color=BLACK, linewidth=1)
-    beside = {
+    style = {
         "xycoords": ("axes fraction", "data"),
         "ha": "left",
         "color": shapes.NOTE_COLOR,
     }
-    for words, offset in (("designs", 4), ("methods", -11)):
-        shapes.write_note(ax, words, (1.01, edge), (0, offset), **beside)
+    # The words are to the right of the panel, above and below the line.
+    for words, points_up in (("designs", 4), ("methods", -11)):
+        shapes.write_note(ax, words, (1.01, edge), (0, points_up), **style)
     labels = cost.set_index("encoding")["label"]
     shapes.name_rows(ax, [str(labels.get(name, name)) for name in rows])
     unit = "text loss (nats per byte)" if is_loss else "tokens copied correctly (share)"
@@ -420,7 +434,8 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
         ax.set_xlim(-0.03, 1.03)
     best = (designs[0], methods[0])
     title = _write_title_against(compared, means, metric, lengths[-1], best)
-    # Names of designs are long: a title as wide as the panel would break into lines.
+    # The names of designs take much width, and leave a narrow panel. A title of the panel
+    # would be broken into several lines.
     shapes.set_headline(figure, title)
     shapes.put_legend_below(figure, [ax], len(lengths))
     return figure
@@ -458,18 +473,19 @@ def _write_title_against(
 
 
 def _average_copies(table: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares copied: a row per encoding, the best first, by its label, and a
-    column per context and distance.
+    """Return the shares copied: a row per encoding, under its label and with the best
+    first, and a column per context and distance.
     """
-    place = ["context_tokens", "distance_tokens"]
-    # An encoding that is undefined at a place keeps its empty cell there.
+    keys = ["context_tokens", "distance_tokens"]
+    # An encoding that is undefined in a column keeps an empty cell there.
     shares = table.pivot_table(
-        index="encoding", columns=place, values="accuracy", dropna=False
+        index="encoding", columns=keys, values="accuracy", dropna=False
     )
-    # The pivot has every distance in every context. Those that were measured are kept.
-    measured = pd.MultiIndex.from_frame(table[place].drop_duplicates()).sort_values()
+    # The pivot has every distance in every context. Only the combinations that were
+    # measured are kept.
+    measured_keys = pd.MultiIndex.from_frame(table[keys].drop_duplicates())
     shares = shares.reindex(cost["encoding"])
-    shares = shares[measured]
+    shares = shares[measured_keys.sort_values()]
     labels = cost.set_index("encoding")["label"].to_dict()
     shares = shares.rename(labels)
 

@@ -57,7 +57,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
     if "text_by_document" in tables:
         by_document = tables["text_by_document"]
-        # These arms have methods again, mixed with counts of n-grams or rounded.
+        # The rows of these arms repeat methods, mixed with counts of n-grams or rounded.
         is_derived = by_document["arm"].isin((CACHE, ROUNDED))
         if _is_compared(by_document, _is_beyond_trained(tables["text_nll"])):
             figures["loss_by_kind"] = draw_loss_by_kind(by_document[~is_derived])
@@ -75,8 +75,8 @@ def _select_measured(tables: Tables) -> dict[str, pd.DataFrame]:
     retrieval = [name for name in tables if _is_retrieval(name)]
     measured = {}
     for name in (*retrieval, "text_nll", "last_window"):
-        # Some tasks are too hard for the model even at its trained length. They say
-        # nothing about methods, and are left out by their status.
+        # A task that is too hard for the model even at its trained length says nothing
+        # about methods. The column `status` tells that, and the task is left out.
         if name not in tables or not is_ok(tables[name]):
             continue
         if _is_compared(tables[name], _is_beyond_trained(tables[name])):
@@ -115,11 +115,11 @@ def _draw_arm(
         by_distance = average_methods(
             select_longest_context(table), "distance_tokens", "accuracy"
         )
-        few = select_lines(by_distance, title)
+        selected_lines = select_lines(by_distance, title)
         figures[f"{task}_by_distance{suffix}"] = draw_by_distance(
-            table, task, title, few
+            table, task, title, selected_lines
         )
-        if len(few) < len(by_distance):
+        if len(selected_lines) < len(by_distance):
             figures[f"{task}_by_distance_all{suffix}"] = draw_by_distance(
                 table, task, title, by_distance
             )
@@ -129,7 +129,8 @@ def _draw_arm(
 
     # Loss by position, and the loss of the last tokens by the length of their context.
     text = measured["text_nll"]
-    # A released model that reads no further than trained has no sliding window.
+    # A released model that reads no text longer than its trained length has no sliding
+    # window.
     if (text["method"] == WINDOW).any():
         by_position = draw_loss_by_position(text, comparisons, arm)
         figures[f"loss_by_position{suffix}"] = by_position
@@ -138,7 +139,7 @@ def _draw_arm(
     labels = set(label_rows(last))
     has_baseline = bool({AS_SHIPPED, "unscaled"} & labels)
     has_methods = bool(labels - set(BASELINES))
-    # Nothing is gained on texts that are no longer than the model was trained on.
+    # In texts up to the trained length a method can gain nothing.
     if arm == "zero_shot" and has_baseline and has_methods and _is_beyond_trained(last):
         figures["tax_and_gain"] = draw_tax_and_gain(last, comparisons)
     return figures
@@ -156,15 +157,16 @@ def _is_compared(table: pd.DataFrame, reaches_beyond: bool) -> bool:
     Rows with rounded angles or keys do not count. Up to the trained length a sliding
     window is the same as the model itself, and does not count either.
     """
-    plain = table[table["arm"] != ROUNDED]
+    counted = table[table["arm"] != ROUNDED]
     if not reaches_beyond:
-        plain = plain[plain["method"] != WINDOW]
-    return len(set(label_rows(plain))) > 1
+        counted = counted[counted["method"] != WINDOW]
+    return len(set(label_rows(counted))) > 1
 
 
 def _select_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
     """Select the rows of an arm, the rows of a model trained at the tested length
-    (`ceiling`), and one sliding window: the arm's, or else the one without fine-tuning.
+    (`ceiling`), and the rows of a sliding window. If the arm has no sliding window, the
+    window without fine-tuning is taken.
     """
     is_chosen = table["arm"].isin([arm, "ceiling"])
     is_window = table["method"] == WINDOW

@@ -24,8 +24,8 @@ WORDS = FIGURES["extrapolate"]
 # The arms of an experiment, with their words: methods without fine-tuning, with
 # parameters searched on the model, and after fine-tuning.
 ARMS = WORDS["arms"]
-# A loss that exceeds the best by more than this, in nats per byte, is named instead of
-# drawn. If it were drawn, all other losses would look like one line.
+# A loss that exceeds the best loss by more than this, in nats per byte, is named instead
+# of drawn. If it were drawn, all other losses would look like one line.
 CEILING = 0.3
 # The rows of tables to which no method was applied. Methods are compared with these
 # rows.
@@ -34,7 +34,9 @@ BASELINES = ("unscaled", AS_SHIPPED, WINDOW)
 
 @dataclass(frozen=True)
 class Lines:
-    """A figure over tokens: a line for each method, and one for the sliding window."""
+    """A figure with tokens along the axis: a line for each method, and one for the
+    sliding window.
+    """
 
     # The rows of each method by its label.
     methods: Mapping[str, pd.DataFrame]
@@ -46,13 +48,15 @@ class Lines:
     title: str
     # The trained length in tokens, which is marked.
     trained: int
-    # The columns of the lower and the upper bound; None for lines without bands.
+    # The columns with the lower and the upper edge of a line's band; None for lines
+    # without bands.
     bounds: tuple[str, str] | None = None
     # The losses of the sliding window, each drawn as a horizontal line.
     window: Iterable[float] = ()
     # The lower end of the values' axis; None leaves it to matplotlib.
     lowest: float | None = None
-    # The upper end. Methods that are above it everywhere are named below the axis.
+    # The upper end of the values' axis. A method whose values are all above it is named
+    # below the axis.
     highest: float = math.inf
     # True writes names at the right ends of lines, False in a legend.
     names_at_ends: bool = False
@@ -67,11 +71,12 @@ def draw_lines(lines: Lines) -> Figure:
     figure, ax = shapes.make_axes()
     ax.set(xlabel=lines.xlabel, ylabel=lines.ylabel, title=lines.title)
     drawn_names = set()
-    above = {}
+    # The last value of each method that is above the axis.
+    values_above = {}
     for label, rows in lines.methods.items():
         values = rows[lines.y]
         if values.min() > lines.highest:
-            above[label] = values.iloc[-1]
+            values_above[label] = values.iloc[-1]
             continue
 
         style: dict[str, Any] = {"markersize": 5}
@@ -90,7 +95,7 @@ def draw_lines(lines: Lines) -> Figure:
     window = find_look(WINDOW)
     for loss in lines.window:
         ax.axhline(loss, color=window.color, linestyle=window.line, label=WINDOW)
-    name_outside(ax, above)
+    name_outside(ax, values_above)
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
@@ -121,8 +126,8 @@ def average_methods(table: pd.DataFrame, x: str, value: str) -> dict[str, pd.Dat
 
 
 def average_by_length(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
-    """Average over seeds: a row per method, in their order, and a column per value of
-    the column ``along``, which has tokens.
+    """Average over seeds. The result has a row per method, in the order of the table, and
+    a column per value of the column ``along``, which has tokens.
     """
     groups = add_labels(table).groupby(["label", along], sort=False)
     return groups[value].mean().unstack(sort=False).sort_index(axis=1)

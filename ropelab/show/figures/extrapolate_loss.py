@@ -27,8 +27,8 @@ from ropelab.show.figures.extrapolate_lines import (
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, find_look
 
-# The figure by kind of text shows at most this many methods, the best ones. More would
-# cover each other.
+# The most methods in the figure by kind of text. It shows the best methods; more of them
+# would cover each other.
 MOST_BY_KIND = 6
 
 
@@ -108,22 +108,23 @@ def _write_context_title(table: pd.DataFrame, words_of_arm: str) -> str:
         )
 
     # The gain of a method that is far behind the best says nothing.
-    is_near = losses[longest] <= losses[longest].min() + CEILING
-    near = losses[is_near]
-    gains = (near[longest] - near[trained]).dropna()
+    is_near_best = losses[longest] <= losses[longest].min() + CEILING
+    near_best = losses[is_near_best]
+    changes = (near_best[longest] - near_best[trained]).dropna()
     span = f"{format_tokens(longest)} instead of {format_tokens(trained)}"
-    if not (gains < 0).any():
+    if not (changes < 0).any():
         return f"A context of {span} lowers the loss of no method\n({words_of_arm})"
-    gain = f"{gains.min():+.3f} nats per byte"
-    best = gains.idxmin()
-    return f"A context of {span} helps {best} most: {gain}\n({words_of_arm})"
+    largest_fall = f"{changes.min():+.3f} nats per byte"
+    best = changes.idxmin()
+    return f"A context of {span} helps {best} most: {largest_fall}\n({words_of_arm})"
 
 
 def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
-    """Draw each method as a point: its loss at the trained length, and at the longest.
+    """Draw each method as a point: its loss at the trained length, and its loss at the
+    longest context.
 
-    Both are above the loss of the model without a method at its trained length. The
-    first is the tax that a method has in short contexts.
+    From both the loss of the model without a method at its trained length is subtracted.
+    The first difference is the tax: what the method costs in short contexts.
     """
     trained, longest = find_trained_and_longest(table)
     losses = average_by_length(table, "context_tokens", NLL)
@@ -131,13 +132,14 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     baseline = AS_SHIPPED if AS_SHIPPED in losses.index else "unscaled"
     # If the baseline was not measured at its trained length, all differences are nan, and
     # no row is left.
-    above = (losses - losses[trained].get(baseline, math.nan)).dropna()
-    is_outside = above.max(axis=1) > CEILING
-    shown = above.loc[~is_outside, [trained, longest]].set_axis(["x", "y"], axis=1)
+    differences = (losses - losses[trained].get(baseline, math.nan)).dropna()
+    is_outside = differences.max(axis=1) > CEILING
+    inside_rows = differences.loc[~is_outside, [trained, longest]]
+    inside_rows = inside_rows.set_axis(["x", "y"], axis=1)
 
     figure, ax = shapes.make_axes()
     points = []
-    for point in shapes.iterate_rows(shown):
+    for point in shapes.iterate_rows(inside_rows):
         look = find_look(extract_method(str(point.Index)))
         shapes.draw_dots(ax, [point.x], [point.y], look, markersize=8)
         points.append((point.x, point.y, point.Index))
@@ -145,14 +147,14 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     ax.axvline(0, color=GREY, linewidth=1)
     ax.margins(x=0.15, y=0.25)
 
-    inside = format_tokens(trained)
-    beyond = format_tokens(longest)
+    trained_words = format_tokens(trained)
+    longest_words = format_tokens(longest)
     ax.set(
-        xlabel=f"short-context tax: loss at {inside} above {baseline}",
-        ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
+        xlabel=f"short-context tax: loss at {trained_words} above {baseline}",
+        ylabel=f"loss at {longest_words} above\n{baseline} at {trained_words}",
         title=_write_tax_title(losses, comparisons, trained, longest),
     )
-    name_outside(ax, above.loc[is_outside, longest].to_dict())
+    name_outside(ax, differences.loc[is_outside, longest].to_dict())
     shapes.label_points(ax, points)
     return figure
 
@@ -161,12 +163,12 @@ def _write_tax_title(
     losses: pd.DataFrame, comparisons: pd.DataFrame, trained: int, longest: int
 ) -> str:
     """Name the best method at each of the two lengths, if comparisons show one."""
-    scaled = losses.drop(list(BASELINES), errors="ignore").dropna()
+    methods = losses.drop(list(BASELINES), errors="ignore").dropna()
 
     def find_best(length: int) -> Sequence[str]:
         """Return the best method, and all methods that are not shown to be worse."""
         about = {"metric": "nll_last_window", "context_tokens": length}
-        lead = find_lead(scaled[length], comparisons, about, lower_is_better=True)
+        lead = find_lead(methods[length], comparisons, about, lower_is_better=True)
         return lead.names if lead else ()
 
     inside = format_tokens(trained)
@@ -189,28 +191,31 @@ def _write_tax_title(
 
 
 def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
-    """Draw the loss of the best methods above the sliding window, by kind of text."""
-    above = subtract_window(table)
-    means = above.groupby("label")["above"].mean()
+    """Draw the loss of the best methods minus that of the sliding window, by kind of
+    text.
+    """
+    differences = subtract_window(table)
+    means = differences.groupby("label")["above"].mean()
     labels = means.sort_values().index[:MOST_BY_KIND]
-    documents = above.drop_duplicates(["name", "kind"])
+    documents = differences.drop_duplicates(["name", "kind"])
     kinds = documents["kind"].value_counts()
     figure, ax = shapes.make_axes((8.0, 1.5 + 0.6 * len(kinds)))
     drawn_names = set()
     for number, label in enumerate(labels):
-        by_kind = above[above["label"] == label].groupby("kind")["above"]
+        rows_of_method = differences[differences["label"] == label]
+        by_kind = rows_of_method.groupby("kind")["above"]
         intervals = [average_samples(by_kind.get_group(kind)) for kind in kinds.index]
         low = tuple(interval.low for interval in intervals)
         high = tuple(interval.high for interval in intervals)
-        # A row per kind of text. The dots of all methods share 0.8 of its height, around
-        # its middle.
+        # There is a row per kind of text. The dots of all methods in a row take 0.8 of
+        # the height of the row, around its middle.
         share = (number + 0.5) / len(labels)
-        places = np.arange(len(kinds)) + share * 0.8 - 0.4
+        y_positions = np.arange(len(kinds)) + share * 0.8 - 0.4
         name = extract_method(label)
         shapes.draw_dots(
             ax,
             tuple(interval.value for interval in intervals),
-            places,
+            y_positions,
             find_look(name),
             label,
             (low, high),
@@ -222,7 +227,7 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
     window = find_look(WINDOW)
     ax.axvline(0, color=window.color, linestyle=window.line, label=WINDOW)
     shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
-    best = above[above["label"] == labels[0]]
+    best = differences[differences["label"] == labels[0]]
     ax.set(
         xlabel="loss at the end of the text above the sliding window (nats per byte)",
         title=write_kinds_title(best, labels[0]),
@@ -238,8 +243,9 @@ def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
     rows = add_labels(table)
     is_window = rows["method"] == WINDOW
     windows = rows[is_window]
-    # Fine-tuned methods are compared with a window that was fine-tuned as long, if there
-    # is one, and else with the window of the model as trained.
+    # A fine-tuned method is compared with the window of a model that was fine-tuned for
+    # as many tokens. If there is none, it is compared with the window of the model as
+    # trained.
     has_window = rows["arm"].isin(windows["arm"])
     rows["window_arm"] = rows["arm"].where(has_window, "zero_shot")
 
@@ -249,16 +255,17 @@ def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_kinds_title(best: pd.DataFrame, label: str) -> str:
-    """Say on which kind of text the best method gains most, and on which least.
+    """Say on which kind of text the best method gains most, and on which it gains least.
 
-    ``best`` has the rows of that method from `subtract_window`, ``label`` is its name.
+    ``best`` has the rows of the best method, as `subtract_window` returns them, and
+    ``label`` is its name.
     """
     by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
     # Kinds with a single document are left out, unless all kinds have a single
     # document.
-    several = by_kind[by_kind["count"] > 1]
-    if not several.empty:
-        by_kind = several
+    with_several_documents = by_kind[by_kind["count"] > 1]
+    if not with_several_documents.empty:
+        by_kind = with_several_documents
 
     means = by_kind["mean"].sort_values()
     first_and_last = means.iloc[[0, -1]]

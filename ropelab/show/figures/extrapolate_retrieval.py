@@ -26,9 +26,9 @@ from ropelab.show.figures.shapes import format_tokens
 # The most lines in the first figure by distance. If there are more methods, a second
 # figure shows all methods.
 MOST_LINES = 6
-# Methods that are left out first if there are too many lines: the methods that
-# `extrapolate` compares by default but that few ask about.
-ASKED_LESS = ("dynamic_ntk", "ntk_by_parts", "llama3")
+# Methods that are left out first if there are too many lines. `extrapolate` compares them
+# by default, but few people ask about them.
+RARELY_ASKED = ("dynamic_ntk", "ntk_by_parts", "llama3")
 # The most methods that a title names as not shown to be worse.
 MOST_NAMED = 3
 # The most panels in a row of the figure of depth by length.
@@ -36,8 +36,8 @@ MOST_ACROSS = 4
 
 
 def find_words(task: str) -> tuple[str, str]:
-    """Return two phrases about a task: what is to be found, and what a method does that
-    finds it.
+    """Return two phrases about a task: one names what a model has to find (`symbols`),
+    the other says that a method finds it (`finds symbols`).
     """
     found, finds = WORDS["tasks"].get(task, (f"answers of {task}", f"solves {task}"))
     return found, finds
@@ -52,15 +52,23 @@ def write_retrieval_title(
     trained, context = find_trained_and_longest(table)
     table = select_longest_context(table)
     distances = table["distance_tokens"].unique().tolist()
-    # If two distances are as near, the shorter one is taken.
-    at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
-    means = average_by_length(table, "distance_tokens", "accuracy")[at].dropna()
 
-    about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
+    # If two distances are equally near, the shorter one is taken.
+    def rank_distance(distance: int) -> tuple[int, int]:
+        return abs(distance - 2 * trained), distance
+
+    chosen_distance = min(distances, key=rank_distance)
+    means_by_distance = average_by_length(table, "distance_tokens", "accuracy")
+    means = means_by_distance[chosen_distance].dropna()
+
+    about = {
+        "at_tokens": chosen_distance,
+        "context_tokens": context,
+        "metric": f"{task}_accuracy",
+    }
     lead = find_lead(means, comparisons, about, lower_is_better=False)
-    where = f"{format_tokens(at)} back in {format_tokens(context)} tokens"
-    # A lead has the best method, the methods that are tied with it, and True if
-    # comparisons show that it leads.
+    where = f"{format_tokens(chosen_distance)} back in {format_tokens(context)} tokens"
+    # A single method needs no comparison to be named.
     if lead is None or (len(means) > 1 and not lead.is_shown):
         return f"From {where} no method is shown to be better\n({ARMS[arm]})"
 
@@ -88,15 +96,16 @@ def select_lines(
     if len(methods) <= MOST_LINES:
         return methods
 
-    few = {}
+    selected = {}
     names = set()
     for label, rows in methods.items():
         name = extract_method(label)
-        is_first = name not in names and name not in ASKED_LESS
-        if is_first or label in title:
-            few[label] = rows
+        is_first_factor = name not in names
+        is_often_asked = name not in RARELY_ASKED
+        if (is_first_factor and is_often_asked) or label in title:
+            selected[label] = rows
         names.add(name)
-    return few
+    return selected
 
 
 def draw_by_distance(
@@ -152,11 +161,11 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
     """
     contexts = sorted(table["context_tokens"].unique().tolist())
     methods = dict(shapes.split_by(add_labels(table), "label"))
-    down = math.ceil(len(methods) / MOST_ACROSS)
-    across = min(MOST_ACROSS, len(methods))
-    size = (8.0, 0.9 + 2.1 * down)
+    panel_rows = math.ceil(len(methods) / MOST_ACROSS)
+    panel_columns = min(MOST_ACROSS, len(methods))
+    size = (8.0, 0.9 + 2.1 * panel_rows)
     figure, axes = shapes.make_panels(
-        down, across, size, len(methods), sharex=True, sharey=True
+        panel_rows, panel_columns, size, len(methods), sharex=True, sharey=True
     )
     for ax, (label, rows) in zip(axes.flat, methods.items(), strict=False):
         shares = rows.pivot_table(
@@ -168,7 +177,7 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
         shapes.draw_heat_map(ax, shares, shapes.format_shares(shares, ".2g"))
         ax.set_title(label, size=9)
 
-    # One label for all panels: each is too narrow for its own.
+    # All panels share one label: each panel is too narrow for a label of its own.
     figure.supxlabel("context (tokens)")
     figure.supylabel("depth of the key (% of the text)")
     longest = contexts[-1]
@@ -182,10 +191,11 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
 
 
 def _write_depth_title(means: pd.Series, where: str) -> str:
-    """Say how often methods find something, and the model without a method."""
-    # A released model is compared with itself as it was shipped. Models that were
-    # trained here have no row AS_SHIPPED. If `unscaled` is missing, too, the best
-    # method is named.
+    """Say how often methods find something, and how often the model finds it without a
+    method.
+    """
+    # A released model has the row AS_SHIPPED, models that were trained here have the row
+    # `unscaled`. If both rows are missing, only the best share is named.
     baseline = AS_SHIPPED if AS_SHIPPED in means else "unscaled"
     others = means.drop(baseline, errors="ignore")
     if baseline not in means:

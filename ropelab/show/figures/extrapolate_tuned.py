@@ -1,4 +1,4 @@
-"""Methods before and after fine-tuning, on every task that was measured in both ways."""
+"""Methods before and after fine-tuning, on every task that was measured both times."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,10 @@ from ropelab.show.figures.extrapolate_lines import NLL, WORDS, add_labels
 from ropelab.show.figures.shapes import format_tokens
 from ropelab.show.looks import GREY, Look, find_look, read_looks
 
-# A loss so far above the best, in nats per byte, is written at the edge of the panel.
-# Single dots leave more room than lines.
-WIDEST = 0.6
+# A loss that exceeds the best loss by more than this, in nats per byte, is written at the
+# edge of the panel. The limit is larger than CEILING of the figures with lines, since
+# single dots do not cover each other.
+CEILING_OF_DOTS = 0.6
 
 
 def draw_against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -47,10 +48,10 @@ def draw_against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     shapes.name_rows(axes[0][0], names)
     shapes.put_legend_below(figure, axes[0], 4)
     if "last_window" in spreads:
-        helped = _count_helped(spreads["last_window"], is_loss=True)
+        count = _count_helped(spreads["last_window"], is_loss=True)
     else:
-        helped = _count_helped(spreads_of_first, is_loss=False)
-    shapes.set_headline(figure, f"Fine-tuning helps {helped} methods")
+        count = _count_helped(spreads_of_first, is_loss=False)
+    shapes.set_headline(figure, f"Fine-tuning helps {count} methods")
     return figure
 
 
@@ -63,7 +64,7 @@ def _count_helped(arms: Mapping[str, pd.DataFrame], is_loss: bool) -> str:
 
 
 def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Average over distances and seeds.
+    """Average the values of a task over distances and seeds.
 
     The result has a table for each arm: a row per method with its factor, and the
     columns mean, min and max over the seeds.
@@ -77,7 +78,8 @@ def _average_by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     # Sliding windows get separate arms, since no method was applied to them.
     is_window = rows["method"] == WINDOW
     arm = rows["arm"].mask(is_window, "window " + rows["arm"])
-    # A label normally says the arm, too. Without it a method has one row in all arms.
+    # A label usually names the arm. Without the arm a method has the same label before
+    # and after fine-tuning.
     without_arm = rows.assign(arm="")
     rows = add_labels(without_arm).assign(arm=arm)
 
@@ -101,11 +103,11 @@ def _draw_before_and_after(
     both = pd.concat([before, after], keys=["before", "after"])
     edge = 1.05
     if is_loss:
-        edge = both["mean"].min() + WIDEST
+        edge = both["mean"].min() + CEILING_OF_DOTS
     for row, name in enumerate(before.index):
         is_method = both.index.get_level_values(1) == name
-        of_method = both[is_method].droplevel(1)
-        _draw_method(ax, row, name, of_method, edge)
+        spreads_of_method = both[is_method].droplevel(1)
+        _draw_method(ax, row, name, spreads_of_method, edge)
 
     for arm, (look, label) in read_looks(WORDS["plain"]).items():
         if arm in arms:
@@ -139,7 +141,8 @@ def _draw_method(
             zorder=3,
         )
 
-    # A line from the mean before to the mean after; one point if there is no `after`.
+    # The line goes from the mean before fine-tuning to the mean after it. Without a row
+    # `after` both ends are the same point.
     before_and_after = shown["mean"].iloc[[0, -1]]
     ax.plot(before_and_after, [row, row], color=look.color, linewidth=1.5, alpha=0.5)
 

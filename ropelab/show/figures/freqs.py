@@ -14,11 +14,12 @@ from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, ORANGE, Look, find_look
 
+# The colour behind the pairs of each role.
 SHADES = {"kept": "#dfeee8", "ramp": "#fbf0d5", "interpolated": "#dceaf5"}
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw wavelengths, and the angles at the end of the text, over pairs."""
+    """Draw the wavelength of each pair, and its angle at the end of the text."""
     pairs = tables["pairs"]
     scaling = tables["scaling"].iloc[0]
     return {
@@ -50,22 +51,22 @@ def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
 
 def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
     """Draw a band behind each run of neighbouring pairs with the same role."""
-    # The number of a pair's run grows at each pair whose role differs from the role of
-    # the pair before.
+    # The cumulative sum numbers the runs: it grows by one at each pair whose role differs
+    # from the role of the pair before.
     is_start = pairs["role"] != pairs["role"].shift()
-    stretches = pairs.groupby(is_start.cumsum())
+    runs = pairs.groupby(is_start.cumsum())
 
-    named = set()
-    for _, stretch in stretches:
-        role = stretch["role"].iloc[0]
+    roles_in_legend = set()
+    for _, pairs_of_run in runs:
+        role = pairs_of_run["role"].iloc[0]
         if role not in SHADES:
             continue
 
         # A role with several bands has one entry in the legend.
-        label = None if role in named else role
-        named.add(role)
-        first = stretch["pair"].iloc[0]
-        last = stretch["pair"].iloc[-1]
+        label = None if role in roles_in_legend else role
+        roles_in_legend.add(role)
+        first = pairs_of_run["pair"].iloc[0]
+        last = pairs_of_run["pair"].iloc[-1]
         ax.axvspan(
             first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label
         )
@@ -93,10 +94,11 @@ def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
         label = "the same, angles not seen in training"
         shapes.draw_line(ax, unseen["pair"], unseen["test_phase_rad"], look, label)
     ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
-    highest = ax.get_ylim()[1]
-    ax.axhspan(2 * math.pi, highest, color=SHADES["kept"], linewidth=0)
+    # The shade must not move the upper end of the axis, so the end is set again.
+    axis_end = ax.get_ylim()[1]
+    ax.axhspan(2 * math.pi, axis_end, color=SHADES["kept"], linewidth=0)
     shapes.mark_value(ax, 2 * math.pi, "from a full rotation on: all angles met")
-    ax.set_ylim(top=highest)
+    ax.set_ylim(top=axis_end)
 
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
     tokens = " and ".join(map(shapes.format_tokens, lengths))

@@ -2,8 +2,8 @@
 
 A cast is a plan of roundings: a number format for each stage of the rotation (position,
 frequency, angle, cos and sin, ...). A code is what is stored for a position, such as the
-cos and sin of one pair of a head. The spread of a score is how much it varies with the
-place of two tokens at one distance.
+cos and sin of one pair of a head. The spread of a score says how much the score of two
+tokens varies when both are moved along the text and their distance stays the same.
 """
 
 import math
@@ -22,36 +22,39 @@ from ropelab.runs.thresholds import NOTICED
 from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, find_look, pick_look
 
+# The scheme, component and title of the codes that are drawn.
 PANELS = FIGURES["precision"]["panels"]
+# Words for the stages of the rotation: in the singular, in the plural, and for the stage
+# after it is rounded.
 STAGES = FIGURES["precision"]["stages"]
 PLURALS = FIGURES["precision"]["plurals"]
 ROUNDED = FIGURES["precision"]["rounded"]
-# The colours of roundings that are safe, change angles only, or are unsafe. They are so
-# pale that words on them are read, and differ in print without colour.
-SAFE = "#e3f2ec"
-OTHER = "#d5d5d5"
-UNSAFE = "#f8d3bd"
-# The formats of 16 bits, which are named together where they fail together.
-HALVES = ("float16", "bfloat16")
+# The colours of roundings that are safe, that only change angles, and that are unsafe.
+# They are pale, so that words on them can be read, and differ in print without colour.
+SAFE_COLOR = "#e3f2ec"
+OTHER_ANGLES_COLOR = "#d5d5d5"
+UNSAFE_COLOR = "#f8d3bd"
+# The formats of 16 bits. They are named together if the same stages are unsafe in both.
+FORMATS_OF_16_BITS = ("float16", "bfloat16")
 # The hatches of bars.
 HATCHES = ("", "//", "..")
 # The most codes that are drawn if a run has none of PANELS.
 MOST_PANELS = 4
-# An error of an angle in radians that is marked for orientation, whatever tolerance the
-# run had.
+# An error of an angle in radians that is marked for orientation, even if the run had
+# another tolerance.
 TOLERANCE = 0.01
 # Changes of a score below this are rounding errors of float64.
-UNSEEN = 1e-12
+LEAST_CHANGE = 1e-12
 # Spreads below this are rounding errors of float64.
-NO_SPREAD = 1e-9
-# The most stages that a title names. More are counted.
+LEAST_SPREAD = 1e-9
+# The most stages that a title names. If there are more, the title gives their number.
 MOST_NAMED = 3
 # The upper end of the axis of spreads, whose largest values are near 1.
 HIGHEST_SPREAD = 3.0
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the figures: the first answers the question that was asked."""
+    """Draw the figures. The first one answers the question of the run."""
     figures = {}
     casts = tables["casts"]
     growth = tables["growth"]
@@ -63,7 +66,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
     if "neighbours" in tables:
         figures["resolution"] = _draw_resolution(tables["neighbours"])
-    if (tables["spread"]["score_spread"] > NO_SPREAD).any():
+    if (tables["spread"]["score_spread"] > LEAST_SPREAD).any():
         figures["score_spread"] = _draw_spread_by_distance(tables["spread"])
     if len(stages):
         figures["per_stage_rounding"] = _draw_per_stage_rounding(stages)
@@ -92,12 +95,13 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
     figure, ax = shapes.make_axes((max(6.0, 2 * len(encodings) + 1.5), 4.2))
     width = 0.8 / len(formats)
     for number, fmt in enumerate(formats):
-        # The bars of an encoding are side by side, around its place.
+        # The bars of an encoding are side by side, around the whole number of the
+        # encoding.
         bars_from_middle = number - (len(formats) - 1) / 2
-        places = np.arange(len(encodings)) + bars_from_middle * width
+        x_positions = np.arange(len(encodings)) + bars_from_middle * width
         values = [shares[name, fmt] for name in encodings]
         ax.bar(
-            places,
+            x_positions,
             values,
             0.92 * width,
             label=fmt,
@@ -105,7 +109,7 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
             edgecolor="white",
             hatch=HATCHES[number % len(HATCHES)],
         )
-        for x, value in zip(places, values, strict=True):
+        for x, value in zip(x_positions, values, strict=True):
             ax.text(x, value + 0.02, _write_percent(value), ha="center", fontsize=8.5)
 
     names = [name.replace(", ", "\n", 1) for name in encodings]
@@ -139,27 +143,27 @@ def _write_percent(share: float) -> str:
 
 
 def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
-    """Draw how much a score varies with the place, by distance; a line per cast."""
-    rows = table[table["score_spread"] > NO_SPREAD]
+    """Draw the spread of scores by distance, a line per cast."""
+    rows = table[table["score_spread"] > LEAST_SPREAD]
     names = rows["name"]
     is_by_stage = (rows["kind"] == "stage").any()
     if is_by_stage:
-        chosen = _choose_format(rows)
-        rows = rows[rows["format"] == chosen]
+        chosen_format = _choose_format(rows)
+        rows = rows[rows["format"] == chosen_format]
         names = rows["stage"].map(ROUNDED)
-        largest = rows.groupby("stage")["score_spread"].max()
-        title = _write_title_of_stages(largest, chosen)
+        largest_spreads = rows.groupby("stage")["score_spread"].max()
+        title = _write_title_of_stages(largest_spreads, chosen_format)
     else:
         title = _write_title_of_casts(table.groupby("name")["score_spread"].max())
 
     figure, ax = shapes.make_axes((9, 4.5))
-    smooth = _average_octaves(rows.assign(line=names))
-    for number, (name, line) in enumerate(shapes.split_by(smooth, "line")):
+    averages = _average_octaves(rows.assign(line=names))
+    for number, (name, line) in enumerate(shapes.split_by(averages, "line")):
         shapes.draw_line(
             ax, line["distance_tokens"], line["score_spread"], pick_look(number), name
         )
 
-    low = smooth["score_spread"].min() / 3
+    low = averages["score_spread"].min() / 3
     shapes.set_token_axis(ax)
     ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
     ax.set(
@@ -169,7 +173,7 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
         ylabel="how much a score varies with the place\n(deviation; that of all scores is 1)",
         title=title,
     )
-    ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE, linewidth=0)
+    ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
     shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
     if is_by_stage:
         shapes.name_line_ends(ax)
@@ -187,8 +191,8 @@ def _choose_format(rows: pd.DataFrame) -> str:
 def _average_octaves(rows: pd.DataFrame) -> pd.DataFrame:
     """Average the spreads of each line over the distances of each octave, d to 2 d.
 
-    The errors of rounded positions cancel at multiples of large powers of two, so that a
-    line through single distances would jump up and down.
+    At multiples of large powers of two the errors of rounded positions cancel. A line
+    through single distances would therefore jump up and down.
     """
     octaves = np.floor(np.log2(rows["distance_tokens"]))
     squares = rows.assign(square=rows["score_spread"] ** 2)
@@ -197,34 +201,38 @@ def _average_octaves(rows: pd.DataFrame) -> pd.DataFrame:
     return means.assign(score_spread=np.sqrt(means["square"]))
 
 
-def _write_title_of_stages(spreads: pd.Series, chosen: str) -> str:
+def _write_title_of_stages(spreads: pd.Series, name_of_format: str) -> str:
     """Name the stages that must not be rounded to a format.
 
-    `spreads` has the largest spread of each stage. If scores overflow it is nan, which is
-    the worst.
+    `spreads` has the largest spread of each stage. The spread is nan if scores overflow,
+    and the stage is then unsafe.
     """
     is_unsafe = spreads.isna() | (spreads >= NOTICED)
-    unsafe = spreads.index[is_unsafe]
-    if len(unsafe) == 0:
-        return f"Scores do not depend on the place when a stage is in {chosen}"
-    if len(unsafe) > MOST_NAMED:
-        return f"{len(unsafe)} of {len(spreads)} stages must not be rounded to {chosen}"
-    names = [PLURALS[stage] for stage in PLURALS if stage in unsafe]
-    return f"Never round {join_names(names, 'or')} to {chosen}"
+    unsafe_stages = spreads.index[is_unsafe]
+    count = len(unsafe_stages)
+    if count == 0:
+        return f"Scores do not depend on the place when a stage is in {name_of_format}"
+    if count > MOST_NAMED:
+        return (
+            f"{count} of {len(spreads)} stages must not be rounded to {name_of_format}"
+        )
+    names = [PLURALS[stage] for stage in PLURALS if stage in unsafe_stages]
+    return f"Never round {join_names(names, 'or')} to {name_of_format}"
 
 
 def _write_title_of_casts(spreads: pd.Series) -> str:
-    unsafe = (spreads >= NOTICED).sum()
-    return f"{unsafe} of {len(spreads)} casts make a score depend on the place"
+    unsafe_count = (spreads >= NOTICED).sum()
+    return f"{unsafe_count} of {len(spreads)} casts make a score depend on the place"
 
 
 def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
-    """Draw the share of neighbouring positions that are stored alike, over positions.
+    """Draw the share of neighbouring positions with equal codes, by position.
 
     There is a panel for each code, and a line for each format.
     """
     if (table["format"] != "float64").any():
-        # float64 keeps all neighbours, and its line would hide others.
+        # In float64 all neighbours have different codes, and its line would hide other
+        # lines.
         table = table[table["format"] != "float64"]
     panels = _choose_panels(table)
     size = (2 + 2.2 * len(panels), 4.2)
@@ -280,27 +288,30 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     Cells have words instead of numbers. Which of two safe roundings has the smaller
     spread depends on the random vectors, and says nothing.
     """
-    spread = _spread_stages(stages, "score_spread")
-    angle = _spread_stages(stages, "max_angle_error_rad")
-    first_wrong = _spread_stages(stages, "first_position_over_tolerance")
-    overflow = _spread_stages(stages, "worst_position").where(angle.isna())
+    spread = _pivot_stages(stages, "score_spread")
+    angle_error = _pivot_stages(stages, "max_angle_error_rad")
+    first_wrong = _pivot_stages(stages, "first_position_over_tolerance")
+    # If angles overflow, their error is nan, and the worst position is the first one that
+    # overflows.
+    overflow = _pivot_stages(stages, "worst_position").where(angle_error.isna())
     is_unsafe = spread.isna() | (spread >= NOTICED)
-    is_other = ~is_unsafe & first_wrong.notna()
+    has_other_angles = ~is_unsafe & first_wrong.notna()
 
-    # 0 is safe, 1 other angles, 2 unsafe: the numbers of the colours below.
+    # A shade is the number of a word, and of a color below: 0 is safe, 1 other angles,
+    # 2 unsafe.
     words = ("safe", "other angles", "unsafe")
     shades = pd.DataFrame(0, index=spread.index, columns=spread.columns)
-    shades = shades.mask(is_other, 1).mask(is_unsafe, 2)
+    shades = shades.mask(has_other_angles, 1).mask(is_unsafe, 2)
     texts = shades.map(lambda shade: words[shade])
     limits = overflow.map("overflows\nfrom {:,.0f}".format)
-    # Below the position that overflows the format is not safe, either.
+    # Some angles are wrong before the first position that overflows.
     is_wrong_before = first_wrong < overflow
     wrong_before = first_wrong.map("wrong from {:,.0f},\n".format)
     limits = limits.where(~is_wrong_before, wrong_before + limits)
     texts = texts.where(overflow.isna(), limits)
 
     figure, ax = shapes.make_axes((9, 1.6 + 0.6 * len(shades)))
-    colors = ListedColormap([SAFE, OTHER, UNSAFE])
+    colors = ListedColormap([SAFE_COLOR, OTHER_ANGLES_COLOR, UNSAFE_COLOR])
     ax.imshow(shades, cmap=colors, vmin=0, vmax=2, aspect="auto")
     for row, column in np.ndindex(shades.shape):
         text = str(texts.iat[row, column])
@@ -310,32 +321,37 @@ def _draw_per_stage_rounding(stages: pd.DataFrame) -> Figure:
     ax.set_xticks(range(len(shades.columns)), list(shades.columns))
     _separate_cells(ax, shades.shape)
     explanation = _explain_shades(
-        has_other_angles=bool(is_other.to_numpy().any()),
+        has_other_angles=bool(has_other_angles.to_numpy().any()),
         has_wrong_before=bool(is_wrong_before.to_numpy().any()),
     )
     ax.set_xlabel(explanation)
 
-    chosen = _choose_format(stages)
-    alike = [name for name in HALVES if _are_alike(is_unsafe, name, chosen)]
-    name = chosen
-    if is_unsafe[chosen].any() and chosen in alike:
-        name = join_names(alike, "or")
-    ax.set_title(_write_title_of_stages(spread[chosen], name))
+    chosen_format = _choose_format(stages)
+    formats_alike = []
+    for fmt in FORMATS_OF_16_BITS:
+        if _are_alike(is_unsafe, fmt, chosen_format):
+            formats_alike.append(fmt)
+    name = chosen_format
+    if is_unsafe[chosen_format].any() and chosen_format in formats_alike:
+        name = join_names(formats_alike, "or")
+    ax.set_title(_write_title_of_stages(spread[chosen_format], name))
     return figure
 
 
-def _are_alike(is_unsafe: pd.DataFrame, name: str, other: str) -> bool:
-    """Return True if the same stages are unsafe in two formats; False for a format that
-    the run does not have.
+def _are_alike(is_unsafe: pd.DataFrame, first: str, second: str) -> bool:
+    """Return True if the same stages are unsafe in two formats. False if the run does
+    not have the first format.
     """
-    return name in is_unsafe and bool((is_unsafe[name] == is_unsafe[other]).all())
+    if first not in is_unsafe:
+        return False
+    return bool((is_unsafe[first] == is_unsafe[second]).all())
 
 
 def _separate_cells(ax: Axes, shape: tuple[int, int]) -> None:
     """Draw white lines between the cells.
 
-    The usual grid goes through the middles of the cells. Minor ticks between them have
-    the lines instead.
+    The usual grid goes through the middles of the cells, and is hidden. Lines at minor
+    ticks between the cells are drawn instead.
     """
     rows, columns = shape
     ax.grid(visible=False)
@@ -361,7 +377,7 @@ def _explain_shades(has_other_angles: bool, has_wrong_before: bool) -> str:
     return "\n".join(lines)
 
 
-def _spread_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
+def _pivot_stages(stages: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return a column of the stages as a table: a row per stage, a column per format."""
     table = stages.pivot(index="stage", columns="format", values=column)
     names = stages["stage"].unique()
@@ -376,7 +392,8 @@ def _draw_growth(growth: pd.DataFrame) -> Figure:
     """
     figure, ax = shapes.make_axes((9, 4.5))
 
-    # nan, an overflow, is not equal to itself. -1 stands for it where errors are compared.
+    # The error nan, which is an overflow, is not equal to itself. It is replaced by -1
+    # where errors are compared.
     names_by_errors: dict[tuple[float, ...], list[str]] = {}
     rows_by_name = dict(shapes.split_by(growth, "name"))
     for name, rows in rows_by_name.items():
@@ -415,10 +432,10 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
     errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
     is_exact = errors.max() == 0
     grows = errors.first() < errors.max()
-    rounded = join_names([STAGES[stage] for stage in stages], "or")
-    title = f"Rounding {rounded}: worst errors"
+    stage_names = join_names([STAGES[stage] for stage in stages], "or")
+    title = f"Rounding {stage_names}: worst errors"
     if (is_exact | grows).all():
-        title = f"Rounding {rounded} costs a phase that grows"
+        title = f"Rounding {stage_names} costs a phase that grows"
     shapes.set_headline(figure, title)
     return figure
 
@@ -426,21 +443,22 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
 def _draw_growth_lines(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
     """Draw a line for each label.
 
-    A label has the name of a cast or format, and further names below it if these share
-    the line. The first name decides the look.
+    A label has the name of a cast or format. Other casts that share the line are named in
+    further lines of the label. The first name decides the look.
     """
     for label, rows in lines.items():
-        shown = rows[rows["max_angle_error_rad"] > 0]
-        if shown.empty:
+        with_errors = rows[rows["max_angle_error_rad"] > 0]
+        if with_errors.empty:
             continue
         name, _, _ = label.partition("\n")
-        errors = shown["max_angle_error_rad"]
-        shapes.draw_line(ax, shown["position_end"], errors, find_look(name), label)
+        x = with_errors["position_end"]
+        errors = with_errors["max_angle_error_rad"]
+        shapes.draw_line(ax, x, errors, find_look(name), label)
     _set_position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     shapes.mark_value(ax, math.pi, "half a rotation: lost", up=4)
-    # The name is at the right end. At the left end the first points of lines are often
-    # near it.
+    # The name is at the right end of this line, since the first points of the casts are
+    # often near the left end.
     shapes.mark_value(ax, TOLERANCE, f"{TOLERANCE} rad", up=4, end="right")
 
 
@@ -454,10 +472,11 @@ def _set_position_axis(ax: Axes) -> None:
 def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     """Draw by how much a score changes when query and key move together."""
     figure, ax = shapes.make_axes()
-    moved = rows[rows["rms_score_change"] > 0]
-    for name, line in shapes.split_by(moved, "name"):
+    with_changes = rows[rows["rms_score_change"] > 0]
+    for name, line in shapes.split_by(with_changes, "name"):
         change = line["rms_score_change"]
-        # An interval down to 0 would run to the bottom of a logarithmic axis.
+        # On a logarithmic axis an interval that reaches 0 would have no lower end. It is
+        # cut at a tenth of the change.
         low = line["ci_low"].clip(lower=change / 10)
         shapes.draw_line(
             ax,
@@ -469,9 +488,11 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
         )
 
     shapes.set_token_axis(ax)
-    largest = rows.groupby("name")["rms_score_change"].max()
+    largest_changes = rows.groupby("name")["rms_score_change"].max()
     title = "A score should depend on the distance only: how far does a shift move it?"
-    if largest.get("inv_freq=bfloat16", math.inf) < UNSEEN < largest.median():
+    change_of_inv_freq = largest_changes.get("inv_freq=bfloat16", math.inf)
+    most_change = largest_changes.median() > LEAST_CHANGE
+    if change_of_inv_freq < LEAST_CHANGE and most_change:
         title = "Shifting query and key shows most roundings, not a rounded inv_freq"
 
     ax.set(

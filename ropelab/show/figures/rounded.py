@@ -1,5 +1,5 @@
-"""The cost of roundings in a trained model, against the predicted error of scores; and how
-far two roundings take the predictions of a model apart.
+"""The cost of roundings in a trained model, by the predicted error of scores; and how much
+the predictions of a model with two roundings differ.
 
 A rounding is a number format for stages of the rotation, or a format of stored keys. Its
 cost is the text loss that it adds, or the share of a retrieval task that it loses.
@@ -15,48 +15,50 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import FIGURES, GREY, Look, pick_look, read_looks
 
 LOOKS = read_looks(FIGURES["rounded"])
-# Smaller predicted errors of a score are nothing: roundings of the prediction itself.
-LEAST = 1e-4
+# A predicted error of a score below this counts as 0, since the computation of the
+# prediction is itself rounded.
+LEAST_ERROR = 1e-4
 # Costs up to this are drawn on a linear scale, and larger costs on a logarithmic scale.
-LINEAR = 1e-3
-# The verdict on a rounding with a cost that is shown.
+LINEAR_UP_TO = 1e-3
+# The verdict on a rounding whose cost is shown by comparisons.
 COSTS = "costs"
 # The column of the divergence of two predictions.
 KL = "kl_nats_per_token"
-# At most this many casts have a line, the casts with the largest values.
+# The most casts that have a line. The casts with the largest values are drawn.
 MOST_LINES = 8
 
 
 def draw(casts: pd.DataFrame) -> dict[str, Figure]:
-    """Draw the cost in loss and in each task, in the longest context and at the farthest
-    place.
+    """Draw the cost in loss and in each task, in the longest context and at the largest
+    distance.
     """
     figures = {}
     for metric, rows in shapes.split_by(casts, "metric"):
         longest = select_longest_context(rows)
         farthest = longest["at_tokens"].max()
-        shown = longest[longest["at_tokens"] == farthest]
+        drawn = longest[longest["at_tokens"] == farthest]
         if metric == "nll_last_window":
             label = "cost, nats per byte"
-            figures["cost_of_casts"] = _draw_cost(shown, label, "nats per byte")
+            figures["cost_of_casts"] = _draw_cost(drawn, label, "nats per byte")
         elif metric.endswith("_accuracy"):
             task = metric.removesuffix("_accuracy")
             label = f"recall lost ({task}, {farthest:.0f} tokens back)"
-            figures[f"{task}_cost_of_casts"] = _draw_cost(shown, label, "of recall")
+            figures[f"{task}_cost_of_casts"] = _draw_cost(drawn, label, "of recall")
     return figures
 
 
 def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
-    """Draw, by place, the mean KL of each cast and the cast that it is compared with.
+    """Draw, by position, the mean KL divergence of each cast from the cast that it is
+    compared with.
 
-    Nothing is drawn if all predictions are the same, or are not numbers.
+    Nothing is drawn if no divergence is above 0.
     """
     rows = by_place[by_place[KL] > 0]
     if rows.empty:
         return {}
     rows = rows.assign(name=_name_lines(rows))
     largest = rows.groupby("name")[KL].max().sort_values(ascending=False)
-    # An interval may reach 0, which has no place on a logarithmic axis.
+    # An interval may reach 0, which a logarithmic axis cannot show. It is cut here.
     bottom = rows[KL].min() / 3
     figure, ax = shapes.make_axes((9, 4.5))
     for number, name in enumerate(largest.index[:MOST_LINES]):
@@ -87,7 +89,9 @@ def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _name_lines(rows: pd.DataFrame) -> list[str]:
-    """Return the cast of each row, after its method if there are several."""
+    """Return the cast of each row, with its method before it if there are several
+    methods.
+    """
     methods = rows.groupby(["method", "factor"]).ngroups
     names = []
     for row in shapes.iterate_rows(rows):
@@ -99,24 +103,26 @@ def _name_lines(rows: pd.DataFrame) -> list[str]:
 
 
 def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
-    """Draw the cost of every rounding, a row each, the least predicted error first.
+    """Draw the cost of every rounding in a row of its own. The rounding with the least
+    predicted error comes first.
 
-    ``label`` is that of the axis of costs, and ``unit`` follows a cost in the title.
+    ``label`` is the label of the axis of costs, and ``unit`` follows a cost in the title.
     """
     is_predicted = rows["score_error"].notna()
     shown = rows[is_predicted].sort_values("score_error", kind="stable")
     shown = shown.assign(row=range(len(shown)))
     figure, ax = shapes.make_axes((8.5, 1.6 + 0.26 * len(shown)))
-    for kind, of_kind in shapes.split_by(shown, "rounds"):
-        look, where = LOOKS[kind]
-        is_costly = of_kind["verdict"] == COSTS
-        _draw_dots(ax, of_kind[is_costly], look, where)
-        _draw_dots(ax, of_kind[~is_costly], look, f"{where}, no cost shown", True)
+    for kind, rows_of_kind in shapes.split_by(shown, "rounds"):
+        look, name_of_kind = LOOKS[kind]
+        is_costly = rows_of_kind["verdict"] == COSTS
+        _draw_dots(ax, rows_of_kind[is_costly], look, name_of_kind)
+        label_of_free = f"{name_of_kind}, no cost shown"
+        _draw_dots(ax, rows_of_kind[~is_costly], look, label_of_free, hollow=True)
 
     shapes.name_rows(ax, _name_rows(shown))
-    ax.set_xscale("symlog", linthresh=LINEAR)
-    low = min(3 * shown["ci_low"].min(), -LINEAR)
-    high = max(3 * shown["ci_high"].max(), LINEAR)
+    ax.set_xscale("symlog", linthresh=LINEAR_UP_TO)
+    low = min(3 * shown["ci_low"].min(), -LINEAR_UP_TO)
+    high = max(3 * shown["ci_high"].max(), LINEAR_UP_TO)
     ax.set(xlim=(low, high), xlabel=label)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
@@ -143,8 +149,8 @@ def _draw_dots(
 def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None:
     """Say which roundings cost something.
 
-    If all roundings above some error of a score cost something, and none below, a line
-    stands between the two.
+    If all roundings with a score error above some value have a cost, and all others have
+    none, a line is drawn between the two groups.
     """
     context = shapes.format_tokens(shown["context_tokens"].max())
     costly = shown[shown["verdict"] == COSTS]
@@ -156,20 +162,20 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
         )
         return
 
-    first = costly["score_error"].min()
+    least_costly = costly["score_error"].min()
     largest_free = free["score_error"].max()
-    if free.empty or first <= max(LEAST, largest_free):
+    if free.empty or least_costly <= max(LEAST_ERROR, largest_free):
         count = f"{len(costly)} of {len(shown)}"
-        most = f"{costly['cost'].max():.2g} {unit}"
+        highest_cost = f"{costly['cost'].max():.2g} {unit}"
         shapes.set_headline(
-            figure, f"At {context} tokens {count} roundings cost up to {most}"
+            figure, f"At {context} tokens {count} roundings cost up to {highest_cost}"
         )
         return
 
     shapes.set_headline(
         figure,
-        f"Score errors up to {largest_free:.2g} show no cost; all from {first:.2g} on"
-        " do",
+        f"Score errors up to {largest_free:.2g} show no cost;"
+        f" all from {least_costly:.2g} on do",
     )
     ax.axhline(len(free) - 0.5, color=GREY, linewidth=1)
 
@@ -187,5 +193,5 @@ def _name_rows(shown: pd.DataFrame) -> list[str]:
 
 
 def _write_error(error: float) -> str:
-    """Write an error with two digits; those below LEAST are rounding errors."""
-    return "0" if error < LEAST else f"{error:.2g}"
+    """Write a predicted error with two digits, or 0 if it is below LEAST_ERROR."""
+    return "0" if error < LEAST_ERROR else f"{error:.2g}"

@@ -1,5 +1,6 @@
-"""The parts that figures are made of: axes of tokens and bases, lines, dots, heat maps,
-legends, and names beside points and lines that do not cover each other.
+"""Functions that all figures use: axes of tokens and bases, lines, dots, heat maps,
+legends, and names beside points and lines, which are placed so that no name covers
+another.
 
 A panel is one pair of axes of a figure (matplotlib's `Axes`). A look is the colour,
 marker and line style of a method or format, the same in every figure.
@@ -32,42 +33,44 @@ NOTE_COLOR = "#555555"
 FRAME_COLOR = "#cccccc"
 # The dashes of marked values: from the start, 4 points drawn and 3 left out.
 DASHED = (0, (4, 3))
-# matplotlib's coordinates of a place whose x is a value of the data, and whose y is a
-# share of the panel's height: 1 is the upper edge.
+# A system of coordinates of matplotlib: x is a value of the data, and y is a share of the
+# panel's height, where 1 is the upper edge.
 DATA_AND_HEIGHT = ("data", "axes fraction")
 # Two kinds of texts are found again by a mark, matplotlib's `gid`: the names of points, and
 # the names at the right ends of lines.
 NAME_OF_POINT = "name"
 LINE_END = "line end"
-# The name of a point stands beside it. Distances between them are in points of print, 72
-# to the inch. A name that is further up or down than this gets a thin line to its point.
-NEAR = 12
+# The name of a point is written near it. Distances between the name and its point are in
+# points of print, 72 to the inch. A name that is farther up or down than this gets a thin
+# line to its point.
+MOST_WITHOUT_LINE = 12
 # The distance of a name to the left or right of its point.
-BESIDE = 8
-# The distances of a name above its point, in three groups. The distances of a group are
-# tried to the right of the point and then to its left, before the next group is tried.
+DISTANCE_BESIDE = 8
+# The distances of a name above its point, in three groups; a negative distance is below
+# the point. All distances of a group are tried to the right of the point and then to its
+# left, before the next group is tried.
 HEIGHTS = ((3, -10), (14, -21, 25, -32), (36, -43, 47, -54, 58, -65))
 
 
-def _list_places() -> list[tuple[tuple[int, int], str]]:
-    """Return the places of a name, the best first: its offset from the point, and the
-    end of the name that is at the offset.
+def _list_offsets() -> list[tuple[tuple[int, int], str]]:
+    """Return where a name may be written, the best first: its offset from the point, and
+    which end of the name is at this offset.
     """
-    places = []
+    offsets = []
     for heights in HEIGHTS:
-        places += [((BESIDE, up), "left") for up in heights]
-        places += [((-BESIDE, up), "right") for up in heights]
-    return places
+        offsets += [((DISTANCE_BESIDE, up), "left") for up in heights]
+        offsets += [((-DISTANCE_BESIDE, up), "right") for up in heights]
+    return offsets
 
 
-PLACES = _list_places()
+OFFSETS_OF_NAMES = _list_offsets()
 
 
 def make_figure(size: tuple[float, float] | None = None) -> Figure:
     """Return an empty figure, `size` inches wide and high.
 
-    matplotlib.pyplot is avoided. It would load the backend that the user has chosen for
-    windows or notebooks, and keep every figure in memory.
+    matplotlib.pyplot is not used. It would load the backend that the user has chosen for
+    windows or notebooks, and would keep every figure in memory.
     """
     figure = Figure(figsize=size)
     FigureCanvasAgg(figure)
@@ -87,7 +90,8 @@ def make_panels(
     used: int | None = None,
     **options: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Make panels as an array [rows, columns], and hide those after the first ``used``.
+    """Make panels as an array [rows, columns]. Only the first ``used`` panels are visible;
+    None: all panels.
 
     ``options`` are further arguments of matplotlib's `subplots`.
     """
@@ -108,7 +112,7 @@ def draw_line(
     band: Band = None,
     **options: Any,
 ) -> None:
-    """Draw a line with its markers, and an interval around it as a band."""
+    """Draw a line with its markers, and its intervals as a band if it has any."""
     style = {
         "color": look.color,
         "marker": look.marker,
@@ -164,10 +168,10 @@ def draw_heat_map(
         ax: the panel.
         shades: the shade of each rectangle, from 0 (dark) to 1 (light). A rectangle
             without a shade (nan) stays white.
-        texts: the texts, as many rows and columns as `shades`.
+        texts: the texts, with as many rows and columns as `shades`.
         colors: matplotlib's name of the range of colours.
-        dark_until: texts are black on lighter shades than this, and white on darker
-            shades.
+        dark_until: the shade up to which texts are white. On lighter shades they are
+            black.
         size: the size of the texts in points.
     """
     ax.set_facecolor("white")
@@ -205,9 +209,9 @@ def format_shares(
 def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
     """Average a value over the seeds at every x.
 
-    The result has the columns `x`, `value`, low and high. Low and high are the range of
-    the seeds if there are several. For a single seed they are its interval over
-    documents, which is in the columns `ci_low` and `ci_high`.
+    The result has the columns that `x` and `value` name, and the columns low and high. If
+    there are several seeds, low and high are the range of their values. For a single seed
+    they are its interval over documents, from the columns `ci_low` and `ci_high`.
     """
     by_x = rows.groupby(x)
     if rows["seed"].nunique() > 1:
@@ -248,15 +252,15 @@ def draw_arrow(ax: Axes, x: float, y: float, look: Look) -> None:
 
 def draw_unit_circle(ax: Axes, **limits: Any) -> None:
     """Draw the unit circle on axes without a frame."""
-    around = np.linspace(0, 2 * np.pi, 200)
-    ax.plot(np.cos(around), np.sin(around), color=FRAME_COLOR, linewidth=1)
+    angles = np.linspace(0, 2 * np.pi, 200)
+    ax.plot(np.cos(angles), np.sin(angles), color=FRAME_COLOR, linewidth=1)
     ax.set(aspect="equal", **limits)
     ax.spines[:].set_visible(False)
     ax.grid(False)
 
 
 def set_headline(figure: FigureBase, text: str) -> None:
-    """Give a figure, or a part of one, of several panels its title."""
+    """Give a figure of several panels, or a part of a figure, its title."""
     figure.suptitle(text, x=0.01, ha="left", wrap=True)
 
 
@@ -267,7 +271,7 @@ def format_tokens(tokens: float) -> str:
     ['2k', '1M', '1.5k', '100']
     """
     for size, suffix in ((1024**2, "M"), (1024, "k")):
-        # 1.125k is still short to read, so that eighths of a k are written.
+        # Eighths are written, since 1.125k is still quick to read.
         has_few_digits = (tokens * 8 / size) % 1 == 0
         if tokens >= size and has_few_digits:
             return f"{tokens / size:g}{suffix}"
@@ -275,7 +279,9 @@ def format_tokens(tokens: float) -> str:
 
 
 class PowersAndLast(LogLocator):
-    """Ticks at powers, and a tick at the last drawn point if no other tick is near it."""
+    """Ticks at powers of a base, and a tick at the last drawn point if no other tick is
+    near it.
+    """
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Return the ticks for an axis from vmin to vmax, as matplotlib asks."""
@@ -303,8 +309,8 @@ def set_token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
 
 
 def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
-    """Make an axis of bases: ticks at powers of ten, and on a short axis at 2, 3 and 5
-    times these.
+    """Make an axis of bases, with ticks at powers of ten. A short axis also has ticks at
+    2, 3 and 5 times a power of ten.
     """
     low, high = limits
     multiples: tuple[float, ...] = (1.0,)
@@ -316,7 +322,8 @@ def set_base_axis(axis: Axis, limits: tuple[float, float]) -> None:
 
 
 def _format_base(base: float) -> str:
-    # The text is plain, 3e6. Typeset exponents would take a third of a figure's time.
+    # The base is written as plain text, 3e6. Typesetting exponents would take a third of
+    # the time of a figure.
     return f"{base:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
@@ -330,39 +337,39 @@ def mark_value(
 ) -> None:
     """Mark a value of an axis with a dashed line and its name.
 
-    The name of a vertical line (`which` is x) is at its upper end. That of a horizontal
-    line is at its left or right `end`, and `up` points above it.
+    The name of a vertical line (`which` is x) is at the upper end of the line. The name
+    of a horizontal line is at its left or right `end`, and `up` points above the line.
     """
     line: dict[str, Any] = {"color": GREY, "linestyle": DASHED, "linewidth": 1}
     if which == "x":
         ax.axvline(value, **line)
-        beside: dict[str, Any] = {
+        style: dict[str, Any] = {
             "xycoords": DATA_AND_HEIGHT,
             "va": "top",
             "color": NOTE_COLOR,
         }
         offset = (3, -3)
         if _is_near_right_edge(ax, value):
-            # The text would leave the panel on the right.
-            beside["ha"] = "right"
+            # To the right of the line the text would leave the panel.
+            style["ha"] = "right"
             offset = (-3, -3)
-        write_note(ax, text, (value, 1), offset, **beside)
+        write_note(ax, text, (value, 1), offset, **style)
         return
 
     ax.axhline(value, **line)
     if end == "left":
-        place = (0.01, value)
+        point = (0.01, value)
         offset = (2, up)
     else:
-        place = (0.99, value)
+        point = (0.99, value)
         offset = (-2, up)
-    beside = {"xycoords": ("axes fraction", "data"), "ha": end, "color": NOTE_COLOR}
-    write_note(ax, text, place, offset, **beside)
+    style = {"xycoords": ("axes fraction", "data"), "ha": end, "color": NOTE_COLOR}
+    write_note(ax, text, point, offset, **style)
 
 
 def _is_near_right_edge(ax: Axes, x: float) -> bool:
-    """Return True for an x in the last quarter of a panel, with its present limits."""
-    # From data to pixels, then from pixels to a share of the panel's width.
+    """Return True if x is in the right quarter of a panel with its present limits."""
+    # The value is converted to pixels, and then to a share of the panel's width.
     pixels, _ = ax.transData.transform((x, 0))
     share, _ = ax.transAxes.inverted().transform((pixels, 0))
     return bool(share > 0.75)
@@ -371,16 +378,16 @@ def _is_near_right_edge(ax: Axes, x: float) -> bool:
 def write_note(
     ax: Axes,
     text: str,
-    place: tuple[float, float],
+    point: tuple[float, float],
     offset: tuple[float, float],
     **style: Any,
 ) -> None:
-    """Write a small text beside a place.
+    """Write a small text beside a point of a panel.
 
-    The offset from the place is in points of print, to the right and up.
+    The offset of the text from the point is in points of print, to the right and up.
     """
     style = {"fontsize": 8, **style}
-    ax.annotate(text, place, xytext=offset, textcoords="offset points", **style)
+    ax.annotate(text, point, xytext=offset, textcoords="offset points", **style)
 
 
 def put_legend_outside(ax: Axes) -> None:
@@ -389,10 +396,11 @@ def put_legend_outside(ax: Axes) -> None:
 
 
 def label_last_panels(axes: np.ndarray, label: str) -> None:
-    """Give the last visible panel of each column its numbers and a label below.
+    """Write the numbers of the axis and a label below the last visible panel of each
+    column.
 
-    If panels share an axis, matplotlib gives numbers only to the last row, which may
-    have hidden panels.
+    If panels share an axis, matplotlib writes numbers only below the last row, in which
+    panels may be hidden.
     """
     for column in axes.T:
         visible = [ax for ax in column if ax.get_visible()]
@@ -402,7 +410,7 @@ def label_last_panels(axes: np.ndarray, label: str) -> None:
 
 
 def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """Put one legend for all panels below them; a name in several panels is listed
+    """Put one legend for all panels below the panels. A name in several panels is listed
     once.
     """
     handles: dict[str, Artist] = {}
@@ -421,8 +429,8 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
 def name_line_ends(ax: Axes) -> None:
     """Name every line of a panel at its right end, in its colour, instead of a legend.
 
-    Names that would touch are moved apart, within the limits of the axis. Set these
-    limits before. Lines without a label get no name.
+    Names that would touch are moved apart, within the limits of the axis, so the limits
+    must be set before. Lines without a label get no name.
     """
     for line in ax.get_lines():
         label = str(line.get_label())
@@ -430,7 +438,7 @@ def name_line_ends(ax: Axes) -> None:
         if label.startswith("_"):
             continue
 
-        # A thin line leads from the last point to the name, which may stand apart.
+        # A thin line leads from the last point to the name, which may be higher or lower.
         leader = {
             "arrowstyle": "-",
             "color": line.get_color(),
@@ -456,9 +464,10 @@ def name_line_ends(ax: Axes) -> None:
 
 
 def place_line_ends(ax: Axes) -> None:
-    """Move the names of lines to their ends, and apart where they would touch.
+    """Move the name of each line to the end of the line, and move names apart that would
+    touch.
 
-    It is called again when the figure gets another size.
+    This is called again when the figure gets another size.
     """
     names = [text for text in ax.texts if text.get_gid() == LINE_END]
     if not names:
@@ -466,8 +475,9 @@ def place_line_ends(ax: Axes) -> None:
 
     figure = ax.get_figure(root=True)
     assert figure is not None
-    # Positions in pixels are known after the layout.
+    # Positions in pixels are known only after the layout.
     figure.draw_without_rendering()
+    # The height of the end of each line in pixels, by the name of the line.
     ends = {}
     for line in ax.get_lines():
         last_point = line.get_xydata()[-1]  # type: ignore[index]
@@ -483,8 +493,8 @@ def place_line_ends(ax: Axes) -> None:
         if heights:
             height = max(height, heights[-1] + gap)
         heights.append(height)
-    # Names that are now above the upper limit move down again, from the highest one on,
-    # and push those below.
+    # Some names may now be above the upper edge of the panel. From the highest name on,
+    # they move down again, and push down the names below them.
     ceiling = ax.bbox.y1
     for number in reversed(range(len(heights))):
         heights[number] = min(heights[number], ceiling)
@@ -495,7 +505,9 @@ def place_line_ends(ax: Axes) -> None:
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Write the names of points (x, y, name) where they cover no other name or point."""
+    """Write the names of points (x, y, name) such that a name covers no other name and no
+    point.
+    """
     style: dict[str, Any] = {
         "textcoords": "offset points",
         "fontsize": 9,
@@ -508,9 +520,9 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
 
 
 def place_names(ax: Axes) -> None:
-    """Move the names of points to free places.
+    """Move the names of points to where they cover nothing.
 
-    It is called again when the figure gets another size.
+    This is called again when the figure gets another size.
     """
     names = []
     for text in ax.texts:
@@ -521,35 +533,37 @@ def place_names(ax: Axes) -> None:
 
     figure = ax.get_figure(root=True)
     assert figure is not None
-    # Positions in pixels are known after the layout. First the room is taken that points
-    # (1/20 inch around them), other texts and the numbers of the axes have.
+    # Positions in pixels are known only after the layout.
     figure.draw_without_rendering()
-    taken = []
-    room = figure.dpi / 20
+
+    # The boxes that names must not cover: points (1/20 inch around them), other texts, and
+    # the numbers of the axes.
+    boxes = []
+    margin = figure.dpi / 20
     for name in names:
         x, y = ax.transData.transform(name.xy)
-        taken.append(Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room))
-    taken += [Text.get_window_extent(text) for text in ax.texts if text not in names]
+        box = Bbox.from_bounds(x - margin, y - margin, 2 * margin, 2 * margin)
+        boxes.append(box)
+    boxes += [Text.get_window_extent(text) for text in ax.texts if text not in names]
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        taken.append(label.get_window_extent())
+        boxes.append(label.get_window_extent())
 
     for name in names:
-        _place_name(name, taken)
-        taken.append(Text.get_window_extent(name))
+        _place_name(name, boxes)
+        boxes.append(Text.get_window_extent(name))
 
 
-def _place_name(name: Annotation, taken: Sequence[Bbox]) -> None:
-    """Move a name to the first free place, or to the last place if none is free.
-
-    ``taken`` has the boxes that the name must not cover.
+def _place_name(name: Annotation, boxes: Sequence[Bbox]) -> None:
+    """Move a name to the first offset at which it covers none of the boxes; if there is
+    no such offset, to the last offset.
     """
-    for offset, side in PLACES:
+    for offset, side in OFFSETS_OF_NAMES:
         name.set(position=offset, ha=side)
         # The extent of the text, without the line to its point.
         extent = Text.get_window_extent(name)
-        if not any(extent.overlaps(other) for other in taken):
+        if not any(extent.overlaps(box) for box in boxes):
             break
 
     if name.arrow_patch is not None:
         distance_up = abs(offset[1])
-        name.arrow_patch.set_visible(distance_up > NEAR)
+        name.arrow_patch.set_visible(distance_up > MOST_WITHOUT_LINE)

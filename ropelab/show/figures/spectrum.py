@@ -1,7 +1,8 @@
 """Figures of the spectrum experiment: does a head need one frequency, or many?
 
 A scheme is a choice of the frequencies of a head's pairs. Models were trained with each
-scheme and copy tokens from some distance back. A band is a third of the frequencies.
+scheme, and have to copy tokens from some distance back. A band is a third of the
+frequencies.
 """
 
 import math
@@ -18,14 +19,14 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, FIGURES, GREY, ORANGE, SKY, Look, read_looks
 
 COPY = "copy accuracy"
-# The name of no band: nothing was removed from a model.
-KEPT = "none"
+# The word of the column `removed` for a model from which no band was removed.
+NO_BAND = "none"
 VECTORS = read_looks(FIGURES["spectrum"]["vectors"])
 BANDS = read_looks(FIGURES["spectrum"]["bands"])
-# A change of 0 is drawn here on a logarithmic axis, in nats.
-SMALLEST = 1e-12
+# Where a change of 0 is drawn on the logarithmic axis, in nats.
+ZERO_DRAWN_AT = 1e-12
 # The distance between the dots of a scheme, in rows.
-BESIDE = 0.22
+DOT_DISTANCE = 0.22
 # The looks of the distances, the nearest first, and whether they are hollow.
 DISTANCES = (
     (Look(SKY, "v"), False),
@@ -43,25 +44,25 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if len(learned):
         figures["one_or_many"] = _draw_one_or_many(tables, learned)
         figures["representable"] = _draw_steps(tables)
-        if (learned["removed"] != KEPT).any():
+        if (learned["removed"] != NO_BAND).any():
             figures["bands"] = _draw_bands(learned)
     return figures
 
 
 def _select_inside(learned: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Return the copies within the trained length of models without a removed band, and
-    the trained length.
+    """Return the rows of models from which no band was removed, in contexts of the
+    trained length; and the trained length.
     """
     trained = int(learned["train_len_tokens"].iloc[0])
     is_inside = learned["context_tokens"] == trained
-    return learned[is_inside & (learned["removed"] == KEPT)], trained
+    return learned[is_inside & (learned["removed"] == NO_BAND)], trained
 
 
 def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     """Draw how much each scheme copies from three distances, one frequency first.
 
-    Schemes whose pairs all rotate are drawn apart if the remaining schemes have pairs
-    that do not rotate.
+    Schemes in which all pairs rotate are separated from schemes in which some pairs do
+    not rotate.
     """
     inside, trained = _select_inside(learned)
     half = _find_half(inside, trained)
@@ -76,7 +77,7 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     far = int(inside["distance_tokens"].max())
     distances = sorted({trained // 8, half, far})
     for number, distance in enumerate(distances):
-        shift = BESIDE * (number - (len(distances) - 1) / 2)
+        shift = DOT_DISTANCE * (number - (len(distances) - 1) / 2)
         look, is_hollow = DISTANCES[number]
         _draw_copies(ax, inside, names, distance, shift, look, is_hollow)
 
@@ -102,14 +103,16 @@ def _name_groups(ax: Axes, schemes: pd.DataFrame) -> None:
         return
     counts = [str(count) for count in sorted(partial["rotating_pairs"].unique())]
     text = f"{join_names(counts, 'or')} of {partial['pairs'].iloc[0]} pairs rotate"
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top"}
-    shapes.write_note(ax, text, (0.99, -0.5), (0, -3), ha="right", **place)
+    style: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "ha": "right",
+        "va": "top",
+    }
+    shapes.write_note(ax, text, (0.99, -0.5), (0, -3), **style)
     if len(partial) < len(schemes):
         edge = len(partial) - 0.5
         ax.axhline(edge, color=GREY, linewidth=1)
-        shapes.write_note(
-            ax, "all pairs rotate", (0.99, edge), (0, -3), ha="right", **place
-        )
+        shapes.write_note(ax, "all pairs rotate", (0.99, edge), (0, -3), **style)
 
 
 def _find_half(inside: pd.DataFrame, trained: int) -> int:
@@ -123,7 +126,9 @@ def _select_distance(inside: pd.DataFrame, distance: int) -> pd.DataFrame:
 
 
 def _draw_steps(tables: Tables) -> Figure:
-    """Draw the change of a score from one token to the next beside the roundings."""
+    """Draw the change of a score from one token to the next, and the rounding of a score
+    in each number format.
+    """
     schemes = _order_schemes(tables["schemes"])
     margins = tables["representable"]
     figure, ax = shapes.make_axes((8.5, 2.4 + 0.3 * len(schemes)))
@@ -131,14 +136,14 @@ def _draw_steps(tables: Tables) -> Figure:
     ax.set_ylabel("frequencies of a head")
     shapes.name_rows(ax, [name_scheme(row) for _, row in schemes.iterrows()])
     shapes.put_legend_below(figure, [ax], len(VECTORS))
-    # The words of the vertical lines stand between the panel and the title.
+    # The words of the vertical lines are between the panel and the title.
     ax.set_title(_write_title_of_steps(margins, schemes), pad=32)
     return figure
 
 
 def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
-    """Say in which formats one token changes a score of the slowest single frequency by
-    more than its rounding.
+    """Say in which formats the slowest single frequency can tell neighbouring tokens
+    apart: the change of a score over one token is larger than the rounding of the score.
     """
     single = schemes[schemes["frequencies"] == 1]
     if single.empty:
@@ -151,15 +156,18 @@ def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
         "float64", errors="ignore"
     )
 
-    held = [str(name) for name in ratios.index[ratios > 1]]
-    lost = [str(name) for name in ratios.index[ratios <= 1]]
-    if not held or not lost:
+    fine_formats = [str(name) for name in ratios.index[ratios > 1]]
+    coarse_formats = [str(name) for name in ratios.index[ratios <= 1]]
+    if not fine_formats or not coarse_formats:
         return "How far does one token move a score?"
 
     period = f"{slowest['longest_period_tokens']:,.4g}".replace("e+0", "e")
-    holds = f"{join_names(held)} {'holds' if len(held) == 1 else 'hold'} it"
-    lose = f"{join_names(lost)} {'does' if len(lost) == 1 else 'do'} not"
-    return f"A period of {period} tokens: {holds}, {lose}"
+    hold = "holds" if len(fine_formats) == 1 else "hold"
+    do_not = "does not" if len(coarse_formats) == 1 else "do not"
+    return (
+        f"A period of {period} tokens: {join_names(fine_formats)} {hold} it,"
+        f" {join_names(coarse_formats)} {do_not}"
+    )
 
 
 def _order_schemes(schemes: pd.DataFrame) -> pd.DataFrame:
@@ -184,7 +192,7 @@ def name_scheme(row: pd.Series) -> str:
     if count == 1:
         period = f"{row['longest_period_tokens']:,.4g}".replace("e+0", "e")
         if math.isclose(row["longest_period_tokens"], 2 * math.pi, rel_tol=1e-4):
-            # One radian a token, the frequency of RoPE's first pair.
+            # The frequency is one radian per token, as that of RoPE's first pair.
             period = "2π"
         spacing = f"period {period}"
     elif name.startswith("spaced"):
@@ -201,15 +209,16 @@ def name_scheme(row: pd.Series) -> str:
 
 def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> None:
     """Draw the change of a score over one token for each scheme and kind of vectors."""
-    places = range(len(schemes))
-    single = margins[margins["format"] == "float32"]
+    y_positions = range(len(schemes))
+    # The change of a score is the same in the rows of all formats.
+    one_format = margins[margins["format"] == "float32"]
     for vectors, (look, label) in VECTORS.items():
-        rows = single[single["vectors"] == vectors]
+        rows = one_format[one_format["vectors"] == vectors]
         steps = rows.set_index("scheme")["score_step"].reindex(schemes)
-        steps = steps.where(steps > 0, SMALLEST)
-        shapes.draw_dots(ax, steps, places, look, label)
+        steps = steps.where(steps > 0, ZERO_DRAWN_AT)
+        shapes.draw_dots(ax, steps, y_positions, look, label)
 
-    above: dict[str, Any] = {
+    style: dict[str, Any] = {
         "xycoords": shapes.DATA_AND_HEIGHT,
         "color": shapes.NOTE_COLOR,
         "va": "bottom",
@@ -218,21 +227,21 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
     roundings = random.groupby("format", sort=False)["rounding"].median()
     for fmt, rounding in roundings.items():
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
-        # The lines of the two 16-bit formats are close together. The finer one is named on
-        # its left.
+        # The lines of the two 16-bit formats are close together, so the line of float16 is
+        # named on its left.
         side = "right" if fmt == "float16" else "left"
         text = f"rounding\nin {fmt}"
-        shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **above)
+        shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **style)
     ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
     text = "softmax: e times\nthe weight"
-    shapes.write_note(ax, text, (1, 1), (0, 2), ha="left", **above)
+    shapes.write_note(ax, text, (1, 1), (0, 2), ha="left", **style)
 
     ax.set(xscale="log", xlabel="change of a score, one token on (nats)")
-    ax.set_xlim(SMALLEST / 3, 20)
+    ax.set_xlim(ZERO_DRAWN_AT / 3, 20)
     exponents = range(-10, 1, 2)
     ticks = [10.0**exponent for exponent in exponents]
     labels = [f"$10^{{{exponent}}}$" for exponent in exponents]
-    ax.set_xticks([SMALLEST, *ticks], ["0", *labels])
+    ax.set_xticks([ZERO_DRAWN_AT, *ticks], ["0", *labels])
 
 
 def _draw_copies(
@@ -247,11 +256,11 @@ def _draw_copies(
     """Draw the share that each scheme copies from one distance."""
     rows = inside[inside["distance_tokens"] == distance]
     rows = rows.set_index("scheme").reindex(schemes)
-    places = np.arange(len(schemes)) + shift
+    y_positions = np.arange(len(schemes)) + shift
     shapes.draw_dots(
         ax,
         rows["value"],
-        places,
+        y_positions,
         look,
         f"from {distance} tokens back",
         (rows["ci_low"], rows["ci_high"]),
@@ -261,10 +270,11 @@ def _draw_copies(
 
 
 def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> str:
-    """Compare many frequencies with one.
+    """Compare the best scheme with many frequencies with the best scheme with one.
 
-    They are named if they copy more than twice as much in the same number of pairs, and
-    the two intervals do not overlap.
+    Both rotate the same number of pairs. The title compares them if the intervals of
+    their shares do not overlap, and the share with many frequencies is more than twice
+    the share with one.
     """
     rows = _select_distance(inside, distance)
     rows = rows.reindex(schemes["scheme"]).assign(
@@ -275,41 +285,50 @@ def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> 
 
     single = rows[rows["frequencies"] == 1]
     if len(single):
-        as_many_pairs = rows[rows["rotating"] == single["rotating"].iloc[0]]
-        most = as_many_pairs["frequencies"].max()
-        several = as_many_pairs[as_many_pairs["frequencies"] == most]
-        best = several.sort_values("value").iloc[-1]
+        same_pair_count = rows[rows["rotating"] == single["rotating"].iloc[0]]
+        most = same_pair_count["frequencies"].max()
+        many = same_pair_count[same_pair_count["frequencies"] == most]
+        best_many = many.sort_values("value").iloc[-1]
         best_single = single.sort_values("value").iloc[-1]
-        is_apart = best["ci_low"] > best_single["ci_high"]
-        if is_apart and best_single["value"] < best["value"] / 2:
-            many = f"{best['value']:.0%} with {most:.0f} frequencies"
-            one = f"{best_single['value']:.0%} with one"
-            return f"From {distance} back models recall {many}, {one}"
+        is_apart = best_many["ci_low"] > best_single["ci_high"]
+        if is_apart and best_single["value"] < best_many["value"] / 2:
+            share_with_many = f"{best_many['value']:.0%} with {most:.0f} frequencies"
+            share_with_one = f"{best_single['value']:.0%} with one"
+            return (
+                f"From {distance} back models recall {share_with_many},"
+                f" {share_with_one}"
+            )
     return f"Copying from {distance} tokens back by the number of frequencies"
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:
-    """Draw what models copy without a band: removed after training, or never there."""
+    """Draw what models copy without a band, which was either removed after training or
+    already left out in training.
+    """
     trained = int(copies["train_len_tokens"].iloc[0])
     longest = copies["context_tokens"].max()
-    taken = copies[copies["scheme"] == copies["scheme"].iloc[0]]
-    # Models that were trained without a band, and the model that has all bands.
+    # One model, complete and after each of its bands was removed.
+    after_training = copies[copies["scheme"] == copies["scheme"].iloc[0]]
+    # Models that were trained without a band, and the complete model.
     band = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$", expand=False)
-    absent = copies.assign(removed=band)[band.notna() & (copies["removed"] == KEPT)]
-    never = pd.concat([taken[taken["removed"] == KEPT], absent])
+    is_trained_without = band.notna() & (copies["removed"] == NO_BAND)
+    trained_without = copies.assign(removed=band)[is_trained_without]
+    complete = after_training[after_training["removed"] == NO_BAND]
+    in_training = pd.concat([complete, trained_without])
 
     panels = []
     for how, rows in (
-        ("taken from the trained model", taken),
-        ("absent from training", never),
+        ("taken from the trained model", after_training),
+        ("absent from training", in_training),
     ):
         if rows["removed"].nunique() > 1:
             for context in (trained, longest):
                 in_context = rows[rows["context_tokens"] == context]
                 panels.append((f"{how}, in {context} tokens", in_context))
 
-    lines = len(panels) // 2
-    figure, axes = shapes.make_panels(lines, 2, (9, 0.8 + 2.7 * lines), sharey=True)
+    panel_rows = len(panels) // 2
+    size = (9, 0.8 + 2.7 * panel_rows)
+    figure, axes = shapes.make_panels(panel_rows, 2, size, sharey=True)
     for ax, (title, rows) in zip(axes.flat, panels, strict=True):
         _draw_copies_by_band(ax, rows)
         ax.set_title(title, fontsize=9, fontweight="normal")
@@ -317,27 +336,30 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
         ax.set_xlabel("distance of the copied tokens")
     shapes.put_legend_below(figure, axes[0][:1], 4)
     figure.supylabel("recall (share of tokens copied rightly)")
-    inside = taken[taken["context_tokens"] == trained]
+    inside = after_training[after_training["context_tokens"] == trained]
     shapes.set_headline(figure, _write_title_of_bands(inside))
     return figure
 
 
 def _draw_copies_by_band(ax: Axes, rows: pd.DataFrame) -> None:
     for band, (look, label) in BANDS.items():
-        of_band = rows[rows["removed"] == band].sort_values("distance_tokens")
-        x = of_band["distance_tokens"].astype(float)
-        interval = (of_band["ci_low"], of_band["ci_high"])
-        shapes.draw_line(ax, x, of_band["value"], look, label, interval)
+        rows_of_band = rows[rows["removed"] == band].sort_values("distance_tokens")
+        x = rows_of_band["distance_tokens"].astype(float)
+        interval = (rows_of_band["ci_low"], rows_of_band["ci_high"])
+        shapes.draw_line(ax, x, rows_of_band["value"], look, label, interval)
     shapes.set_token_axis(ax)
     ax.set(ylim=(-0.03, 1.03))
 
 
 def _write_title_of_bands(inside: pd.DataFrame) -> str:
-    """Name the third that is missed most at the nearest distance, and at the farthest."""
+    """Name the third of the frequencies that is missed most at the nearest distance, and
+    the third that is missed most at the farthest distance.
+    """
     copies = inside.pivot(index="distance_tokens", columns="removed", values="value")
-    without_band = copies.drop(columns=KEPT)
-    # copies[KEPT] - without_band, by rows
-    lost = without_band.rsub(copies[KEPT], axis=0).sort_index()
+    without_band = copies.drop(columns=NO_BAND)
+    # For each distance and band: the share copied with all bands, minus the share without
+    # the band.
+    lost = without_band.rsub(copies[NO_BAND], axis=0).sort_index()
     near = lost.iloc[0].idxmax()
     far = lost.iloc[-1].idxmax()
     most = f"The {near} third of the frequencies is missed most"

@@ -1,8 +1,8 @@
-"""One style for all figures, on three media.
+"""One style for all figures, for a screen, a page in a browser, and paper.
 
-Figures are drawn for a screen (`use_style`, `fit_titles`). A page for browsers prints the
+Figures are drawn for a screen (`use_style`, `fit_titles`). A page in a browser prints the
 title as text, and shows single panels of a figure large (`take_title`, `show_alone`).
-`fit_paper` makes a figure fit for a printed column.
+`fit_paper` changes a figure for a printed column.
 """
 
 import math
@@ -23,26 +23,25 @@ from matplotlib.text import Text
 from ropelab.show.figures.shapes import place_line_ends, place_names
 
 # The widths in inches of one printed column, and of a page of two columns.
-COLUMN = 3.3
-PAGE = 6.9
+COLUMN_WIDTH = 3.3
+PAGE_WIDTH = 6.9
 # The least height of a printed figure, in inches.
-LOWEST = 2.1
-# The size in inches of a panel that is shown by itself.
-PANEL = (8.0, 4.5)
+LEAST_HEIGHT = 2.1
+# The width and height in inches of a panel that is shown alone.
+PANEL_SIZE = (8.0, 4.5)
 # The height in inches by which a printed figure grows for each line of its legend and of
 # its broken labels.
 LINE_HEIGHT = 0.16
-# The largest letters of a printed figure, in points.
-POINTS = 8.0
-# The largest letters inside its panels, in points.
-SMALL = 6.5
-# The largest markers and lines of a printed figure, in points.
-MARKER = 3.5
-LINE = 1.2
-# The most letters of a name that leaves room for the data in one column.
-SHORT = 24
-# The number of letters that fit below the axes of one column.
-LONG = 44
+# The largest letters of a printed figure, and of texts inside its panels, in points.
+FONT_POINTS = 8.0
+PANEL_FONT_POINTS = 6.5
+# The largest markers and the thickest lines of a printed figure, in points.
+MARKER_POINTS = 3.5
+LINE_POINTS = 1.2
+# The most letters of the name of a row that leaves room for the data in one column.
+LETTERS_OF_NAME = 24
+# The number of letters that fit below the axes in one column.
+LETTERS_OF_COLUMN = 44
 
 
 @contextmanager
@@ -59,14 +58,13 @@ def use_style() -> Iterator[None]:
 
 
 def fit_titles(figure: Figure) -> None:
-    """Break titles that would run over the right edge into lines."""
+    """Break titles into lines if they would run over the right edge of the figure."""
     for ax in figure.axes:
         title: Text = ax._left_title  # type: ignore[attr-defined]
         title.set_wrap(True)
-        # matplotlib breaks a text at a width that the room above the text limits, too.
-        # Before the layout a title is above the figure, where there is no room, and
-        # each word would get a line. This method breaks the title at the right edge and
-        # nowhere else.
+        # matplotlib limits the width of a line of text also by the room above the text.
+        # Before the layout a title is above the figure, where there is no room, and each
+        # word would get a line. The method that is set here knows only the right edge.
         title._get_wrap_line_width = partial(_measure_to_right_edge, title)  # type: ignore[attr-defined]
 
 
@@ -79,7 +77,7 @@ def _measure_to_right_edge(title: Text) -> float:
 
 
 def take_title(figure: Figure) -> str:
-    """Remove a figure's title and return it, for a page that prints it as text."""
+    """Remove the title of a figure and return it, for a page that prints it as text."""
     panels = _list_panels(figure)
     title = figure.get_suptitle()
     if title:
@@ -93,23 +91,24 @@ def take_title(figure: Figure) -> str:
 def list_small_panels(figure: Figure) -> list[Axes]:
     """Return the panels that are too small to be read beside each other.
 
-    They are all panels of a figure that has three or more panels, some of which are
-    side by side. In other figures no panel is too small.
+    If a figure has three or more panels, some of them side by side, these are all its
+    panels. In other figures no panel is too small.
     """
     panels = []
-    is_row = False
+    some_side_by_side = False
     for panel in _list_panels(figure):
-        place = panel.get_subplotspec()
-        # A scale of colours belongs to its panel, and has no place in the grid.
-        if place is None:
+        cell = panel.get_subplotspec()
+        # A scale of colours belongs to its panel, and has no cell in the grid.
+        if cell is None:
             continue
         # Panels without axes are lists of words, which are read together.
         if not panel.axison:
             return []
         panels.append(panel)
-        is_row = is_row or place.get_gridspec().ncols > 1
+        if cell.get_gridspec().ncols > 1:
+            some_side_by_side = True
 
-    if len(panels) > 2 and is_row:
+    if len(panels) > 2 and some_side_by_side:
         return panels
     return []
 
@@ -129,17 +128,18 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
         panel.set_ylabel(first.get_ylabel())
     panel.tick_params(labelleft=True, labelbottom=True)
 
-    with_legend = [other for other in panels if other.get_legend() is not None]
-    if with_legend and panel.get_legend() is None and not figure.legends:
-        handles, labels = with_legend[0].get_legend_handles_labels()
+    panels_with_legend = [each for each in panels if each.get_legend() is not None]
+    if panels_with_legend and panel.get_legend() is None and not figure.legends:
+        handles, labels = panels_with_legend[0].get_legend_handles_labels()
         _, labels_of_panel = panel.get_legend_handles_labels()
         if set(labels) & set(labels_of_panel):
-            beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
-            panel.legend(handles, labels, frameon=False, **beside)
+            style: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
+            panel.legend(handles, labels, frameon=False, **style)
 
     rows = panel.get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
-    height = max(PANEL[1], figure.get_figheight() / rows)
-    figure.set_size_inches(PANEL[0], height)
+    width, least_height = PANEL_SIZE
+    height = max(least_height, figure.get_figheight() / rows)
+    figure.set_size_inches(width, height)
     panel.set_subplotspec(GridSpec(1, 1, figure=figure)[0])
     # When a panel is encoded, `fix_layout` in ropelab/show/drawn.py removes the engine that
     # places labels. The next panel needs it again.
@@ -147,14 +147,14 @@ def show_alone(panel: Axes, panels: Sequence[Axes]) -> None:
 
 
 def fit_paper(figure: Figure) -> None:
-    """Make a figure fit for print: 8 pt letters, no title, the legend below the axes.
+    """Change a figure for print: 8 pt letters, no title, the legend below the axes.
 
-    It is one column wide (3.3 in) if its names fit. Several panels and heat maps take
-    the width of the page.
+    A figure of one panel is one column wide (3.3 in) if its names fit. A figure of
+    several panels, or with a heat map, has the width of the page.
     """
     panels = _list_panels(figure)
     is_narrow = _fits_column(figure)
-    width = COLUMN if is_narrow else PAGE
+    width = COLUMN_WIDTH if is_narrow else PAGE_WIDTH
     screen_width, screen_height = figure.get_size_inches()
 
     figure.suptitle("")
@@ -163,23 +163,24 @@ def fit_paper(figure: Figure) -> None:
         panels[0].set_title("")
 
     for text in figure.findobj(Text):
-        text.set_fontsize(min(text.get_fontsize(), POINTS))
+        text.set_fontsize(min(text.get_fontsize(), FONT_POINTS))
+    # The most lines that are added to a label by breaking it.
     label_lines = 0
     for ax in panels:
         _break_labels(ax, width)
         label_lines = max(label_lines, ax.get_xlabel().count("\n"))
         for text in ax.texts:
-            text.set_fontsize(min(text.get_fontsize(), SMALL))
+            text.set_fontsize(min(text.get_fontsize(), PANEL_FONT_POINTS))
 
     legend_lines += _fit_legends(figure, width)
 
-    height = max(width * screen_height / screen_width, LOWEST)
+    height = max(width * screen_height / screen_width, LEAST_HEIGHT)
     figure.set_size_inches(width, height + LINE_HEIGHT * (legend_lines + label_lines))
 
     for line in figure.findobj(Line2D):
-        line.set_markersize(min(line.get_markersize(), MARKER))
-        line.set_linewidth(min(line.get_linewidth(), LINE))
-    # Names and ticks are placed last, as they depend on the size of the figure.
+        line.set_markersize(min(line.get_markersize(), MARKER_POINTS))
+        line.set_linewidth(min(line.get_linewidth(), LINE_POINTS))
+    # Names and ticks are placed last, since their places depend on the figure's size.
     for ax in panels:
         place_names(ax)
         place_line_ends(ax)
@@ -203,18 +204,22 @@ def _fits_column(figure: Figure) -> bool:
     column_names = [label.get_text() for label in panels[0].get_xticklabels()]
     letters_below = 0
     for name in column_names:
-        # Numbers that do not fit are left out by `thin_ticks`. Words stay, and count.
+        # `thin_ticks` leaves out numbers that do not fit, so only words are counted. A
+        # name that ends in three letters is taken for a word.
         is_word = name[-3:].isalpha()
         if is_word:
             letters_below += max(map(len, name.splitlines()))
-    return max(map(len, row_names), default=0) <= SHORT and letters_below <= LONG
+    longest_row_name = max(map(len, row_names), default=0)
+    row_names_fit = longest_row_name <= LETTERS_OF_NAME
+    return row_names_fit and letters_below <= LETTERS_OF_COLUMN
 
 
 def _move_legend_below(figure: Figure, columns: int) -> int:
-    """Move the legend of a panel below all axes, and return its lines of text there.
+    """Move the legend of a panel below all axes, and return how many lines of text it has
+    there.
 
-    A figure whose panels have no legend, or several, stays as it is, and 0 is returned.
-    Long names take two columns each.
+    If the panels of a figure have no legend, or several legends, nothing is moved, and 0
+    is returned. If a name is long, the legend has half as many columns.
     """
     legends = []
     for ax in _list_panels(figure):
@@ -226,10 +231,10 @@ def _move_legend_below(figure: Figure, columns: int) -> int:
 
     ax, legend = legends[0]
     handles, labels = ax.get_legend_handles_labels()
-    if max(map(len, labels)) > SHORT:
+    if max(map(len, labels)) > LETTERS_OF_NAME:
         columns //= 2
     legend.remove()
-    style: dict[str, Any] = {"loc": "outside lower center", "fontsize": POINTS - 1}
+    style: dict[str, Any] = {"loc": "outside lower center", "fontsize": FONT_POINTS - 1}
     figure.legend(handles, labels, ncols=columns, **style)
 
     lines = sum(label.count("\n") + 1 for label in labels)
@@ -239,9 +244,9 @@ def _move_legend_below(figure: Figure, columns: int) -> int:
 def _fit_legends(figure: Figure, width: float) -> int:
     """Set the legends of a figure in as many columns as fit into `width` inches.
 
-    Returns by how many lines they grow.
+    Returns by how many lines the legends grow.
     """
-    more_lines = 0
+    added_lines = 0
     for legend in list(figure.legends):
         handles = [handle for handle in legend.legend_handles if handle is not None]
         labels = [text.get_text() for text in legend.get_texts()]
@@ -251,29 +256,29 @@ def _fit_legends(figure: Figure, width: float) -> int:
             columns -= 1
             legend.remove()
             style: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-            legend = figure.legend(handles, labels, fontsize=POINTS - 1, **style)
-        more_lines += math.ceil(len(labels) / columns) - lines
-    return more_lines
+            legend = figure.legend(handles, labels, fontsize=FONT_POINTS - 1, **style)
+        added_lines += math.ceil(len(labels) / columns) - lines
+    return added_lines
 
 
 def _break_labels(ax: Axes, width: float) -> None:
     """Break the labels of the axes of a panel into lines that fit a figure of `width`
     inches.
     """
-    place = ax.get_subplotspec()
-    panels_in_row = place.get_gridspec().ncols if place else 1
-    letters = int(LONG * width / COLUMN / panels_in_row)
+    cell = ax.get_subplotspec()
+    panels_in_row = cell.get_gridspec().ncols if cell else 1
+    letters_of_panel = int(LETTERS_OF_COLUMN * width / COLUMN_WIDTH / panels_in_row)
     broken_lines = []
     for line in ax.get_xlabel().splitlines():
-        broken_lines.append(textwrap.fill(line, letters))
+        broken_lines.append(textwrap.fill(line, letters_of_panel))
     ax.set_xlabel("\n".join(broken_lines))
-    ax.set_ylabel(textwrap.fill(ax.get_ylabel(), SHORT + 4))
+    ax.set_ylabel(textwrap.fill(ax.get_ylabel(), LETTERS_OF_NAME + 4))
 
 
 def thin_ticks(figure: Figure) -> None:
     """Hide numbers below the axes that would touch the number before them.
 
-    The panels of the figure must have their final places.
+    The layout of the figure must be final.
     """
     for ax in _list_panels(figure):
         _thin_ticks(ax)
