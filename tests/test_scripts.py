@@ -20,7 +20,7 @@ from ropelab.audit.sarif import CODES
 from ropelab.cli.app import main
 from ropelab.cli.schema import SHAPES
 from ropelab.show import compare
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.shown import ShownRun
 from tests.texts import mentions
 
 ROOT = Path(__file__).parents[1]
@@ -216,9 +216,9 @@ def test_two_runs_are_compared(call: Any) -> None:
 def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_named() -> (
     None
 ):
-    def run(columns: dict[str, list[Any]], says: str = "yes") -> Shown:
+    def run(columns: dict[str, list[Any]], says: str = "yes") -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
-        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         text = pd.DataFrame({"says": [says]})
         shown.__dict__["stored"] = {"t": pd.DataFrame(columns), "u": text}
         return shown
@@ -234,9 +234,9 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
 
 
 def test_measured_words_are_compared_and_identify_no_row() -> None:
-    def run(**columns: list[Any]) -> Shown:
+    def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
-        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         shown.__dict__["stored"] = {"t": pd.DataFrame(columns)}
         return shown
 
@@ -259,8 +259,8 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
 
 def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -> None:
     about = {"experiment": "toy", "config": {"base": 1.0}, "tables": {}, "version": 1}
-    one = Shown(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})
-    two = Shown(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
+    one = ShownRun(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})
+    two = ShownRun(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
     for run in (one, two):
         run.__dict__["stored"] = {}
     answer, tables = compare.compare_runs(one, two)
@@ -274,10 +274,10 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
 def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another_kind() -> (
     None
 ):
-    def run(config: dict[str, int], **columns: list[Any]) -> Shown:
+    def run(config: dict[str, int], **columns: list[Any]) -> ShownRun:
         table = pd.DataFrame(columns)
         about = {"experiment": "x", "config": config, "tables": {"t": {}}}
-        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         shown.__dict__["stored"] = {"t": table}
         return shown
 
@@ -303,9 +303,9 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
 
 
 def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -> None:
-    def run(**columns: list[Any]) -> Shown:
+    def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
-        shown = Shown(Path("x"), {**about, "inputs": {}, "version": 1})
+        shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         shown.__dict__["stored"] = {
             "t": pd.DataFrame({"base": [1, 2], "kind": ["a", "a"], **columns})
         }

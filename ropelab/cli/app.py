@@ -28,7 +28,7 @@ from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
 # The commands of ropelab.cli.results, each with its panel in the help.
-OTHERS: dict[Callable[..., Any], str] = {
+RESULT_COMMANDS: dict[Callable[..., Any], str] = {
     results.report: panels.RESULTS,
     results.explore: panels.RESULTS,
     results.export: panels.RESULTS,
@@ -60,12 +60,12 @@ MAY_BE_EMPTY = (
 def make_application(word: str | None = None) -> typer.Typer:
     """Return the command line.
 
-    If the word names a command, the command line has only this command. For any other
-    word, such as a misspelt name, it has all commands without their flags, to list
-    their names. For None it has all commands with their flags.
+    If `word` names a command, the command line has only this command. For any other
+    word, such as a misspelt name, it has all commands without their flags, so that their
+    names can be listed. For None it has all commands with their flags.
     """
-    # To make the flags of all experiments takes longer than many commands run, so that
-    # only the needed flags are made.
+    # Many commands take less time than making the flags of all experiments, so only the
+    # flags that are needed are made.
     app = typer.Typer(
         name="ropelab",
         cls=panels.Commands,
@@ -79,20 +79,21 @@ def make_application(word: str | None = None) -> typer.Typer:
         "143 terminated; 3 findings (audit, emit, check, doctor).",
     )
     app.callback()(_top)
-    # `run` runs several files, and has none of the options that only make sense for a
-    # single run.
+    # `run` makes the runs of several files. It has no options that are only for a single
+    # run.
     run_files = flags.add_shared_options(run, without=flags.OF_ONE_RUN)
     panels.add_command(app, "run", run_files, panels.MEASURE)
     one_model.register(app)
-    for command, panel in OTHERS.items():
+    for command, panel in RESULT_COMMANDS.items():
         panels.add_command(app, command.__name__, command, panel)
 
-    run_command, *others = app.registered_commands
+    run_command, *other_commands = app.registered_commands
     if word in experiments.NAMES:
         app.registered_commands = []
         _add_command(app, experiments.load(word))
         return app
-    matching = [command for command in (run_command, *others) if command.name == word]
+    commands = (run_command, *other_commands)
+    matching = [command for command in commands if command.name == word]
     if matching:
         app.registered_commands = matching
         return app
@@ -106,37 +107,37 @@ def make_application(word: str | None = None) -> typer.Typer:
             panels.add_command(
                 app, name, _without_flags, panels.MEASURE, about["question"]
             )
-    app.registered_commands += others
+    app.registered_commands += other_commands
     if word is not None:
-        for listed in (run_command, *others):
-            listed.help = getdoc(listed.callback)
-            listed.callback = _without_flags
+        for command_info in commands:
+            command_info.help = getdoc(command_info.callback)
+            command_info.callback = _without_flags
     return app
 
 
 def _without_flags() -> None:
-    """Stand for a command where commands are only listed."""
+    """Take the place of a command that is only listed, so that it has no flags."""
 
 
 def _add_command(app: typer.Typer, experiment: Experiment) -> None:
     """Add the command of an experiment, with a flag for each field of its config."""
-    # Experiments that compute with models have a number format for them.
+    # The config of an experiment that computes with models has their number format.
     has_models = "dtype" in experiment.config.model_fields
-    without = flags.OF_MODELS
+    left_out = flags.OF_MODELS
     if has_models:
-        without = set()
+        left_out = set()
 
     def command(*, options: Options, **given: Any) -> None:
         from ropelab.cli.runs import run_one
 
         fields = flags.read_fields(given)
         if not has_models:
-            # This process computes arithmetic itself.
+            # Arithmetic is computed by this process itself.
             options = replace(options, workers=1)
         run_one(experiment, fields, options)
 
     parameters = flags.list_field_parameters(experiment.config)
-    typer_command = flags.add_shared_options(command, without, parameters)
+    typer_command = flags.add_shared_options(command, left_out, parameters)
     help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
     typer_command.__doc__ = help_text
     panels.add_command(app, experiment.name, typer_command, panels.MEASURE)
@@ -197,8 +198,8 @@ def run(
         runs.run_files(paths, index, options)
 
 
-def _find_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"ropelab {ropelab.__version__}")
         raise typer.Exit
 
@@ -208,7 +209,10 @@ def _top(
     version: Annotated[
         bool,
         Option(
-            "--version", callback=_find_version, is_eager=True, help="Show the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:
@@ -216,33 +220,34 @@ def _top(
         typer.echo(context.get_help())
 
 
-def _refuse_empty(before: str, word: str) -> None:
+def _refuse_empty(word_before: str, word: str) -> None:
     """Raise InputError for an empty word, and for `--flag=` without a value.
 
-    A shell makes them of a variable that is not set. As a path an empty word would be the
-    working folder, and as a value the default.
+    A shell writes an empty word for a variable that is not set. As a path it would mean
+    the working folder, and as the value of a flag the default.
     """
     flag, equals, value = word.partition("=")
-    if word.startswith("--") and equals and not value and flag not in MAY_BE_EMPTY:
+    has_no_value = word.startswith("--") and equals and not value
+    if has_no_value and flag not in MAY_BE_EMPTY:
         raise InputError(f"{flag} is empty; give it a value, or leave it out")
-    if word or before in MAY_BE_EMPTY:
+    if word or word_before in MAY_BE_EMPTY:
         return
-    if before.startswith("--") or before == "-o":
-        raise InputError(f"{before} is empty; give it a value, or leave it out")
-    raise InputError(f"the argument after '{before}' is empty")
+    if word_before.startswith("--") or word_before == "-o":
+        raise InputError(f"{word_before} is empty; give it a value, or leave it out")
+    raise InputError(f"the argument after '{word_before}' is empty")
 
 
 def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -> None:
     """Raise InputError for an option that would take the next option for its value.
 
-    A shell leaves out a variable that is not set and not quoted, so that the flag before
-    it has no value.
+    A shell leaves out a variable that is not set and not quoted. The flag before the
+    variable then has no value.
     """
-    # Each pair is two words in a row that look like options.
+    # Each pair is two neighbouring words that look like options.
     pairs = [
-        (before, word)
-        for before, word in pairwise(words)
-        if before.startswith("-") and word.startswith("--")
+        (first, second)
+        for first, second in pairwise(words)
+        if first.startswith("-") and second.startswith("--")
     ]
     if not pairs:
         return
@@ -257,15 +262,17 @@ def _refuse_flags_as_values(app: typer.Typer, name: str, words: Sequence[str]) -
         known_options.update(options)
         if not getattr(parameter, "is_flag", False):
             options_with_value.update(options)
-    for before, word in pairs:
-        if before in options_with_value and word in known_options:
+    for first, second in pairs:
+        if first in options_with_value and second in known_options:
             raise InputError(
-                f"{before} has no value before {word}; give it one, or leave it out"
+                f"{first} has no value before {second}; give it one, or leave it out"
             )
 
 
 def choose_output(words: Sequence[str]) -> AbstractContextManager[None]:
-    """Return a context in which stdout is for one document, if --json asks for it."""
+    """Return a context in which stdout is for one document if --json was typed, and
+    otherwise a context that changes nothing.
+    """
     if "--json" in words:
         return nothing_but_documents()
     return nullcontext()
@@ -278,9 +285,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
 
     def command() -> Any:
-        for before, word in pairwise(("ropelab", *words)):
+        for word_before, word in pairwise(("ropelab", *words)):
             check_name(word)
-            _refuse_empty(before, word)
+            _refuse_empty(word_before, word)
         # The command is the first word that is not a flag.
         name = next((word for word in words if not word.startswith("-")), "")
         # A shell that completes a word needs all commands with their flags.

@@ -16,7 +16,7 @@ from typer import Argument, Option
 import ropelab
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import Length, read_tokens
-from ropelab.cli.outcome import FOUND, print_document, print_line
+from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document, print_line
 from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.rows import Rows
 from ropelab.runs.sentences import write_count
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ropelab.audit.audited import FileAudit
     from ropelab.audit.finding import AuditFinding
 
-# The levels of findings for which each choice of --fail-on lets the command fail.
+# The levels of findings with which the command fails, by the value of --fail-on.
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Everything that one command prints."""
+    """Everything that one call of the command prints."""
 
     # The audit of each file.
     audits: "Sequence[FileAudit]"
@@ -118,12 +118,12 @@ def audit(
 
     if report.find_levels().isdisjoint(failing_levels):
         return 0
-    return FOUND
+    return STATUS_OF_FINDINGS
 
 
 def refuse_out(files: Sequence[str], out: str) -> NoReturn:
     """Raise InputError with the command that writes the audit into a file."""
-    # Other commands have --out, so that people type it here, too.
+    # People type --out here because other commands have it.
     command = shlex.join(["ropelab", "audit", *files, "--json"])
     raise InputError(
         f"audit prints, and writes no file of its own; type: {command} >"
@@ -202,15 +202,15 @@ def print_json(report: AuditReport) -> None:
         }
         documents.append(document)
 
-    # The other keys are left out where there is nothing to say.
-    more: dict[str, Any] = {}
+    # These keys are in the document only if they have a value.
+    optional_keys: dict[str, Any] = {}
     if report.flags:
-        more["flags"] = report.flags
+        optional_keys["flags"] = report.flags
     if report.difference is not None:
-        more["difference"] = report.difference
+        optional_keys["difference"] = report.difference
     if report.draft_findings:
-        more["draft"] = [asdict(finding) for finding in report.draft_findings]
-    print_document({"experiment": "audit", "files": documents, **more})
+        optional_keys["draft"] = [asdict(finding) for finding in report.draft_findings]
+    print_document({"experiment": "audit", "files": documents, **optional_keys})
 
 
 def list_flags(text: str) -> list[str]:
@@ -220,7 +220,7 @@ def list_flags(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError:
-        # The audit itself raises an error for these flags, in better words.
+        # The audit itself raises an error for these flags that explains more.
         return []
 
     flags, _ = take_known(words)
@@ -228,7 +228,9 @@ def list_flags(text: str) -> list[str]:
 
 
 def show_report(report: AuditReport, verbose: bool) -> None:
-    """Print the audit of each file, then what two files have to do with each other."""
+    """Print the audit of each file. If there are two files, print how they differ, and
+    the findings on the second as the draft model of the first.
+    """
     for number, file_audit in enumerate(report.audits):
         if number > 0:
             print_line("")
@@ -251,8 +253,9 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: Sequence[str]) -> None:
         terminal.show_paragraph(f"flags that were read: {', '.join(flags)}")
     print_line("")
 
-    # N03 lists runtimes that are not modelled. `show_runtimes` counts them, and with
-    # --verbose the table of runtimes has the reason in the row of each.
+    # The finding N03 lists runtimes that are not modelled. It is not printed:
+    # `show_runtimes` counts these runtimes, and with --verbose the table of runtimes has
+    # a reason in the row of each.
     findings = tuple(finding for finding in audit.findings if finding.code != "N03")
     show_findings(findings)
     if findings:
@@ -273,8 +276,8 @@ def show_audit(audit: "FileAudit", verbose: bool, flags: Sequence[str]) -> None:
 
 
 def show_runtimes(audit: "FileAudit") -> None:
-    """Print a line per group of runtimes that do the same, and how many are not
-    modelled.
+    """Print a line per group of runtimes that compute the same, and the number of
+    runtimes that are not modelled.
     """
     from ropelab.audit.words import group_alike
     from ropelab.show import terminal
@@ -282,18 +285,20 @@ def show_runtimes(audit: "FileAudit") -> None:
     groups = group_alike(audit, audit.rows["runtimes"])
     for text, names in groups:
         terminal.show_paragraph(f"{text}: {names}", hanging=4)
-    # A star marks the names of runtimes that were read, and never run.
+    # A star marks runtimes whose source was read, and that were never run.
     if any("*" in names for _, names in groups):
         print_line("* read from source, not run")
 
     names_by_reason = audit.group_problems("not modelled")
-    left_out = sum(len(names) for names in names_by_reason.values())
-    if left_out:
-        print_line(f"{write_count(left_out, 'runtime')} left out (--verbose)")
+    count = sum(len(names) for names in names_by_reason.values())
+    if count:
+        print_line(f"{write_count(count, 'runtime')} left out (--verbose)")
 
 
 def show_difference(audits: "Sequence[FileAudit]", difference: Rows) -> None:
-    """Print how a second file differs, in a sentence and a table."""
+    """Print how the second of two files differs from the first, in a sentence and a
+    table.
+    """
     from ropelab.audit.comparison import describe_difference
     from ropelab.show import terminal
 

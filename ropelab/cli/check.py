@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import Length, read_tokens
-from ropelab.cli.outcome import FOUND, print_document
+from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document
 
 
 def check(
@@ -47,7 +47,7 @@ def check(
     tokens = read_tokens(length)
     # Code that builds its tables at every call takes a minute at a million tokens.
     with DelayedProgress(choose_progress())(f"checking {target}"):
-        done = check_target(
+        outcome = check_target(
             target,
             config=config,
             length=tokens,
@@ -58,35 +58,35 @@ def check(
     if json:
         document = {
             "experiment": "check",
-            "answer": done.answer,
-            "wrong": done.wrong,
-            "fix": done.fix,
-            "called": done.called,
+            "answer": outcome.answer,
+            "wrong": outcome.wrong,
+            "fix": outcome.fix,
+            "called": outcome.called,
             "target": target,
-            "tables": done.rows,
+            "tables": outcome.rows,
         }
         print_document(document)
     else:
         from ropelab.show.terminal import show_paragraph, show_places
 
-        show_paragraph(f"{target}: {done.answer}")
-        if done.called:
-            show_paragraph(f"called as {done.called}", indent=4, hanging=8)
-        if done.fix:
-            show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
+        show_paragraph(f"{target}: {outcome.answer}")
+        if outcome.called:
+            show_paragraph(f"called as {outcome.called}", indent=4, hanging=8)
+        if outcome.fix:
+            show_paragraph(f"fix: {outcome.fix}", indent=4, hanging=5)
         next_command = ["ropelab", "check", target]
         if config:
             next_command += ["--config", config]
         if layer_type:
             next_command += ["--layer-type", layer_type]
-        if done.wrong:
+        if outcome.wrong:
             show_places({"next": shlex.join(next_command)})
         elif config or Path(target).is_dir():
-            # audit can read the configuration. Arrays without a kit have no
-            # configuration.
-            audit = ["ropelab", "audit", config or target]
-            show_places({"next": shlex.join(audit)})
-    return FOUND if done.wrong else 0
+            # If there is a configuration, audit can read it. A file of arrays that is not
+            # in a folder of `ropelab vectors` has none.
+            audit_command = ["ropelab", "audit", config or target]
+            show_places({"next": shlex.join(audit_command)})
+    return STATUS_OF_FINDINGS if outcome.wrong else 0
 
 
 def vectors(
@@ -112,17 +112,20 @@ def vectors(
     from ropelab.show.terminal import DelayedProgress, choose_progress
 
     with DelayedProgress(choose_progress())(f"writing vectors into {out}"):
-        done = write_vectors(config, out, length=read_tokens(length), prompt=prompt)
+        outcome = write_vectors(config, out, length=read_tokens(length), prompt=prompt)
     if json:
-        print_document({"experiment": "vectors", "tables": done.rows})
+        print_document({"experiment": "vectors", "tables": outcome.rows})
         return 0
 
-    for row in done.rows["layers"]:
+    for row in outcome.rows["layers"]:
         kind = f"{row['layer_type']} layers: {row['method']}, base {row['base']:g}"
         terminal.show_paragraph(
             f"{kind}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
             f"{row['logit_multiplier']:.6g}, at {row['length']} tokens"
         )
-        mine = f"ropelab check {shlex.quote(row['folder'] + '/mine.npz')}"
-        terminal.show_places({"read": f"{row['folder']}/README.md", "next": mine})
+        # The user puts what the engine computed into mine.npz.
+        check_command = f"ropelab check {shlex.quote(row['folder'] + '/mine.npz')}"
+        terminal.show_places(
+            {"read": f"{row['folder']}/README.md", "next": check_command}
+        )
     return 0

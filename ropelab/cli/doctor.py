@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Argument, Option
 
 from ropelab.cli.flags import Json
-from ropelab.cli.outcome import FOUND, print_document, print_line
+from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document, print_line
 from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows
 
@@ -56,47 +56,48 @@ def doctor(
 
     check_known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
     check_known("--device", device, ("cpu", "cuda"))
-    waiting = DelayedProgress(choose_progress())
-    # The user's code may print.
-    with waiting(f"examining {model}"), redirect_stdout(sys.stderr):
-        done = examine_model(model, cast("ModelDtype", dtype), device, compiled)
+    progress = DelayedProgress(choose_progress())
+    # The user's code may print, but stdout is for the answer.
+    with progress(f"examining {model}"), redirect_stdout(sys.stderr):
+        diagnosis = examine_model(model, cast("ModelDtype", dtype), device, compiled)
     if json:
         document = {
             "experiment": "doctor",
-            "model": done.name,
-            "answer": done.answer,
-            "broken": done.broken,
-            "cpu_s": done.cpu_s,
-            "peak_bytes": done.peak_bytes,
-            "tables": done.rows,
+            "model": diagnosis.name,
+            "answer": diagnosis.answer,
+            "broken": diagnosis.broken,
+            "cpu_s": diagnosis.cpu_s,
+            "peak_bytes": diagnosis.peak_bytes,
+            "tables": diagnosis.rows,
         }
         print_document(document)
     else:
-        show_diagnosis(done, trials)
-    return FOUND if done.broken else 0
+        show_diagnosis(diagnosis, trials)
+    return STATUS_OF_FINDINGS if diagnosis.broken else 0
 
 
-def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
+def show_diagnosis(diagnosis: "Diagnosis", shows_trials: bool) -> None:
     """Print the verdict, a line per law or trial, and what is known about each
     violation.
     """
     from ropelab.runs.estimate import write_size
     from ropelab.show import terminal
 
-    rows = done.rows["trials" if trials else "laws"]
-    terminal.show_answer(done.answer, shorten_rows(rows))
-    show_right(done.rows["trials"])
-    show_violations(done.rows["trials"])
-    show_unasked(rows)
-    took = (
-        f"{done.cpu_s:.1f} s of processor time, {write_size(done.peak_bytes)} of memory at"
-        " most"
+    trials = diagnosis.rows["trials"]
+    shown_rows = trials if shows_trials else diagnosis.rows["laws"]
+    terminal.show_answer(diagnosis.answer, shorten_rows(shown_rows))
+    show_results_that_hold(trials)
+    show_violations(trials)
+    show_unasked(shown_rows)
+    cost = (
+        f"{diagnosis.cpu_s:.1f} s of processor time,"
+        f" {write_size(diagnosis.peak_bytes)} of memory at most"
     )
-    terminal.show_places({"took": took})
+    terminal.show_places({"took": cost})
 
 
 def shorten_rows(rows: Rows) -> "pd.DataFrame":
-    """Return the columns of laws or trials that fit on a line."""
+    """Return the table of laws or trials, with only the columns that fit on a line."""
     import pandas as pd
 
     columns = ("law", "verdict", "size", "float64", "position", "layer", "trial")
@@ -105,39 +106,41 @@ def shorten_rows(rows: Rows) -> "pd.DataFrame":
         short_row = {name: row[name] for name in columns}
         for name in ("size", "float64"):
             value = row[name]
-            # A difference of 0, and one that was not measured, are left blank.
+            # The cell stays blank if the difference is 0 or was not measured.
             short_row[name] = f"{value:.1e}" if value else None
         short_rows.append(short_row)
     return pd.DataFrame(short_rows, dtype=object)
 
 
-def show_right(trials: Rows) -> None:
-    """Print what the trials of the laws rotation and eviction say if they hold."""
+def show_results_that_hold(trials: Rows) -> None:
+    """Print the sentences of trials that hold, for the laws rotation and eviction. Their
+    sentences say what was found: for example, which layers rotate.
+    """
     from ropelab.show import terminal
 
     for law in ("rotation", "eviction"):
         sentences = []
         for row in trials:
-            is_right = row["law"] == law and row["verdict"] in (
-                "holds",
-                "rounding only",
-            )
-            if is_right and row["says"] and row["says"] not in sentences:
-                sentences.append(row["says"])
+            holds = row["verdict"] in ("holds", "rounding only")
+            sentence = row["says"]
+            if row["law"] != law or not holds:
+                continue
+            if sentence and sentence not in sentences:
+                sentences.append(sentence)
         if sentences:
             print_line("")
             terminal.show_paragraph(f"{law}: {'; '.join(sentences)}", hanging=4)
 
 
 def show_violations(trials: Rows) -> None:
-    """Print each violation once, with the name of the first trial that shows it."""
+    """Print each violation once, with the name of the first trial that found it."""
     from ropelab.show import terminal
 
     first_trials: dict[str, Mapping[str, Any]] = {}
     for row in trials:
         if row["verdict"] == "broken":
-            # If several trials have one sentence, it is printed in the place of the last
-            # trial, with the name of the first.
+            # If several trials have the same sentence, it is printed where the last of
+            # these trials comes, with the name of the first.
             first_trial = first_trials.pop(row["says"], row)
             first_trials[row["says"]] = first_trial
 
@@ -151,7 +154,7 @@ def show_violations(trials: Rows) -> None:
 
 
 def show_unasked(rows: Rows) -> None:
-    """Print why some laws cannot be asked, each reason with its laws."""
+    """Print why some laws cannot be asked: each reason, with the laws it holds for."""
     from ropelab.show import terminal
 
     laws_by_reason: dict[str, list[str]] = {}

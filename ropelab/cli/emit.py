@@ -1,7 +1,7 @@
 """The command emit: the configuration or flags that give a scaling in a runtime.
 
 A runtime is software that runs models, such as vLLM. A target is a runtime, or a version
-of one, for which texts are written.
+of a runtime, for which the texts to paste are written.
 """
 
 import shlex
@@ -13,7 +13,7 @@ from typer import Option
 
 from ropelab.cli.flags import Json
 from ropelab.cli.lengths import read_tokens
-from ropelab.cli.outcome import FOUND, print_document, print_line
+from ropelab.cli.outcome import STATUS_OF_FINDINGS, print_document, print_line
 from ropelab.runs.errors import InputError, cut_text, say
 
 if TYPE_CHECKING:
@@ -51,44 +51,49 @@ def emit(
     if factor or not context:
         raise InputError(ask_for_context(factor, from_, model, method, target))
     length = read_tokens(context, "--context") or 0
-    done = emit_texts(from_, context=length, model=model, method=method, target=target)
+    outcome = emit_texts(
+        from_, context=length, model=model, method=method, target=target
+    )
+    emissions = outcome.targets
     if json:
-        label = done.wanted.scaling.label
-        about = {"method": label, "note": done.note, "replaced": done.replaced}
-        print_document({"experiment": "emit", **about, **done.rows})
+        label = outcome.wanted.scaling.label
+        about = {"method": label, "note": outcome.note, "replaced": outcome.replaced}
+        print_document({"experiment": "emit", **about, **outcome.rows})
     else:
-        for emission in done.targets:
-            if len(done.targets) > 1:
+        for emission in emissions:
+            if len(emissions) > 1:
                 print_line(f"# {emission.target}")
             print_line(emission.text)
             for remark in (*emission.lost, *emission.remarks):
                 say(f"ropelab: {emission.target}: {remark}")
 
-        for note in (done.note, done.replaced):
+        for note in (outcome.note, outcome.replaced):
             if note:
                 say(f"ropelab: {note}")
-        changes = any(emission.changes for emission in done.targets)
-        observation = describe_observation(done.wanted.scaling)
-        if changes and observation:
+        has_changes = any(emission.changes for emission in emissions)
+        observation = describe_observation(outcome.wanted.scaling)
+        if has_changes and observation:
             say(f"observed {observation}")
-        say(f"next  {choose_next(from_ or model, done.targets)}")
+        say(f"next  {choose_next(from_ or model, emissions)}")
 
-    # A target may not be able to do all that is wanted.
-    is_lossy = any(emission.lost for emission in done.targets)
-    return FOUND if is_lossy or done.replaced else 0
+    # Some targets cannot do everything that the wanted scaling asks for.
+    is_lossy = any(emission.lost for emission in emissions)
+    return STATUS_OF_FINDINGS if is_lossy or outcome.replaced else 0
 
 
 def ask_for_context(
     factor: str, from_: str, model: str, method: str, target: str
 ) -> str:
-    """Return what to type if emit was given a factor, or no length."""
+    """Return the message for a call of emit with a factor or without a length, with the
+    command to type instead.
+    """
     from ropelab.audit.emit import read_trained_length
     from ropelab.readers.flags import read_option
     from ropelab.readers.spec import LONGEST_CONTEXT
 
     command = ["ropelab", "emit"]
-    given = {"--from": from_, "--model": model, "--method": method}
-    for flag, value in given.items():
+    given_flags = {"--from": from_, "--model": model, "--method": method}
+    for flag, value in given_flags.items():
         if value:
             command += [flag, value]
     if target != "portable":
@@ -103,6 +108,7 @@ def ask_for_context(
         return "emit takes a length, not a factor; type: ropelab emit --help"
 
     trained = read_trained_length(from_, model)
+    # A context has from 2 to LONGEST_CONTEXT tokens.
     if not 2 / trained <= times <= LONGEST_CONTEXT / trained:
         return (
             f"emit takes a length, and {cut_text(factor)} times the trained {trained}"
@@ -126,33 +132,35 @@ def describe_observation(scaling: "Scaling") -> str:
 
 
 def choose_next(source: str, emissions: "Sequence[Emission]") -> str:
-    """Say where the texts go, and the command that audits a file with them."""
+    """Say where the user puts the texts, and with which command the changed file is
+    audited.
+    """
     from ropelab.audit.targets import TARGETS
 
     is_file = Path(source).exists()
     file = shlex.quote(source) if is_file else "config.json"
     place = file if is_file else "the model's config.json"
-    # Texts are flags of a server's command, or keys of config.json in braces.
-    flags = []
-    keys = []
+    # A text has the flags of a server's command, or keys of config.json in braces.
+    with_flags = []
+    with_keys = []
     for emission in emissions:
         if emission.text.startswith("-"):
-            flags.append(emission)
+            with_flags.append(emission)
         elif emission.text.startswith("{") and emission.changes:
-            keys.append(emission)
-    audit_file = f"ropelab audit {file}"
-    if len(emissions) == 1 and flags:
-        (emission,) = flags
+            with_keys.append(emission)
+    audit_command = f"ropelab audit {file}"
+    if len(emissions) == 1 and with_flags:
+        (emission,) = with_flags
         runtime, *_ = TARGETS[emission.target].runtimes
         words = shlex.quote(emission.text)
-        return f"{audit_file} --runtime {runtime} --flags {words}"
-    if flags and keys:
+        return f"{audit_command} --runtime {runtime} --flags {words}"
+    if with_flags and with_keys:
         return (
             f"put keys into {place}, or flags into the server's command, then:"
-            f" {audit_file}, with --flags for flags"
+            f" {audit_command}, with --flags for flags"
         )
-    if keys:
-        return f"put it into {place}, then: {audit_file}"
-    if flags:
-        return f"{audit_file} --flags, with the flags in quotes"
-    return audit_file
+    if with_keys:
+        return f"put it into {place}, then: {audit_command}"
+    if with_flags:
+        return f"{audit_command} --flags, with the flags in quotes"
+    return audit_command

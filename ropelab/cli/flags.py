@@ -1,8 +1,8 @@
 """The flags of the command line: flags that several commands share, and flags that are
 made from the fields of a config.
 
-The values of fields stay texts here. The config reads and checks them, and its errors are
-the same as for a config file.
+The values of fields stay texts here. The config reads and checks them, so a wrong value
+gives the same error as in a config file.
 """
 
 import types
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def _make_flag(
     default: Any, metavar: str | None, text: str, *names: str, **more: Any
 ) -> Any:
-    """Return a field of `Options` with what Typer is told about its option.
+    """Return a field of `Options`, with the facts about its option that Typer needs.
 
-    Without `names` the option is named after the field.
+    `names` are the names of the option. If there are none, it is named after the field.
     """
     metadata = {"names": names, "metavar": metavar, "help": text, **more}
     return field(default=default, metadata=metadata)
@@ -90,8 +90,8 @@ class Options:
     )
 
 
-# The options that say what a run shows and which files it leaves. All other options say
-# how the run is made.
+# The options that say what a command prints and which files it writes. All other options
+# say how runs are made.
 OF_OUTPUT = {"results", "redraw", "format", "style", "figures", "quiet", "json"}
 
 
@@ -112,45 +112,57 @@ Results = Annotated[Path, make_option("results")]
 Json = Annotated[bool, make_option("json")]
 # The options that only the command of an experiment has, which makes a single run.
 OF_ONE_RUN = {"config", "figures", "json", "quick"}
-# The options of experiments that compute with models, which takes long.
+# The options that only experiments which compute with models have, since they take long.
 OF_MODELS = {"workers", "engine", "address", "quick", "max_minutes"}
 
-# Other spellings of a flag.
-ALSO = {"--methods": ("--method",)}
-# The value of one field may be typed without its flag. Its argument has the name of the
-# field, and its flag this prefix before it.
-BARE = "flag_"
+# Other spellings of a flag, by the flag.
+OTHER_SPELLINGS = {"--methods": ("--method",)}
+# One field of a config (`Config.bare`) may be typed both as an argument and with its flag.
+# The parameter of the argument has the name of the field. The parameter of the flag has
+# this prefix before the name.
+PREFIX_OF_FLAG = "flag_"
 
 
 def add_shared_options(
-    command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
+    command: Callable[..., None],
+    without: Set[str],
+    own_parameters: Sequence[Parameter] = (),
 ) -> Callable[..., None]:
-    """Return a command as Typer takes it, with the shared options after the command's
-    own parameters.
+    """Return a function for Typer that has the command's own parameters, and after them
+    the shared options.
 
-    The command's own parameters are `own`, or else the parameters of its signature.
-    Typer gives each option as an argument, and the command gets all of them as one
-    object, `options`. The options named in `without` are left out.
+    Typer passes each shared option as an argument. The command gets them all as one
+    object, `options`.
+
+    Args:
+        command: the command.
+        without: the names of shared options that are left out.
+        own_parameters: the command's own parameters; empty for the parameters of its
+            signature.
     """
-    if not own:
-        own = [
+    if not own_parameters:
+        own_parameters = [
             _make_parameter(parameter.name, parameter.annotation, parameter.default)
             for parameter in signature(command).parameters.values()
             if parameter.name != "options"
         ]
-    kinds = typing.get_type_hints(Options)
-    shared = []
+    types_of_options = typing.get_type_hints(Options)
+    shared_parameters = []
     for option in fields(Options):
         if option.name not in without:
-            kind: Any = Annotated[kinds[option.name], make_option(option.name)]
-            shared.append(_make_parameter(option.name, kind, option.default))
+            option_type = types_of_options[option.name]
+            kind: Any = Annotated[option_type, make_option(option.name)]
+            parameter = _make_parameter(option.name, kind, option.default)
+            shared_parameters.append(parameter)
 
     def call_command(**given: Any) -> None:
-        values = {parameter.name: given.pop(parameter.name) for parameter in shared}
+        values = {}
+        for parameter in shared_parameters:
+            values[parameter.name] = given.pop(parameter.name)
         command(**given, options=Options(**values))
 
     # Typer reads the parameters from these attributes.
-    parameters = [*own, *shared]
+    parameters = [*own_parameters, *shared_parameters]
     annotations = {parameter.name: parameter.annotation for parameter in parameters}
     call_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call_command.__annotations__ = annotations
@@ -161,16 +173,17 @@ def add_shared_options(
 def list_field_parameters(config: "type[Config]") -> list[Parameter]:
     """Return the parameters that set the fields of a config, the commonest first.
 
-    A config may have a field that is typed as an argument, without a flag (`argument`),
-    and one that may be typed in both ways (`bare`).
+    A config may have one field that is typed without a flag (`argument`), and one field
+    that may be typed with its flag or without it (`bare`).
     """
     # A command without a config needs no pydantic.
     from ropelab.runs.config import group_of
 
-    others = list_spellings(config.model_fields)
-    rest = [name for name in config.model_fields if name not in config.common_options]
+    other_names = list_spellings(config.model_fields)
+    common = config.common_options
+    less_common = [name for name in config.model_fields if name not in common]
     parameters = []
-    for name in (*config.common_options, *rest):
+    for name in (*common, *less_common):
         info = config.model_fields[name]
         if name in (config.argument, config.bare):
             # The argument may be left out, since a config file may have the field.
@@ -180,21 +193,22 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
         if name == config.argument:
             continue
 
-        panel = panels.COMMON if name in config.common_options else str(group_of(info))
+        panel = panels.COMMON if name in common else str(group_of(info))
         flag = make_flag(name)
-        other = others.get(name)
-        also = f"  [also: {make_flag(other)}]" if other else ""
-        parameter = BARE + name if name == config.bare else name
-        help_text = _write_help(info) + also
+        other_name = other_names.get(name)
+        help_text = _write_help(info)
+        if other_name:
+            help_text += f"  [also: {make_flag(other_name)}]"
+        parameter_name = PREFIX_OF_FLAG + name if name == config.bare else name
         kind = _make_field_option(flag, info, help=help_text, rich_help_panel=panel)
-        parameters.append(_make_parameter(parameter, kind))
-        if other:
-            # The other spelling is a separate flag, so that an error is raised if both
-            # are typed. With two names of one flag the last would silently win.
+        parameters.append(_make_parameter(parameter_name, kind))
+        if other_name:
+            # The other name is a separate flag, so that an error is raised if both flags
+            # are typed. If one flag had two names, the last value would silently win.
             kind = _make_field_option(
-                make_flag(other), info, rich_help_panel=panels.UNLISTED
+                make_flag(other_name), info, rich_help_panel=panels.UNLISTED
             )
-            parameters.append(_make_parameter(other, kind))
+            parameters.append(_make_parameter(other_name, kind))
 
     if "rotary_dim" in config.model_fields:
         share = Option(
@@ -208,12 +222,12 @@ def list_field_parameters(config: "type[Config]") -> list[Parameter]:
 
 
 def read_fields(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields that flags and arguments set, as texts."""
+    """Return the values of fields that flags and arguments set, as texts."""
     fields: dict[str, str] = {}
     for parameter, value in given.items():
         if value is None:
             continue
-        name = parameter.removeprefix(BARE)
+        name = parameter.removeprefix(PREFIX_OF_FLAG)
         if name in fields:
             raise InputError(f"{make_flag(name)} is given twice; give it once")
         # A flag that was typed several times has a list of values.
@@ -231,18 +245,20 @@ def _write_help(info: "FieldInfo") -> str:
 
 
 def _make_field_option(flag: str, info: "FieldInfo", **more: Any) -> Any:
-    """Return a field as an option for Typer, with `more` about its help."""
+    """Return a field as an option for Typer. `more` are further arguments of `Option`."""
     if info.annotation is bool:
         return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", **more)]
-    value = choose_metavar(info.annotation)
-    option = Option(flag, *ALSO.get(flag, ()), metavar=value, **more)
-    if value.endswith(",..."):
+    metavar = choose_metavar(info.annotation)
+    spellings = (flag, *OTHER_SPELLINGS.get(flag, ()))
+    option = Option(*spellings, metavar=metavar, **more)
+    # Lists have such a placeholder.
+    if metavar.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
 
 
 def write_default(default: object) -> str:
-    """Return the end of a help text: the default.
+    """Return the end of a help text, which tells the default; empty without a default.
 
     >>> write_default(1e6), write_default(("pi", "ntk")), write_default("")
     ('  [default: 1e6]', '  [default: pi, ntk]', '')

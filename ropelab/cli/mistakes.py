@@ -1,7 +1,8 @@
 """Common mistakes on the command line, and the command that was meant.
 
-Typer reads the words that a user typed. If it cannot, `explain_mistake` returns its
-problem and a command to type instead. mistakes.toml has other words for commands and flags.
+Typer reads the words that a user typed. If Typer cannot read them, `explain_mistake`
+returns the problem and a command to type instead. mistakes.toml has other words for
+commands and flags.
 """
 
 import re
@@ -9,6 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +24,22 @@ from ropelab.runs.spelling import (
     split_list,
 )
 
+# The suffixes of model files.
 SUFFIXES = (".json", ".gguf")
 # The flags that take a model file, the flags that take a length or a base, and the
-# flags that take a method. A value that was typed without a flag gets the first of
-# these flags that the command has.
+# flags that take a method. If a value was typed without a flag, it gets the first of the
+# flags for such values that the command has.
 FLAGS_OF_FILES = ("--model", "--from")
 FLAGS_OF_LENGTHS = ("--context", "--test-len", "--length", "--bases")
 FLAGS_OF_METHODS = ("--methods", "--method", "--schemes")
-# Flags that are dropped if the command has none like them. Such a command is quick
-# anyway, or says all that it knows.
+# Flags that are dropped if the command does not have them. Such a command is quick
+# anyway, or prints everything that it knows.
 NEEDLESS = ("--quick", "--verbose", "-v")
-# How similar a known word is to a typed one, at least; 1 is the same word.
-CUTOFF = 0.75
-# `commands` has the command that another word means, `flags` has the flags that a
-# mistyped flag may mean, and `words` has more spellings of mistyped flags.
+# The least similarity at which a known word is suggested for a typed word, from 0 to 1,
+# as difflib measures it. Equal words have 1.
+LEAST_SIMILARITY = 0.75
+# `commands` has, for other words, the command that is meant. `flags` has, for mistyped
+# flags, the flags that may be meant, and `words` has more spellings of mistyped flags.
 TABLES = read_table_beside(__file__)
 
 
@@ -56,7 +60,9 @@ def explain_mistake(words: Sequence[str], error: Any) -> str:
 
 
 def _extract_problem(error: Any) -> str:
-    """Return the sentence of Typer's error without its guesses and pydantic's words."""
+    """Return the sentence of Typer's error, without Typer's suggestions and with plain
+    words for the words of pydantic.
+    """
     text = error.format_message().rstrip(".")
     text = re.sub(r" \(Possible options?: .*\)$", "", text)
     text = re.sub(r"\. Did you mean .*\?$", "", text)
@@ -71,11 +77,13 @@ def _extract_problem(error: Any) -> str:
 
 
 def _correct_command(words: Sequence[str], error: Any) -> list[str]:
-    """Return the words with the command that was meant, or the command that lists all."""
+    """Return the words with the command that was meant. If that is unknown, return the
+    command that lists all commands.
+    """
     typed = words[0]
     names = list(getattr(error.ctx.command, "commands", ()))
     other_word = TABLES["commands"].get(typed.lower())
-    similar = get_close_matches(typed.lower(), names, n=1, cutoff=CUTOFF)
+    similar = get_close_matches(typed.lower(), names, n=1, cutoff=LEAST_SIMILARITY)
     longer = [name for name in names if len(typed) > 2 and name.startswith(typed)]
 
     for name in (other_word, *longer, *similar):
@@ -85,9 +93,10 @@ def _correct_command(words: Sequence[str], error: Any) -> list[str]:
 
 
 def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
-    """Return the words with the flags that were meant, or the help of the command.
+    """Return the words with the flags that were meant. If these are unknown, return the
+    command that prints the help of the command.
 
-    Some commands have special repairs, which come first.
+    Some commands have repairs of their own, which are tried first.
     """
     command = words[0] if words else ""
     rest = list(words[1:])
@@ -112,8 +121,8 @@ def _correct_words(words: Sequence[str], problem: str, error: Any) -> list[str]:
     else:
         meant = []
 
-    # Words that did not change would fail again. An empty list means that no repair was
-    # found, unless a needless flag was the only word and was dropped.
+    # If the words did not change, they would fail again. An empty list means that no
+    # repair was found, unless a needless flag was the only word and was dropped.
     is_changed = meant != rest
     is_repaired = bool(meant) or unknown in NEEDLESS
     if is_changed and is_repaired:
@@ -135,7 +144,7 @@ def _list_options(error: Any) -> list[str]:
 
 
 def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[str]:
-    """Return the words with the flag that was meant in the place of an unknown one."""
+    """Return the words with an unknown flag replaced by the flag that was meant."""
     flag = find_meant_flag(typed, options)
     if not flag:
         if typed in NEEDLESS:
@@ -148,7 +157,7 @@ def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[s
         if name == typed:
             meant.append(f"{flag}{equals}{value}")
         elif flag == "--formats" and word.lower() in FORMAT_NAMES:
-            # The flag was typed by another name, and its value may be short: bf16.
+            # The value may be typed under a short name, too: bf16.
             meant.append(str(read_format(word)))
         else:
             meant.append(word)
@@ -156,8 +165,8 @@ def _replace_flag(rest: list[str], typed: str, options: Sequence[str]) -> list[s
 
 
 def find_meant_flag(typed: str, options: Sequence[str]) -> str:
-    """Return the flag among the options that a mistyped flag means; empty if it means
-    none.
+    """Return the one of the options that a mistyped flag means; empty if it means none
+    of them.
 
     >>> find_meant_flag("--max-len", ["--max-minutes", "--train-len", "--test-len"])
     '--test-len'
@@ -165,9 +174,9 @@ def find_meant_flag(typed: str, options: Sequence[str]) -> str:
     ('--base', '')
     """
     word = typed.lstrip("-").lower().replace("_", "-")
-    plain = f"--{word}"
-    if plain in options:
-        return plain
+    typed_flag = f"--{word}"
+    if typed_flag in options:
+        return typed_flag
 
     for name, flags in TABLES["flags"].items():
         if word == name or word in TABLES["words"].get(name, ()):
@@ -175,26 +184,26 @@ def find_meant_flag(typed: str, options: Sequence[str]) -> str:
                 if f"--{flag}" in options:
                     return f"--{flag}"
 
-    longer = [flag for flag in options if len(word) > 2 and flag.startswith(plain)]
-    similar = get_close_matches(plain, options, n=1, cutoff=CUTOFF)
+    longer = [flag for flag in options if len(word) > 2 and flag.startswith(typed_flag)]
+    similar = get_close_matches(typed_flag, options, n=1, cutoff=LEAST_SIMILARITY)
     candidates = [*longer, *similar]
     return candidates[0] if candidates else ""
 
 
 def _name_values(rest: list[str], problem: str, options: Sequence[str]) -> list[str]:
-    """Return the words with a flag before each value that was typed without one.
+    """Return the words with a flag before each value that was typed without a flag.
 
     The list is empty if the flag of some value is unknown.
     """
-    # Typer's problem has the values without a flag in brackets.
-    extra = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
+    # The problem that Typer reports has the values without a flag in brackets.
+    values_without_flag = re.sub(r"^.*\((.*)\)$", r"\1", problem).split()
     meant = []
     for word in rest:
-        if word not in extra:
+        if word not in values_without_flag:
             meant.append(word)
             continue
 
-        extra.remove(word)
+        values_without_flag.remove(word)
         flag = _find_flag(word, options)
         if not flag:
             return []
@@ -203,16 +212,16 @@ def _name_values(rest: list[str], problem: str, options: Sequence[str]) -> list[
 
 
 def _find_flag(value: str, options: Sequence[str]) -> str:
-    """Return the flag that a value belongs to, empty if that is unknown."""
-    # The names of models and methods are only needed here, after a mistake.
+    """Return the flag that a value belongs to; empty if the flag is unknown."""
+    # Only here, after a mistake, are the names of models and methods needed.
     from ropelab.math import methods
     from ropelab.math.models import is_known
 
-    # The first part of a list shows the kind of the list. A text of nothing but commas
-    # has no parts.
-    parts = split_list(value)
-    first = parts[0] if parts else value
-    name = methods.resolve_alias(first.partition("(")[0])
+    # The first value of a list shows what the list has. A text of nothing but commas has
+    # no values.
+    values = split_list(value)
+    first_value = values[0] if values else value
+    name = methods.resolve_alias(first_value.partition("(")[0])
     flags: Sequence[str] = ()
     if value.endswith(".toml"):
         flags = ("--config",)
@@ -228,7 +237,7 @@ def _find_flag(value: str, options: Sequence[str]) -> str:
         flags = ("--output",)
     elif name.isidentifier():
         flags = ("--encodings",)
-    # The first of these flags that the command has.
+    # The first of these flags that the command has is returned.
     return _find_first(flags, options.__contains__)
 
 
@@ -254,17 +263,17 @@ def _correct_audit(rest: Sequence[str]) -> list[str]:
 
     for flag in ("-o", "--out", "--output"):
         if flag in rest[:-1]:
-            place = rest.index(flag)
-            others = [*rest[:place], *rest[place + 2 :]]
-            return [*others, "--json", ">", rest[place + 1]]
-    settings, meant = take_known(rest)
-    flags: list[str] = []
-    for flag, value in settings:
-        flags.append(flag)
+            index = rest.index(flag)
+            other_words = [*rest[:index], *rest[index + 2 :]]
+            return [*other_words, "--json", ">", rest[index + 1]]
+    server_flags, meant = take_known(rest)
+    words_of_flags: list[str] = []
+    for flag, value in server_flags:
+        words_of_flags.append(flag)
         if value:
-            flags.append(value)
-    if flags:
-        return [*meant, "--flags", shlex.join(flags)]
+            words_of_flags.append(value)
+    if words_of_flags:
+        return [*meant, "--flags", shlex.join(words_of_flags)]
     return meant
 
 
@@ -272,26 +281,26 @@ def _correct_emit(rest: Sequence[str]) -> list[str]:
     """Return the words of emit with a file after --from, and a length after --context.
 
     emit prints to stdout. A flag for an output file becomes `> FILE`. A factor becomes
-    the length that it gives.
+    the trained length times the factor.
     """
     for flag in ("-o", "--out", "--output"):
         if flag in rest[:-1]:
-            place = rest.index(flag)
-            others = [*rest[:place], *rest[place + 2 :]]
-            return [*_correct_emit(others), ">", rest[place + 1]]
-    longest = r"^--(max-model-len|max-position-embeddings|length|test-len)"
-    words = [re.sub(longest, "--context", word) for word in rest]
+            index = rest.index(flag)
+            other_words = [*rest[:index], *rest[index + 2 :]]
+            return [*_correct_emit(other_words), ">", rest[index + 1]]
+    flags_of_length = r"^--(max-model-len|max-position-embeddings|length|test-len)"
+    words = [re.sub(flags_of_length, "--context", word) for word in rest]
     meant = _place_file(words, "--from", _find_first(words, _is_named_file))
 
     context = "128k"
-    loose = _find_loose_number(meant)
-    if loose and not _has_flag(meant, "--context"):
-        meant.remove(loose)
-        context = loose
+    loose_number = _find_loose_number(meant)
+    if loose_number and not _has_flag(meant, "--context"):
+        meant.remove(loose_number)
+        context = loose_number
     if "--factor" in meant[:-1]:
-        place = meant.index("--factor")
-        factor = meant[place + 1]
-        meant = [*meant[:place], *meant[place + 2 :]]
+        index = meant.index("--factor")
+        factor = meant[index + 1]
+        meant = [*meant[:index], *meant[index + 2 :]]
         if not _has_flag(meant, "--from", "--model"):
             meant += ["--from", "config.json"]
         context = _stretch_length(meant, factor)
@@ -301,10 +310,9 @@ def _correct_emit(rest: Sequence[str]) -> list[str]:
 
 
 def _find_loose_number(words: Sequence[str]) -> str:
-    """Return the first number that follows no flag; empty if there is none."""
-    # Each word is paired with the word before it.
-    for before, word in zip(["", *words], words, strict=False):
-        if _is_number(word) and not before.startswith("-"):
+    """Return the first number that does not follow a flag; empty if there is none."""
+    for word_before, word in pairwise(["", *words]):
+        if _is_number(word) and not word_before.startswith("-"):
             return word
     return ""
 
@@ -319,7 +327,9 @@ def _has_flag(words: Sequence[str], *flags: str) -> bool:
 
 
 def _place_file(words: Sequence[str], flag: str, file: str) -> list[str]:
-    """Return the words with a file, if there is one, after its flag."""
+    """Return the words with a file moved behind its flag. They stay as they are if the
+    file is empty, or the flag was typed.
+    """
     meant = list(words)
     if not file or flag in meant:
         return meant
@@ -334,9 +344,10 @@ def _is_named_file(word: str) -> bool:
 
 
 def _stretch_length(words: Sequence[str], factor: str) -> str:
-    """Return the trained length of a model times a factor; 128k if no model is known.
+    """Return the trained length of a model times a factor; 128k if no model or no factor
+    can be read.
 
-    The model is named among the words, or is a file among them.
+    One of the words is the name of the model or its file.
     """
     from ropelab.math.models import find_model, is_known
     from ropelab.readers.model_file import read_model
@@ -354,12 +365,14 @@ def _stretch_length(words: Sequence[str], factor: str) -> str:
     return str(round(factor_value * model.trained_len))
 
 
-# Flags of other commands, with the flags that the command vectors has instead.
+# Flags of other commands, each with the flag that the command vectors has instead.
 FLAGS_OF_VECTORS = {"-o": "--out", "--output": "--out", "--model": "--config"}
 
 
 def _correct_vectors(rest: Sequence[str]) -> list[str]:
-    """Return the words of vectors with its own flags; empty without a model file."""
+    """Return the words of vectors with flags that this command has; empty if no word is
+    a model file.
+    """
     file = _find_first(rest, _is_model_file)
     if not file:
         return []

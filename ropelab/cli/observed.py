@@ -1,8 +1,8 @@
-"""Sentences that say what small trained models showed, for commands that train none.
+"""Sentences that say what small trained models showed, for commands that train no model.
 
 `emit` writes a scaling, and `base` computes a bound. Neither shows how well a model then
-reads. Experiments that train small models do, and observed.toml has their numbers. It is
-written by tools/docs.py from the committed results, and is part of the package.
+reads. Experiments that train small models show it, and observed.toml has their numbers.
+tools/docs.py writes this file from the committed results.
 """
 
 import math
@@ -23,9 +23,10 @@ def read_observations(kind: str) -> list[dict[str, Any]]:
 
 
 def describe_scaling(method: str, factor: float) -> str:
-    """Say how models recalled and read under a method; empty if it was not measured.
+    """Say how models recalled and read under a method; empty if the method was not
+    measured.
 
-    If several factors were measured, the nearest one is described.
+    If several factors of the method were measured, the nearest factor is described.
     """
     rows = [row for row in read_observations("scaling") if row["method"] == method]
     if not rows:
@@ -49,15 +50,15 @@ def describe_scaling(method: str, factor: float) -> str:
 
 
 def describe_bases() -> str:
-    """Say from which distance on models with a base below the bound recall nothing."""
-    parts = []
+    """Say between which distances models with a base below the bound stop to recall."""
+    clauses = []
     rows = read_observations("base")
     for row in rows:
-        parts.append(
+        clauses.append(
             f"with base {row['base']:g}, whose sum is negative from"
             f" {row['negative_from_tokens']} tokens on, recall falls below one half"
             f" between {row['recalled_to_tokens']} and {row['fails_from_tokens']}"
         )
     models = f"{rows[0]['models']} small models"
     trained = f"{rows[0]['trained_tokens']} tokens"
-    return f"in {models} trained at {trained}: {'; '.join(parts)} ({READ_MORE})"
+    return f"in {models} trained at {trained}: {'; '.join(clauses)} ({READ_MORE})"

@@ -1,4 +1,4 @@
-"""The commands that examine one model, and store nothing in the results folder."""
+"""The commands that examine one model. They store nothing in the results folder."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ropelab.cli.check import check, vectors
 from ropelab.cli.doctor import doctor
 from ropelab.cli.emit import emit
 
-# The exit status of each command.
+# What each exit status of a command means, for its help.
 STATUS = {
     "audit": "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration",
     "emit": "0 fine, 3 a target loses something, or --method replaces, 2 invalid input",

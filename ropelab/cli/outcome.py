@@ -1,8 +1,8 @@
 """The surroundings of a command: standard streams, signals, errors in one line, and the
 exit status.
 
-Own code is what a user wrote and named on the command line. It may print, raise any error
-and end the process.
+The user's code is code that the user has written and named on the command line. It may
+print, raise any error, and try to end the process.
 """
 
 import errno
@@ -30,13 +30,13 @@ from ropelab.runs.errors import (
     report_defect,
 )
 
-# The environment variable by which a shell asks how a word may be completed.
+# The environment variable that a shell sets when it asks how a word may be completed.
 COMPLETION = "_ROPELAB_COMPLETE"
-# The status that typer returns for a command that a KeyboardInterrupt ended, whatever
-# the signal was.
-INTERRUPTED = 130
+# The status that typer returns for a command that a KeyboardInterrupt ended, whichever
+# signal it was.
+STATUS_OF_INTERRUPT = 130
 # The exit status of a command that did its work and found something wrong.
-FOUND = 3
+STATUS_OF_FINDINGS = 3
 
 
 def run_for_status(command: Callable[[], Any]) -> int:
@@ -63,8 +63,8 @@ def run_for_status(command: Callable[[], Any]) -> int:
         return _report_machine_failure(error)
     except BaseException as error:
         if interrupts.received:
-            # An interrupted import may end in another error. Python wraps one that
-            # arises in __set_name__, for example.
+            # An interrupted import may end in another error. For example, Python 3.11
+            # wraps an error that arises in __set_name__ into a RuntimeError.
             return _end_interrupted()
         place = _find_place_in_user_code(error)
         if place:
@@ -86,7 +86,7 @@ def run_for_status(command: Callable[[], Any]) -> int:
     finally:
         exits.end_command()
 
-    if status == INTERRUPTED:
+    if status == STATUS_OF_INTERRUPT:
         return _end_interrupted()
     return status if isinstance(status, int) else 0
 
@@ -95,7 +95,7 @@ def _find_place_in_user_code(error: BaseException) -> str:
     """Return the file and line of the user's code in which an error arose; empty if it
     arose elsewhere.
     """
-    # If nothing has imported this module, the command used no code of the user.
+    # This module imports the user's code. If it was not imported, there was none.
     if "ropelab.runs.from_source" not in sys.modules:
         return ""
     from ropelab.runs.own import find_place_of_error
@@ -109,9 +109,8 @@ def _report_user_code(place: str, error: BaseException) -> int:
 
 
 def _end_interrupted() -> int:
-    # Dataclasses call exec() on a text. If a KeyboardInterrupt came out of such a call,
-    # CPython ends the process by SIGINT, whatever status it returns. Another call of
-    # exec() resets that.
+    # Dataclasses call exec() on a text. If such a call was interrupted, CPython ends the
+    # process by SIGINT and ignores the exit status. Another call of exec() undoes that.
     exec("")
     message = "interrupted; finished parts are kept and the same command continues"
     number = interrupts.received[0] if interrupts.received else signal.SIGINT
@@ -119,12 +118,13 @@ def _end_interrupted() -> int:
 
 
 def complete_streams() -> None:
-    """Open /dev/null in the place of closed standard streams, and let open streams
-    escape characters that they cannot write.
+    """Replace closed standard streams by /dev/null, and let open streams write escapes
+    for characters that they cannot write.
     """
-    # A new file gets the lowest free number. If a stream is closed, its number (0, 1 or
-    # 2) would go to the first file of the command. /dev/null is opened until these
-    # numbers are taken. A sandbox may lack that device, and then nothing takes them.
+    # The system gives the lowest free number to a new file. If a standard stream is
+    # closed, its number (0, 1 or 2) would go to the first file that the command opens.
+    # So /dev/null is opened until these numbers are taken. In a sandbox without that
+    # device they stay free.
     with suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
             pass
@@ -132,7 +132,7 @@ def complete_streams() -> None:
 
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         stream = getattr(sys, name)
-        # Python has no streams without a terminal (pythonw), and a program that calls
+        # Without a terminal (pythonw) Python has no streams, and a program that calls
         # this one may have closed them.
         if stream is None or stream.closed:
             try:
@@ -148,7 +148,8 @@ def complete_streams() -> None:
 def _report_machine_failure(error: OSError) -> int:
     """Report an error of the operating system in one line, and return the status.
 
-    An OSError without a number is a defect of the program, and is reported as one.
+    An OSError without an error number is a defect of the program, and is reported as a
+    defect.
     """
     if error.errno == errno.EPIPE:
         # Nobody reads stdout any more. Python would fail once more when it flushes the
@@ -180,10 +181,10 @@ def print_line(text: object) -> None:
     print(escape_controls(str(text)))
 
 
-# In a `nothing_but_documents` block `sys.stdout` is stderr, and the last entry is the
-# stream to stdout on which documents are printed. There is an entry for each open block.
+# The streams to stdout on which documents are printed: one for each open
+# `nothing_but_documents` block, in which `sys.stdout` is stderr. The last one is used.
 _streams_of_documents: list[TextIO] = []
-# The numbers of the two streams in every process.
+# The file descriptors of the two streams in every process.
 STDOUT = 1
 STDERR = 2
 
@@ -205,16 +206,17 @@ def nothing_but_documents() -> Iterator[None]:
 
 @contextmanager
 def _separate_stdout() -> Iterator[TextIO]:
-    """Yield a stream to stdout, while the number 1 leads to stderr.
+    """Yield a stream to stdout, while the file descriptor 1 leads to stderr.
 
-    Programs that own code starts write to this number, whatever `sys.stdout` is.
+    Programs that the user's code starts write to this descriptor, even if `sys.stdout`
+    was replaced.
     """
     stdout = sys.stdout
     try:
-        number = stdout.fileno()
+        descriptor = stdout.fileno()
     except (AttributeError, OSError, ValueError):
-        number = -1
-    if number != STDOUT:
+        descriptor = -1
+    if descriptor != STDOUT:
         # A program that calls this one has replaced stdout, perhaps by a buffer in
         # memory.
         yield stdout
@@ -228,17 +230,20 @@ def _separate_stdout() -> Iterator[TextIO]:
         yield stream
         stream.flush()
     finally:
-        # Text that own code left in the buffer of the stream goes to stderr, too.
+        # Text that the user's code left in the buffer of `stdout` goes to stderr, too.
         with suppress(OSError, ValueError):
             stdout.flush()
         os.dup2(copy, STDOUT)
-        # If the flush above failed, its error is raised. A second error here is dropped.
+        # If `stream.flush` failed above, its error is raised. A second error, of closing
+        # the stream, is dropped.
         with suppress(OSError):
             stream.close()
 
 
 def _leave_out_nan(value: Any) -> Any:
-    """Return a value of a document with None for nan and infinity, which JSON lacks."""
+    """Return a value of a document in which nan and infinity, which JSON does not have,
+    are replaced by None.
+    """
     if isinstance(value, Mapping):
         return {key: _leave_out_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -265,14 +270,13 @@ def print_document(document: Mapping[str, Any]) -> None:
         finite = _leave_out_nan(document)
         text = json.dumps(finite, ensure_ascii=ascii_only, allow_nan=False)
 
-    # json.dumps escapes control characters below the blank only. JSON writes a letter
-    # as \u and four digits, or as two numbers of this form, which are the 16-bit units
-    # of UTF-16.
+    # json.dumps escapes only control characters below the blank. An escape in JSON is \u
+    # with four digits for each 16-bit unit of the letter in UTF-16, which has one or two.
     for letter in find_unseen(text):
-        code = letter.encode("utf-16-be", "surrogatepass")
-        high_bytes = code[::2]
-        low_bytes = code[1::2]
-        pairs = zip(high_bytes, low_bytes, strict=True)
-        escaped = "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
-        text = text.replace(letter, escaped)
+        encoded = letter.encode("utf-16-be", "surrogatepass")
+        high_bytes = encoded[::2]
+        low_bytes = encoded[1::2]
+        units = zip(high_bytes, low_bytes, strict=True)
+        escape = "".join(f"\\u{high:02x}{low:02x}" for high, low in units)
+        text = text.replace(letter, escape)
     print(text, file=stream)

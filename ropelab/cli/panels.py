@@ -1,7 +1,7 @@
 """The help of the command line: commands and options in panels, as plain text.
 
 Typer stores the panel of a command or an option as its `rich_help_panel`. Rich would draw
-panels as boxes, which leave too little of 80 columns to their sentences. Here panels are
+panels as boxes, which leave too little of 80 columns to the text. Here panels are
 sections with a heading.
 """
 
@@ -32,8 +32,8 @@ COMMON = "Most used"
 OTHERS = "Options"
 OUTPUT = "Output"
 RUNNING = "Running"
-# The panel of other names of options, which is not shown. Help has them beside the first
-# name, and a shell completes them.
+# The panel of options that are other names of an option. It is not shown: help has the
+# other name beside the first one, and a shell completes both.
 UNLISTED = "Other names"
 # Panels of options, in the order of the help.
 OF_OPTIONS = ("Arguments", COMMON, OTHERS, *map(str, FieldGroup), OUTPUT, RUNNING)
@@ -74,21 +74,23 @@ class Command(TyperCommand):
                 continue
             name, text = record
             if parameter.param_type_name == "argument":
-                # Typer writes the type behind the name, as in `PATH <path>`.
+                # Typer writes the type behind the name, as in `PATH <path>`. The type is
+                # left out.
                 panels["Arguments"].append((name.partition(" <")[0], text))
             else:
                 panel = getattr(parameter, "rich_help_panel", None) or OTHERS
                 if panel != UNLISTED:
                     panels[panel].append((name, text))
 
-        # The options of a command that makes no run are in one panel.
+        # A command that makes no run has few options. They are in one panel.
         if not panels[RUNNING]:
             panels[OTHERS] += panels.pop(OUTPUT)
-        filled = {panel: records for panel, records in panels.items() if records}
-        *_, last_panel = filled
-        filled[last_panel].append(help_option.get_help_record(ctx) or ("--help", ""))
+        used_panels = {panel: records for panel, records in panels.items() if records}
+        *_, last_panel = used_panels
+        help_record = help_option.get_help_record(ctx) or ("--help", "")
+        used_panels[last_panel].append(help_record)
 
-        for panel, records in filled.items():
+        for panel, records in used_panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)
 

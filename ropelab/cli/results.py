@@ -16,8 +16,8 @@ from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, check_known, escape_controls, say
 
-# The columns of the list of models, and their titles there.
-SHORT = {
+# The columns of the list of models, each with its title in the list.
+LISTED_COLUMNS = {
     "name": "name",
     "base": "base",
     "head_dim": "head dim",
@@ -25,9 +25,9 @@ SHORT = {
     "context_len_tokens": "context",
     "method": "method",
 }
-# Spaces before the settings of a config.
+# The number of spaces before the settings of a config.
 INDENT = 4
-# Rows of each table of a comparison that the terminal shows.
+# The most rows of each table of a comparison that the terminal shows.
 MOST_ROWS = 12
 
 
@@ -119,14 +119,15 @@ def export(
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.choose_tables(shown, table or ())
-    empty = export.list_empty(shown)
-    if empty and not table:
-        say(f"left out, since they have no rows: {', '.join(empty)}")
-    rest = [name for name in tables if name != export.SUMMARY]
-    if kind == "latex" and not table and output is None and export.SUMMARY in tables:
+    empty_tables = export.list_empty(shown)
+    if empty_tables and not table:
+        say(f"left out, since they have no rows: {', '.join(empty_tables)}")
+    prints_latex = kind == "latex" and output is None
+    if prints_latex and not table and export.SUMMARY in tables:
         # A paper shows the summary. All tables together have hundreds of lines.
+        other_names = [name for name in tables if name != export.SUMMARY]
         tables = {export.SUMMARY: tables[export.SUMMARY]}
-        say(f"the summary alone; others by --table: {', '.join(rest)}")
+        say(f"the summary alone; others by --table: {', '.join(other_names)}")
     if output is None:
         text = export.encode_text(tables, kind)
         typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
@@ -168,8 +169,8 @@ def compare(
     for name, table in tables.items():
         if len(table):
             terminal.show_more(name, table.head(MOST_ROWS))
-    following = shlex.join(["ropelab", "report", str(first), str(second)])
-    terminal.show_places({"next": following})
+    next_command = shlex.join(["ropelab", "report", str(first), str(second)])
+    terminal.show_places({"next": next_command})
 
 
 def schema(
@@ -211,7 +212,9 @@ def list_configs() -> None:
 
 
 def explain_configs(paths: Sequence[Path]) -> None:
-    """Print the questions of config files and what they set, without running them."""
+    """Print the questions that config files ask and the values that they set, without
+    making a run.
+    """
     from ropelab.experiments import read_records
     from ropelab.runs import builtin
     from ropelab.runs.config import read_toml
@@ -235,15 +238,15 @@ def explain_configs(paths: Sequence[Path]) -> None:
             show_paragraph(
                 f"{key}: {_write_setting(value)}", indent=INDENT, hanging=INDENT
             )
-        cost = shlex.join(["ropelab", "run", str(path), "--dry-run"])
-        show_places({"file": str(file), "cost": cost})
+        cost_command = shlex.join(["ropelab", "run", str(path), "--dry-run"])
+        show_places({"file": str(file), "cost": cost_command})
 
 
 def _write_setting(value: Any) -> str:
     """Write a value of a config file in one line, with its keys if it is a table."""
     if isinstance(value, dict):
-        parts = [f"{name} {_write_setting(each)}" for name, each in value.items()]
-        return "; ".join(parts)
+        settings = [f"{key} {_write_setting(inner)}" for key, inner in value.items()]
+        return "; ".join(settings)
     if value == []:
         return "none"
     if isinstance(value, list) and isinstance(value[0], dict):
@@ -314,8 +317,8 @@ def models(
         terminal.show_records(table, title="name")
         terminal.show_places({"next": f"ropelab freqs --model {chosen}"})
         return
-    short = table[[*SHORT]].rename(columns=SHORT)
-    terminal.show_table(short, terminal.make_console(), decisive=["base"])
+    listed = table[list(LISTED_COLUMNS)].rename(columns=LISTED_COLUMNS)
+    terminal.show_table(listed, terminal.make_console(), decisive=["base"])
     places = {
         "in full": "ropelab models llama-3.1-8b",
         "next": "ropelab freqs --model llama-3.1-8b",

@@ -1,4 +1,5 @@
-"""The runs of a command: a single one of an experiment, or all that config files ask for.
+"""Commands that make runs: a single run of an experiment, or all runs that config files
+ask for.
 
 A run is an experiment with its config. A lab makes runs: it plans a run, computes the
 cells (measurements) that it needs, and stores its tables. A sweep is a config file that
@@ -22,7 +23,7 @@ from ropelab.experiments import Experiment
 from ropelab.lab import Lab
 from ropelab.plan import Plan, Run
 from ropelab.runs import builtin
-from ropelab.runs.cell import silent
+from ropelab.runs.cell import Progress, silent
 from ropelab.runs.config import Label, read_toml, respell, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, check_known, say
@@ -36,12 +37,14 @@ from ropelab.show import drawn, terminal
 if TYPE_CHECKING:
     from ropelab.sweeps.cases import Sweep
 
-# The most seeds that `_say_single_seed` writes out.
+# The largest number of seeds for which `_say_single_seed` writes a list of seeds.
 MOST_SEEDS = 20
 
 
 def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
-    """Make a run from a config file and from flags, which override it, and show it."""
+    """Make a run from a config file and from flags, which override the file, and show
+    the run.
+    """
     draw_more = _choose_more_figures(options)
     label = Label()
     values: dict[str, Any] = {}
@@ -69,8 +72,8 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
 
 
 def _read_config(path: Path, experiment: str) -> tuple[Label, dict[str, Any]]:
-    """Read a config file of one run; InputError if it is of another experiment, or asks
-    for many runs.
+    """Read a config file of one run. InputError: the file names another experiment, or
+    asks for many runs.
     """
     name, values = read_toml(path)
     if name != experiment:
@@ -83,19 +86,20 @@ def _read_config(path: Path, experiment: str) -> tuple[Label, dict[str, Any]]:
 def _override(
     experiment: Experiment, values: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of a file, replaced by the values of flags where a flag was
-    given.
+    """Return the values of a file and of flags. The value of a flag replaces the value
+    that the file has for the same field.
 
-    All values have the names of the config's fields, whatever spelling was used.
+    The result has the names of the config's fields, even if Hugging Face's names were
+    used.
     """
     config_class = experiment.config
     values = respell(config_class, values)
     fields = respell(config_class, fields, make_flag)
-    # Two fields say how much of a head rotates. If a flag sets either field, both are
-    # dropped from the values of the file.
-    share = {"rotary_dim", ROTARY_SHARE}
-    if share & fields.keys():
-        values = {name: value for name, value in values.items() if name not in share}
+    # Two fields say how much of a head rotates. If a flag sets one of them, the values
+    # of the file for both are dropped.
+    either = {"rotary_dim", ROTARY_SHARE}
+    if either & fields.keys():
+        values = {name: value for name, value in values.items() if name not in either}
     return values | fields
 
 
@@ -117,7 +121,7 @@ def _print_run(experiment: Experiment, run: Run) -> None:
 
 
 def _show_run(run: Run) -> None:
-    """Print the answer and short tables of a run, and where its files are."""
+    """Print the answer and the short tables of a run, and the paths of its files."""
     tables = (run.summary(), *run.further().values())
     terminal.show_answer(run.answer, *tables, decisive=run.experiment.decisive)
     if "explain" in run.tables:
@@ -133,13 +137,13 @@ def _say_single_seed(fields: Mapping[str, Any]) -> None:
     """Say that `--seeds 3` is one seed, since three seeds may have been meant."""
     text = str(fields.get("seeds", ""))
     if text.isdecimal() and 1 < int(text) <= MOST_SEEDS:
-        several = ",".join(map(str, range(int(text))))
-        say(f"--seeds {text} is one seed, number {text}; for {text}: --seeds {several}")
+        seeds = ",".join(map(str, range(int(text))))
+        say(f"--seeds {text} is one seed, number {text}; for {text}: --seeds {seeds}")
 
 
 def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
-    """List the cells of all runs that the files ask for, or of one share, with their
-    estimated cost.
+    """List the cells of all runs that the files ask for, with their estimated cost. If a
+    shard is given, list only the cells of this share.
     """
     from ropelab.sweeps import shares
 
@@ -176,9 +180,10 @@ def compute_share(
         share = shares.choose_share(planned_work, (number, count))
         shares.compute(share, replace(lab, engine=engine))
 
-    counts = [
-        f"{write_count(n, 'cell')} {what}" for what, n in share.counts.items() if n
-    ]
+    counts = []
+    for state, count_of_cells in share.counts.items():
+        if count_of_cells:
+            counts.append(f"{write_count(count_of_cells, 'cell')} {state}")
     print_line(
         f"shard {number}/{count}: {', '.join(counts) or 'nothing to do'}; when all"
         " shards are done, the same command without --shard makes the tables"
@@ -186,12 +191,13 @@ def compute_share(
 
 
 def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
-    """Make all runs of files, one table of each sweep, and the index and page of the
-    results.
+    """Make all runs that the files ask for, one table for each sweep, and the index and
+    the page of the results folder.
     """
     draw_more = _choose_more_figures(options)
     lab, sweeps = _read_files(paths, index, options)
-    # These are slow to import, and neither a single run nor an error needs them.
+    # These modules are slow to import. Neither a single run nor an error above needs
+    # them.
     from ropelab.claims.ledger import judge_run
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
@@ -220,7 +226,7 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             print_line(f"{sweep.path}: all runs in one table: {folder}")
 
     results = options.results
-    # If nothing was made, the results folder may be one that cannot be written.
+    # If all runs are reused, the results folder may be one that cannot be written.
     if all(run.reused for run in runs.values()):
         try:
             check_writable(results)
@@ -229,21 +235,18 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             return
 
     print_line(f"index: {write_index(results, index)}")
-    drawing = (
-        silent
-        if options.quiet
-        else terminal.DelayedProgress(terminal.choose_progress())
-    )
-    page = write_report(
-        find_runs([results], judge_run), results / "index.html", progress=drawing
-    )
+    progress: Progress = silent
+    if not options.quiet:
+        progress = terminal.DelayedProgress(terminal.choose_progress())
+    shown_runs = find_runs([results], judge_run)
+    page = write_report(shown_runs, results / "index.html", progress=progress)
     print_line(f"page: {page}")
 
 
 def _read_files(
     paths: Sequence[Path], index: str, options: Options
 ) -> "tuple[Lab, list[Sweep]]":
-    """Return the lab of some options, and a sweep for each file.
+    """Return a lab with the given options, and a sweep for each file.
 
     InputError: a file cannot be read, or the index or the page cannot be written.
     """
@@ -261,33 +264,34 @@ def _read_files(
 
 
 def _choose_more_figures(options: Options) -> Callable[[Run], object]:
-    """Check the options of figures, and return a function that draws what they ask for.
+    """Check the options of figures, and return a function that draws further figures of
+    a run.
 
-    A run always has PNG files for the screen. The function draws other formats and
-    styles.
+    A run always has PNG files for the screen. The function draws the other formats and
+    the other style that the options ask for.
     """
-    names = drawn.read_formats(options.format)
-    kind = check_known("figure style", options.style, drawn.STYLES)
+    formats = drawn.read_formats(options.format)
+    style = check_known("figure style", options.style, drawn.STYLES)
+    has_only_defaults = formats == ("png",) and style == "screen"
 
     def draw(run: Run) -> None:
-        # Every run has the usual figures already.
-        usual = names == ("png",) and kind == "screen"
-        if run.folder and not usual:
-            files = drawn.encode_figures(run.figures(kind), names, kind)
+        if run.folder and not has_only_defaults:
+            files = drawn.encode_figures(run.figures(style), formats, style)
             drawn.write_files(files, run.folder / "figures")
 
     return draw
 
 
 def _make_lab(options: Options) -> Lab:
-    """Return a lab as the options ask for it, with its progress on stderr."""
+    """Return a lab with the given options, which shows its progress on stderr."""
     quiet = options.quiet or (options.json and not sys.stderr.isatty())
     figures = options.figures
     if figures is None:
         figures = not options.json
 
     progress = silent if quiet else terminal.choose_progress()
-    # A terminal shows the table of a run while it fills. A pipe gets the finished table.
+    # A terminal shows the table of a run while it fills. A pipe gets only the finished
+    # table.
     watch = None
     if isinstance(progress, terminal.Bars) and not options.json and sys.stdout.isatty():
         watch = progress.watch
@@ -309,41 +313,41 @@ def _make_lab(options: Options) -> Lab:
 
 @contextmanager
 def interrupt_after(minutes: float | None) -> Iterator[None]:
-    """Interrupt the block as Ctrl-C does after this many minutes."""
+    """Interrupt the block after this many minutes, in the same way as Ctrl-C."""
     if not minutes:
         yield
         return
 
     def end() -> None:
         say(f"--max-minutes {minutes:g} are over")
-        # The signal goes to the main thread, which may wait for a worker. It would go on
-        # waiting if the signal came to this thread.
-        main = main_thread().ident
-        if hasattr(signal, "pthread_kill") and main is not None:
-            signal.pthread_kill(main, signal.SIGINT)
+        # The signal is sent to the main thread, which may be waiting for a worker. If the
+        # signal came to this thread, the main thread would go on waiting.
+        main_id = main_thread().ident
+        if hasattr(signal, "pthread_kill") and main_id is not None:
+            signal.pthread_kill(main_id, signal.SIGINT)
         else:
             signal.raise_signal(signal.SIGINT)
 
     # The system cannot wait for more than TIMEOUT_MAX seconds, which are centuries.
     timer = Timer(min(60 * minutes, TIMEOUT_MAX), end)
-    # The callbacks run in reverse order when the block ends. A late signal interrupts
-    # one callback, and all other callbacks still run.
-    with ExitStack() as ending:
-        # A script that starts this command with `&` makes it ignore SIGINT.
-        before = signal.signal(signal.SIGINT, interrupt)
-        ending.callback(signal.signal, signal.SIGINT, before)
+    # When the block ends, the callbacks of the stack run in reverse order. If a late
+    # signal interrupts one callback, all other callbacks still run.
+    with ExitStack() as stack:
+        # A command that a script starts with `&` ignores SIGINT, so a handler is set.
+        handler_before = signal.signal(signal.SIGINT, interrupt)
+        stack.callback(signal.signal, signal.SIGINT, handler_before)
         timer.start()
         # When the thread of the timer has ended, no signal can come any more.
-        ending.callback(timer.join)
-        ending.callback(timer.cancel)
+        stack.callback(timer.join)
+        stack.callback(timer.cancel)
         yield
 
 
 @contextmanager
 def _open_engine(options: Options) -> Iterator[Engine]:
-    """Keep an engine, which computes cells, while the block runs.
+    """Yield an engine, which computes cells, and stop it after the block.
 
-    It is a Ray cluster, worker processes, or with `--workers 1` this process.
+    The engine is a Ray cluster, worker processes, or with `--workers 1` this process.
     """
     name = check_known("engine", options.engine, ("local", "ray"))
     if name == "local" and options.address is not None:
@@ -365,7 +369,9 @@ def _open_engine(options: Options) -> Iterator[Engine]:
 
 
 def _find_places(run: Run) -> dict[str, str]:
-    """Return the folder, the figure to open first, and the command to type next."""
+    """Return what is printed below the answer of a run, by the word before it: its
+    folder, the device it was made on, the figure to open first, and the next command.
+    """
     places = {"reused" if run.reused else "run": str(run.folder)}
     device = getattr(run.config, "device", "")
     dtype = getattr(run.config, "dtype", "")

@@ -1,6 +1,6 @@
 """JSON schemas of the documents that --json prints.
 
-They are made from the types below, which tests compare with the output.
+The schemas are made from the types below, which tests compare with the documents.
 """
 
 from typing import Any, Literal, NotRequired
@@ -16,7 +16,7 @@ Tables = dict[str, list[Row]]
 
 
 def document(name: str, /, **keys: Any) -> Any:
-    """Return the type of a document that has all given keys."""
+    """Return the type of a document that must have all these keys."""
     fields: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
     return create_model(name, **fields)
 
