@@ -220,7 +220,7 @@ def test_rows_that_differ_in_a_factor_are_compared_and_tables_that_are_not_are_n
         about = {"experiment": "x", "config": {}, "tables": {"t": {}, "u": {}}}
         shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
         text = pd.DataFrame({"says": [says]})
-        shown.__dict__["stored"] = {"t": pd.DataFrame(columns), "u": text}
+        shown.__dict__["stored_tables"] = {"t": pd.DataFrame(columns), "u": text}
         return shown
 
     rows: dict[str, list[Any]] = {"method": ["yarn", "yarn"], "factor": [1.5, 2.5]}
@@ -237,7 +237,7 @@ def test_measured_words_are_compared_and_identify_no_row() -> None:
     def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
         shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored"] = {"t": pd.DataFrame(columns)}
+        shown.__dict__["stored_tables"] = {"t": pd.DataFrame(columns)}
         return shown
 
     one = run(measured=["0.4 apart", "same"], id=["a", "b"], value=[0.4, 1.0])
@@ -262,7 +262,7 @@ def test_what_two_runs_have_read_and_their_versions_are_compared_as_settings() -
     one = ShownRun(Path("one"), {**about, "inputs": {"corpus": "aaaa"}})
     two = ShownRun(Path("two"), {**about, "inputs": {"corpus": "bbbb"}, "version": 2})
     for run in (one, two):
-        run.__dict__["stored"] = {}
+        run.__dict__["stored_tables"] = {}
     answer, tables = compare.compare_runs(one, two)
     assert "2 settings differ" in answer
     assert tables["settings"].values.tolist() == [
@@ -278,7 +278,7 @@ def test_runs_are_compared_in_whole_numbers_too_and_where_a_column_is_of_another
         table = pd.DataFrame(columns)
         about = {"experiment": "x", "config": config, "tables": {"t": {}}}
         shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored"] = {"t": table}
+        shown.__dict__["stored_tables"] = {"t": table}
         return shown
 
     one = run({"old": 1}, source=[1, 2], name=["a", "b"], lost=[3, 3], share=[0.5, 0.5])
@@ -306,7 +306,7 @@ def test_truth_values_words_and_columns_of_one_run_alone_are_not_passed_over() -
     def run(**columns: list[Any]) -> ShownRun:
         about = {"experiment": "x", "config": {}, "tables": {"t": {}}}
         shown = ShownRun(Path("x"), {**about, "inputs": {}, "version": 1})
-        shown.__dict__["stored"] = {
+        shown.__dict__["stored_tables"] = {
             "t": pd.DataFrame({"base": [1, 2], "kind": ["a", "a"], **columns})
         }
         return shown
