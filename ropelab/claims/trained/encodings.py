@@ -1,16 +1,20 @@
-"""Claims about position encodings other than RoPE, and about RoPE against them."""
+"""Claims about position encodings other than RoPE, and about RoPE against them.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`). A
+result is True if it agrees with the claim, False if it disagrees, and None if it is open.
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 
 from ropelab.claims.margins import margin_of_interval
-from ropelab.claims.record import Findings, Role, claim
-from ropelab.claims.trained.deciding import ask_runs, open_unless_learned
-from ropelab.claims.trained.runs import COPYING, Encodings
-from ropelab.claims.trained.tally import interval_reaches, negate, write_seed_count
+from ropelab.claims.record import Agrees, Findings, Role, claim
+from ropelab.claims.trained.deciding import ask_runs, open_last_unless_learned
+from ropelab.claims.trained.runs import COPYING, EncodingsRun
+from ropelab.claims.trained.tally import interval_reaches, write_seed_count
 from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import HARMLESS, WORKS
@@ -22,45 +26,46 @@ from ropelab.runs.thresholds import HARMLESS, WORKS
     "t5-extrapolates",
     "fast-ones-extrapolate",
 )
-@ask_runs(Encodings)
+@ask_runs(EncodingsRun)
 def check_extrapolation(
-    findings: Findings, run: Encodings, encoding: str, kept: float = WORKS
+    findings: Findings, run: EncodingsRun, encoding: str, kept: float = WORKS
 ) -> None:
     """Test that text loss does not rise in a longer context, or that copying goes on.
 
-    `kept` is the share of what a model copies within the trained length that it has to
-    copy beyond it.
+    A model goes on copying if its copy accuracy beyond the trained length is at least
+    `kept` times the accuracy within it.
     """
-    near = run.read_interval(encoding, COPYING, False)
-    far = run.read_interval(encoding, COPYING, True)
+    near = run.read_interval(encoding, COPYING, longest=False)
+    far = run.read_interval(encoding, COPYING, longest=True)
     threshold = kept * near.value
     copies = interval_reaches(far, threshold)
-    row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
-    is_measured = row is not None and not math.isnan(row["ci_low"])
-    reads = _is_harmless(row) if is_measured and row is not None else None
 
-    # A model can go beyond the trained length in two ways: its text loss does not rise, or
-    # it still copies. Either is enough for the claim. Where the model copies, copying is
-    # the part that decides, and a risen loss is only a condition on it. The same is so
-    # where its copying is open and its loss is not enough. Elsewhere the loss decides, and
-    # the lack of copying is the condition.
-    by_copying = copies is True or (copies is None and reads is not True)
-    text_role: Role = "limit" if by_copying else "part"
-    copy_role: Role = "part" if by_copying else "limit"
+    loss_row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
+    if loss_row is not None and math.isnan(loss_row["ci_low"]):
+        # A row without an interval was not measured.
+        loss_row = None
+    loss_is_harmless = None if loss_row is None else _is_harmless(loss_row)
+
+    text_role: Role = "part"
+    copy_role: Role = "limit"
+    if _decides_by_copying(copies, loss_is_harmless):
+        text_role = "limit"
+        copy_role = "part"
 
     what = (
         f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
     )
-    if row is None or not is_measured:
+    if loss_row is None:
         findings.add_missing(what, "not measured")
     else:
-        rise = float(row["difference"])
-        findings.add(text_role, what, _write_loss_change(row), _is_harmless(row), rise)
-        _explain_harmless(findings, row)
-    open_unless_learned(findings, run, encoding)
+        rise = float(loss_row["difference"])
+        measured = _write_loss_change(loss_row)
+        findings.add(text_role, what, measured, loss_is_harmless, rise)
+        _explain_harmless(findings, loss_row)
+    open_last_unless_learned(findings, run, encoding)
 
-    plain_near = run.read_interval(run.plain, COPYING, False)
-    plain_far = run.read_interval(run.plain, COPYING, True)
+    plain_near = run.read_interval(run.plain, COPYING, longest=False)
+    plain_far = run.read_interval(run.plain, COPYING, longest=True)
     what = "copy accuracy at the trained length and at the longest"
     plain = f"{run.plain}: {_write_share(plain_near)} and {_write_share(plain_far)}"
     measured = f"{_write_share(near)} and {_write_share(far)} ({plain})"
@@ -68,7 +73,19 @@ def check_extrapolation(
     findings.add(copy_role, what, measured, copies, far.value, margin)
     if copies is None:
         findings.leave_open(f"the interval contains {threshold:.3f}")
-    open_unless_learned(findings, run, encoding)
+    open_last_unless_learned(findings, run, encoding)
+
+
+def _decides_by_copying(copies: Agrees, loss_is_harmless: Agrees) -> bool:
+    """Return True if copying is the part of the claim and the text loss its limit; False
+    if the text loss is the part and copying the limit.
+    """
+    # A model can go beyond the trained length in two ways: it goes on copying, or its text
+    # loss does not rise. Either is enough for the claim.
+    if copies is None:
+        # It is open whether the model copies, so that a harmless loss decides.
+        return loss_is_harmless is not True
+    return copies
 
 
 def _write_share(share: Interval) -> str:
@@ -82,10 +99,10 @@ def _write_share(share: Interval) -> str:
     "copy-order",
     "nope-copies-better",
 )
-@ask_runs(Encodings)
+@ask_runs(EncodingsRun)
 def compare_with_baseline(
     findings: Findings,
-    run: Encodings,
+    run: EncodingsRun,
     metric: str,
     better: Sequence[str] = (),
     worse: Sequence[str] = (),
@@ -94,35 +111,38 @@ def compare_with_baseline(
     for encoding in (*better, *worse):
         baseline, result = run.tally_against_baseline(encoding, metric)
         values = (
-            f"{run.read_quality(encoding, metric, True):.3f},"
-            f" {run.read_quality(baseline, metric, True):.3f}"
+            f"{run.read_quality(encoding, metric, longest=True):.3f},"
+            f" {run.read_quality(baseline, metric, longest=True):.3f}"
         )
         unit = " nats per byte" if metric == "text loss" else ""
         what = (
             f"{encoding} against {baseline}, {metric} at {run.test_len} tokens"
             f" ({values}{unit})"
         )
-        result.add_to(findings, what)
-        if encoding in worse:
-            # The finding just added asks whether the encoding is better than the
-            # baseline. The claim says that it is worse, so the answer is inverted.
-            asks_better = findings.findings[-1]
-            agrees = negate(asks_better.agrees)
-            findings.findings[-1] = replace(asks_better, agrees=agrees)
-        open_unless_learned(findings, run, encoding, baseline)
+        # The result says whether the encoding is better than the baseline. That is
+        # evidence against a claim that the encoding is worse.
+        result.add_to(findings, what, inverted=encoding in worse)
+        open_last_unless_learned(findings, run, encoding, baseline)
 
 
 @claim("alibi-beats-others", "relative-do-well")
-@ask_runs(Encodings)
+@ask_runs(EncodingsRun)
 def check_lower_losses(
     findings: Findings,
-    run: Encodings,
+    run: EncodingsRun,
     pairs: Sequence[Sequence[str]],
     others: Sequence[Sequence[str]] = (),
     longest: bool = True,
 ) -> None:
-    """Test that the first encoding of each pair reads better; the findings on `others`
-    are limits.
+    """Test that the first encoding of each pair has the lower text loss.
+
+    Args:
+        findings: the findings so far.
+        run: the run that compares the encodings.
+        pairs: the pairs that decide.
+        others: the pairs whose findings are limits.
+        longest: True to compare the losses after the longest context, False after a
+            context of the trained length.
     """
     rows: list[tuple[Role, Sequence[str]]]
     rows = [("part", pair) for pair in pairs] + [("limit", pair) for pair in others]
@@ -145,50 +165,54 @@ def check_lower_losses(
         findings.add(role, what, measured, agrees, None, margin)
         if agrees is None:
             findings.leave_open("the interval contains 0")
-        open_unless_learned(findings, run, a, b)
+        open_last_unless_learned(findings, run, a, b)
 
 
 @claim("learned-worse", "middle-terms-suffice", "values-without-positions")
-@ask_runs(Encodings)
+@ask_runs(EncodingsRun)
 def check_cost(
     findings: Findings,
-    run: Encodings,
+    run: EncodingsRun,
     pair: Sequence[str],
-    hardly: bool = False,
-    evenly: bool = False,
-    back: str = "",
+    harmless_rise: bool = False,
+    trained_alike: bool = False,
+    turned_back_encoding: str = "",
 ) -> None:
-    """Test that the first of a pair has the higher text loss at the trained length.
+    """Test that the first of a pair has the higher text loss at the trained length, or
+    that its loss is hardly higher.
 
     Args:
         findings: the findings so far.
         run: the run that compares both.
         pair: the two encodings.
-        hardly: True if the claim is that the loss of the first is higher by HARMLESS at
-            most.
-        evenly: True if the claim is about models that trained all positions alike.
-        back: another encoding that the claim includes and that must not be better than
-            the plain one; empty if there is none.
+        harmless_rise: True if the claim is that the loss of the first encoding is higher
+            by HARMLESS at most.
+        trained_alike: True if the claim is about models that trained all positions
+            equally often.
+        turned_back_encoding: another encoding that the claim includes, which must not be
+            better than the plain encoding; empty if there is none.
     """
-    what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
-    row = run.find_row("pairs", encoding_a=pair[0], encoding_b=pair[1])
+    first, second = pair
+    what = f"{first} against {second}, text loss at {run.train_len} tokens"
+    row = run.find_row("pairs", encoding_a=first, encoding_b=second)
     if row is None:
         findings.add_missing(what, "not compared")
         return
-    if hardly:
+    if harmless_rise:
         findings.add_part(
             what, _write_loss_change(row), _is_harmless(row), row["difference"]
         )
         _explain_harmless(findings, row)
     else:
-        # The verdict names the encoding with the lower loss, or neither.
-        higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
-        findings.add_part(what, _write_loss_change(row), higher, row["difference"])
-        if higher is None:
+        second_is_better = _is_better(row, second, first)
+        findings.add_part(
+            what, _write_loss_change(row), second_is_better, row["difference"]
+        )
+        if second_is_better is None:
             findings.leave_open("the interval contains 0")
 
-    # The claims are about text, so copying decides nothing here. The answer tells which
-    # models copy, since a model that copies reads its context better.
+    # The claims are about text, so copying decides nothing here. The answer tells how many
+    # models copy, since a model that copies makes better use of its context.
     for encoding in pair:
         learned = run.seeds_that_copy(encoding)
         counted = write_seed_count(learned)
@@ -196,7 +220,7 @@ def check_cost(
             f"seeds with which {encoding} learned to copy", counted, None
         )
 
-    if evenly:
+    if trained_alike:
         shortest = int(run.config.get("first_window") or run.train_len)
         what = "every position trained as often"
         if shortest < run.train_len:
@@ -206,33 +230,51 @@ def check_cost(
             shown = f"yes, windows of {run.train_len} tokens from the first step"
             findings.add_limit(what, shown, True)
 
-    if back:
-        _compare_turned_back(findings, run, back)
+    if turned_back_encoding:
+        _compare_with_plain(findings, run, turned_back_encoding)
 
 
-def _compare_turned_back(findings: Findings, run: Encodings, back: str) -> None:
-    """Add limits that disagree where an encoding is better than the plain one."""
-    lead = f"values turned and turned back by the query's position ({back})"
+def _compare_with_plain(findings: Findings, run: EncodingsRun, encoding: str) -> None:
+    """Add a limit for each metric and context: it disagrees with the claim if the
+    encoding is better than the plain encoding of the run.
+    """
+    lead = f"values turned and turned back by the query's position ({encoding})"
     for metric in ("text loss", COPYING):
         for context in (run.train_len, run.test_len):
             times = context / run.train_len
-            about = {"encoding_a": back, "metric": metric, "times_trained_len": times}
-            row = run.find_row("comparisons", **about)
+            row = run.find_row(
+                "comparisons",
+                encoding_a=encoding,
+                metric=metric,
+                times_trained_len=times,
+            )
             what = f"{lead} against {run.plain}, {metric} at {context} tokens"
             if row is None:
                 findings.add_unmet(what, "not in this run", None)
                 continue
 
-            # The verdict names the better of the two, or neither.
-            agrees = {back: False, run.plain: True}.get(row["verdict"])
+            plain_is_better = _is_better(row, run.plain, encoding)
             interval = f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}]"
             measured = f"{row['difference']:+.3f} {interval}"
-            findings.add_limit(what, measured, agrees, row["difference"])
-            if agrees is None:
+            findings.add_limit(what, measured, plain_is_better, row["difference"])
+            if plain_is_better is None:
                 findings.leave_open("the interval contains 0")
 
 
+def _is_better(row: pd.Series, encoding: str, other: str) -> Agrees:
+    """Return True if a comparison of two encodings found `encoding` better, False if it
+    found `other` better, and None if it shows no difference.
+    """
+    # The verdict is the name of the better encoding, or `~`.
+    if row["verdict"] == encoding:
+        return True
+    if row["verdict"] == other:
+        return False
+    return None
+
+
 def _write_loss_change(row: pd.Series) -> str:
+    """Write the difference of two text losses with its interval."""
     return (
         f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats"
         " per byte"
@@ -240,15 +282,17 @@ def _write_loss_change(row: pd.Series) -> str:
 
 
 def _is_harmless(row: pd.Series) -> bool | None:
-    """Return True if a loss rises by HARMLESS at most; None if its interval leaves that
-    open.
+    """Return True if a loss rises by HARMLESS at most, False if it rises by more, and
+    None if the interval of the rise leaves this open.
     """
     if row["ci_high"] <= HARMLESS:
         return True
-    return False if row["ci_low"] > HARMLESS else None
+    if row["ci_low"] > HARMLESS:
+        return False
+    return None
 
 
 def _explain_harmless(findings: Findings, row: pd.Series) -> None:
-    """Give the reason if the last finding, a rise of a loss, is open."""
+    """Give the reason if the last finding, which is about the rise in `row`, is open."""
     if _is_harmless(row) is None:
         findings.leave_open(f"the interval contains {HARMLESS:g}, a rise without harm")
