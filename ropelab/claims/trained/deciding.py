@@ -1,4 +1,6 @@
-"""The run that decides a claim, and findings that are open because it learned too little."""
+"""Choose the run that decides a claim; leave findings open if its models learned too
+little.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,24 +8,27 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ropelab.claims.record import Findings
-from ropelab.claims.trained.runs import Trained
+from ropelab.claims.trained.runs import TrainedRun
 from ropelab.runs.cell import Stored
 from ropelab.runs.sentences import write_count
 from ropelab.runs.thresholds import LEARNED
 
-# The parameters of a model of each preset, in millions: runs of a preset store no sizes.
+# The parameters of a model of each preset, in millions. A run that names a preset does not
+# store the sizes of its models.
 SIZES = {"tiny": 0.4, "small": 1, "medium": 4, "base": 11, "large": 38, "xl": 120}
 # The number of symbols that a model of bytes reads and writes.
 BYTES = 256
-# The base that is not named.
+# The usual base of RoPE, which descriptions of models leave out.
 USUAL_BASE = 1e4
-# A function that adds its findings to the findings in its first argument.
+# A check of a claim: it adds its findings to the `Findings` in its first argument.
 Check = Callable[..., None]
 
 
-def describe_models(run: Stored | Trained) -> str:
-    """Write the size of a run's models, the number of seeds, and the trained length; of
-    a run of an earlier version, which.
+def describe_models(run: Stored | TrainedRun) -> str:
+    """Write the size of a run's models, the number of seeds, and the trained length.
+
+    The base is added if it is not the usual one, and the version of the tasks if it is
+    not the current one.
     """
     config = run.config
     names = ("layers", "width", "heads", "head_dim")
@@ -47,42 +52,46 @@ def describe_models(run: Stored | Trained) -> str:
     return f"{size} parameters, {seeds}, {length}{base}{write_earlier_version(run)}"
 
 
-def write_earlier_version(run: Stored | Trained) -> str:
-    """Write which version of the tasks measured a run, if it was not the current
-    version.
-    """
+def write_earlier_version(run: Stored | TrainedRun) -> str:
+    """Write which version of the tasks measured a run; empty for the current version."""
     if run.earlier_version is None:
         return ""
     return f", measured by version {run.earlier_version} of the tasks"
 
 
-# A kind of stored run.
-R = TypeVar("R", bound=Trained)
+# The class that reads the stored runs of one experiment.
+R = TypeVar("R", bound=TrainedRun)
 
 
-def sort_largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
-    """Sort the stored runs that test beyond their trained length, the largest first."""
-    usable = (
-        kind(run) for run in runs if run.config["test_len"] > run.config["train_len"]
-    )
-    return sorted(usable, key=lambda run: run.quality, reverse=True)
+def sort_largest_first(run_class: type[R], runs: Sequence[Stored]) -> list[R]:
+    """Select the stored runs that test beyond their trained length, and sort them by
+    `quality`, the largest first.
+    """
+    testing_beyond = []
+    for run in runs:
+        if run.config["test_len"] > run.config["train_len"]:
+            testing_beyond.append(run_class(run))
+    return sorted(testing_beyond, key=lambda run: run.quality, reverse=True)
 
 
-def open_unless_learned(findings: Findings, run: Trained, *names: str) -> None:
-    """Leave the last finding open if one of the named models did not learn the task."""
-    weak = []
+def open_last_unless_learned(findings: Findings, run: TrainedRun, *names: str) -> None:
+    """Leave the last finding open if the models of one of these rows did not learn to
+    copy.
+    """
+    unlearned = []
     for name in names:
         copied = run.copies_within(name)
         # Copying that was not measured is nan, which compares as false.
         has_learned = copied >= LEARNED
         if not has_learned:
-            weak.append(f"{name} ({copied:.2f})")
-    if weak and not findings.findings[-1].missing:
-        findings.leave_open(f"did not learn to copy: {', '.join(weak)}", mute=True)
+            unlearned.append(f"{name} ({copied:.2f})")
+    if unlearned and not findings.findings[-1].missing:
+        reason = f"did not learn to copy: {', '.join(unlearned)}"
+        findings.leave_open(reason, mute=True)
 
 
-def _add_unlearned(findings: Findings, run: Trained) -> None:
-    """Add that the plain model of a run did not learn to copy, or was not asked to."""
+def _add_unlearned(findings: Findings, run: TrainedRun) -> None:
+    """Add that the plain models of a run did not learn to copy, or were not asked to."""
     copied = run.copies_within()
     what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
     if math.isnan(copied):
@@ -91,11 +100,11 @@ def _add_unlearned(findings: Findings, run: Trained) -> None:
         findings.add_missing(what, f"{copied:.2f}, below {LEARNED}")
 
 
-def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
+def ask_runs(run_class: type[TrainedRun]) -> Callable[[Check], Check]:
     """Make a check of stored runs from a function that adds the findings of one run.
 
     The run that leaves least open decides. If several runs leave equally little open,
-    the largest of these runs decides. A run whose models did not all learn the task
+    the largest of these runs decides. A run whose plain models did not all learn the task
     decides only if there is no other run.
     """
 
@@ -105,7 +114,7 @@ def ask_runs(kind: type[Trained]) -> Callable[[Check], Check]:
             findings: Findings, runs: Sequence[Stored] = (), **inputs: Any
         ) -> None:
             answers = []
-            for run in sort_largest_first(kind, runs):
+            for run in sort_largest_first(run_class, runs):
                 answer = Findings(findings.expected, describe_models(run))
                 # Copying that was not measured is nan, which compares as false.
                 if run.copies_within() >= LEARNED:
