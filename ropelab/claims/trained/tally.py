@@ -1,9 +1,10 @@
-"""Findings made of comparisons of trained models: counts of places, and values with an
-interval.
+"""Findings made of comparisons of trained models: counts of comparisons, and values with
+an interval.
 
-A run compares two models, or two ways of evaluating one, at several places: distances or
-positions. The verdict of a comparison is the name of the better of the two, or `~` if no
-difference is shown. A tally counts at how many places one of the two is better.
+A run compares two models, or two ways of evaluating one model, at several places of a
+text: at distances of a copied symbol, or at positions. The verdict of a comparison is the
+name of the better of the two, or `~` if no difference is shown. A tally counts at how many
+places one of the two is better.
 
 A finding is a part of a claim, without which the claim does not hold, or a limit, which
 puts a condition on the claim if it disagrees. It agrees (True), disagrees (False), or
@@ -24,25 +25,27 @@ from ropelab.runs.stats import Interval
 
 @dataclass(frozen=True)
 class Tally:
-    """The numbers of places at which a model is better than the other, is worse, or is
-    neither.
+    """The numbers of places at which one model is better than another, is worse, or shows
+    no difference.
     """
 
     better: int
     worse: int
     ties: int
-    # The interval of the difference, if a single place was compared and it is known.
+    # The difference with its interval, if a single place was compared and the interval is
+    # known.
     interval: Interval | None = None
-    # The least margin by which the model is better, of all places where it is better;
-    # None if it is better at no place.
+    # The least margin of all places where the model is better; None if there is none.
     margin: Number = None
-    # The difference at each place, by its distance in tokens; empty if they are not known.
+    # For each place its distance or position in tokens, and the difference there; empty if
+    # the differences are not known.
     differences: tuple[tuple[int, Interval], ...] = ()
-    # What the places are.
+    # The word for the places: distances or positions.
     noun: str = "distances"
 
     @property
     def places(self) -> int:
+        """The number of places that were compared."""
         return self.better + self.worse + self.ties
 
     @property
@@ -60,7 +63,7 @@ class Tally:
 
     @property
     def words(self) -> str:
-        """The result in words alone."""
+        """The result in words, without differences."""
         if self.places == 0:
             return "not compared"
         if self.places > 1:
@@ -75,12 +78,18 @@ class Tally:
 
     @property
     def reason(self) -> str:
-        """Why the answer is open, if no place shows a difference."""
+        """The reason why the answer is open; it is open if no place shows a difference."""
         if self.interval is None:
             return "no difference is shown"
         return "the interval contains 0"
 
-    def add_to(self, findings: Findings, what: str, asks: str = "better") -> None:
+    def add_to(
+        self,
+        findings: Findings,
+        what: str,
+        asks: str = "better",
+        inverted: bool = False,
+    ) -> None:
         """Add the answer to a question about the places; open if nothing was compared.
 
         The questions are:
@@ -100,6 +109,7 @@ class Tally:
             findings: the findings so far.
             what: the words for what was compared.
             asks: the question.
+            inverted: True if the claim is that the answer is no.
         """
         if self.places == 0:
             findings.add_missing(what, self.text)
@@ -125,6 +135,9 @@ class Tally:
             agrees = self.better > 0
         else:
             raise ValueError(f"unknown question '{asks}'")
+
+        if inverted:
+            agrees = negate(agrees)
         findings.add(role, what, self.text, agrees, value, self.margin)
         if agrees is None:
             findings.leave_open(self.reason)
@@ -154,15 +167,12 @@ def count_verdicts(rows: pd.DataFrame, name: str) -> Tally:
 
     differences = []
     for _, row in rows.iterrows():
-        at = int(row.get("at_tokens", row.get("distance_tokens", 0)))
-        # The tables do not tell the number of samples behind an interval, and a tally
-        # does not use it.
-        unknown_samples = 1
-        difference = Interval(
-            row["difference"], row["ci_low"], row["ci_high"], unknown_samples
-        )
+        tokens = int(row.get("at_tokens", row.get("distance_tokens", 0)))
+        # The tables do not tell the number of samples behind an interval. A tally does
+        # not use this number, so that any will do.
+        difference = Interval(row["difference"], row["ci_low"], row["ci_high"], n=1)
         if not math.isnan(difference.low):
-            differences.append((at, difference))
+            differences.append((tokens, difference))
     interval = None
     if len(rows) == 1 and differences:
         _, interval = differences[0]
@@ -176,7 +186,7 @@ def write_difference(interval: Interval) -> str:
 
 
 def is_at_least(value: float, least: float) -> Agrees:
-    """Return value >= least; None for nan, a value that was not measured."""
+    """Return value >= least; None for a value that was not measured (nan)."""
     return None if math.isnan(value) else value >= least
 
 
@@ -186,10 +196,8 @@ def negate(agrees: Agrees) -> Agrees:
 
 
 def interval_reaches(interval: Interval, least: float) -> Agrees:
-    """Return True if the whole interval reaches a threshold, and False if no part of it
-    does.
-
-    None stands for an interval that contains the threshold or was not measured.
+    """Return True if the whole interval is at or above a threshold (`least`), False if
+    all of it is below, and None if it contains the threshold or was not measured.
     """
     if math.isnan(interval.low):
         return None
@@ -219,7 +227,8 @@ def add_interval(
     unit: str = "",
     fails: bool = False,
 ) -> None:
-    """Add a value that reaches a threshold with its whole interval, or fails to.
+    """Add a finding on a value that should be at or above a threshold, or below it, with
+    its whole interval.
 
     Args:
         findings: the findings so far.
