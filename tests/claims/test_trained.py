@@ -13,7 +13,7 @@ from ropelab.claims.published.bases import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 from ropelab.claims.trained.deciding import describe_models, sort_largest_first
 from ropelab.claims.trained.orders import compare_published_order
-from ropelab.claims.trained.runs import Encodings, Methods
+from ropelab.claims.trained.runs import EncodingsRun, MethodsRun
 from ropelab.claims.trained.tally import Tally
 from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
@@ -586,7 +586,7 @@ def test_recall_below_the_bound_is_told_with_its_interval():
 
 
 def test_intervals_of_methods_are_over_seeds():
-    run = Methods(extrapolation())
+    run = MethodsRun(extrapolation())
     (label, *_) = run.rows("last_window")["label"].unique()
     losses = run.losses_by_seed(label)
     assert run.loss(label) == pytest.approx(losses.mean())
@@ -790,7 +790,7 @@ def test_the_present_version_decides_before_an_earlier_one_with_more_seeds():
     present = replace(run, config={**run.config, "seeds": [0, 1]})
     more = {**run.config, "seeds": list(range(9))}
     earlier = replace(run, config=more, earlier_version=1)
-    first, second = sort_largest_first(Methods, [earlier, present])
+    first, second = sort_largest_first(MethodsRun, [earlier, present])
     assert (first.earlier_version, second.earlier_version) == (None, 1)
     assert second.quality < first.quality
 
@@ -1047,12 +1047,12 @@ def test_the_longest_run_with_most_seeds_decides():
     short_seeds = extrapolation(train_len=1024, test_len=2048, seeds=[0, 1])
     same_length = extrapolation(test_len=L)
     chosen = sort_largest_first(
-        Methods, (small, seeds, short_seeds, extrapolation(), same_length)
+        MethodsRun, (small, seeds, short_seeds, extrapolation(), same_length)
     )
     sizes = [(run.train_len, len(run.config["seeds"])) for run in chosen]
     assert sizes == [(L, 3), (1024, 2), (L, 1), (512, 1)]
-    assert sort_largest_first(Methods, (same_length,)) == []
-    assert sort_largest_first(Encodings, ()) == []
+    assert sort_largest_first(MethodsRun, (same_length,)) == []
+    assert sort_largest_first(EncodingsRun, ()) == []
 
 
 def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
@@ -1062,7 +1062,7 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
         **plain.tables,
         "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]]),
     }
-    mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
+    mixed = MethodsRun(Stored("extrapolate", plain.config, tables, ""))
     assert mixed.measure_copying_at("unscaled", "twice").value == 0.02
     assert mixed.find_label("ntk") == "ntk ×4"
     assert mixed.find_label("ntk", largest=True) == "ntk ×8"
@@ -1078,7 +1078,7 @@ def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
     ]
     tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
     run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
-    found = Methods(run).measure_copying("yarn ×4", 4096)
+    found = MethodsRun(run).measure_copying("yarn ×4", 4096)
     assert found.value == pytest.approx(0.99 - 0.01 / 3)
     assert found.n == 3
     assert found.low < 0.9 < found.value
@@ -1094,7 +1094,7 @@ def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_short
         for tokens, accuracy in ((L, 0.95), (LONGER, 0.4))
     )
     both = {**plain.tables, "copy_accuracy": pd.concat([long, short])}
-    run = Methods(Stored("extrapolate", plain.config, both, ""))
+    run = MethodsRun(Stored("extrapolate", plain.config, both, ""))
     assert run.copies_within() == pytest.approx(0.95)
     assert run.copies_beyond("yarn ×4") == pytest.approx(0.4)
 

@@ -27,30 +27,32 @@ from ropelab.runs.thresholds import CLOSE, LEARNED
 # The metric of copying in the tables of encodings and frequencies.
 COPYING = "copy accuracy"
 # The least number of seeds for an interval over seeds.
-FEWEST_PAIRED = 3
+FEWEST_SEEDS = 3
+# The tally of two rows that a run does not compare.
+NOT_COMPARED = Tally(better=0, worse=0, ties=0)
 
 
 def select_context(
-    table: pd.DataFrame, place: str, longest: bool = True
+    table: pd.DataFrame, distance_column: str, longest: bool = True
 ) -> pd.DataFrame:
-    """Return the rows of each distance, in column `place`, that have its longest or
-    shortest context.
+    """Select, for each distance in a column, the rows with the longest or the shortest
+    context in which this distance was measured.
     """
     # Runs with a single context lack the column.
     if "context_tokens" not in table:
         return table
-    contexts = table.groupby(place)["context_tokens"]
+    contexts = table.groupby(distance_column)["context_tokens"]
     chosen = contexts.transform("max") if longest else contexts.transform("min")
     return table[table["context_tokens"] == chosen]
 
 
-class Trained:
+class TrainedRun:
     """One stored run of an experiment that trains models at one length and tests them at
     a longer one.
     """
 
-    # The name of the plain row: if it copies inside the trained length, the models of
-    # the run have learned.
+    # The name of the plain row, with which all other rows are compared. If its models copy
+    # inside the trained length, the models of the run have learned.
     plain: str
 
     def __init__(self, run: Stored) -> None:
@@ -62,8 +64,8 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """A rank that is larger for the run that should decide; its entries are in
-        order of their weight.
+        """A rank, which is larger for the run that should decide. Its entries are
+        compared in their order.
         """
         seeds = len(self.config.get("seeds", ()))
 
@@ -77,7 +79,7 @@ class Trained:
 
         return (
             tasks,
-            # A single model is an example, however large.
+            # A single model, however large, is only an example.
             int(seeds > 1),
             # Runs that the current version measured come before runs of an earlier
             # version.
@@ -94,7 +96,9 @@ class Trained:
         return self.tables.get(name, pd.DataFrame())
 
     def select(self, name: str, **where: Any) -> pd.DataFrame:
-        """Select the rows of a table with these values; none if it lacks a column."""
+        """Select the rows of a table with the values `where`, by column; none if the
+        table lacks a column.
+        """
         # Older runs and other versions of an experiment lack some tables and columns.
         table = self.table(name)
         for column, value in where.items():
@@ -104,7 +108,7 @@ class Trained:
         return table
 
     def find_row(self, name: str, **where: Any) -> pd.Series | None:
-        """Return the first row of a table with these values; None without any."""
+        """Return the first row that `select` finds; None if it finds none."""
         rows = self.select(name, **where)
         return None if rows.empty else rows.iloc[0]
 
@@ -112,7 +116,7 @@ class Trained:
         """Return the copy accuracy of a row inside the trained length; nan if it was
         not measured.
 
-        If seeds are listed, the seed with the lowest accuracy counts: all models must
+        If the run has the accuracy of each seed, the lowest one counts: all models must
         have learned.
 
         Args:
@@ -121,7 +125,7 @@ class Trained:
         raise NotImplementedError
 
 
-class Methods(Trained):
+class MethodsRun(TrainedRun):
     """A run of the experiment `extrapolate`; rows are methods, each called by its label."""
 
     plain = "unscaled"
@@ -130,8 +134,8 @@ class Methods(Trained):
         """Select the rows of one arm, and add their labels."""
         table = self.table(name)
         if "arm" not in table:
-            # A table that a run does not have, or has in an older form, is empty in all
-            # columns.
+            # The run does not have the table, or has it in an older form without arms.
+            # The result then has all columns and no row.
             names = (
                 "method",
                 "factor",
@@ -180,18 +184,18 @@ class Methods(Trained):
         """
         rows = self.select_comparisons(a, b, metric)
         if rows.empty:
-            return Tally(0, 0, 0)
+            return NOT_COMPARED
         if metric == "copy_accuracy":
             rows = rows[rows["at_tokens"] > self.train_len]
         return count_verdicts(select_context(rows, "at_tokens"), a)
 
     def tally_within(self, a: str, b: str, length: int, start: int = 0) -> Tally:
-        """Compare `a` with `b` by the text loss at positions after `start`, up to a
-        length.
+        """Compare `a` with `b` by the text loss at positions after `start`, up to
+        `length`.
         """
         rows = self.select_comparisons(a, b, "nll_bucket")
         if rows.empty:
-            return Tally(0, 0, 0)
+            return NOT_COMPARED
         rows = rows[rows["at_tokens"].between(start + 1, length)]
         tally = count_verdicts(select_context(rows, "at_tokens"), a)
         return replace(tally, noun="positions")
@@ -203,8 +207,8 @@ class Methods(Trained):
         rows = self.select_comparisons(a, b, metric)
         if rows.empty:
             return False
-        close = rows[["ci_low", "ci_high"]].abs() < CLOSE
-        return bool(close.all().all())
+        is_close = rows[["ci_low", "ci_high"]].abs() < CLOSE
+        return bool(is_close.all(axis=None))
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Return the mean loss after the longest context, in nats per byte."""
@@ -213,12 +217,14 @@ class Methods(Trained):
     def losses_by_seed(self, label: str, arm: str = "zero_shot") -> pd.Series:
         """Return the loss after the longest context, in nats per byte, by seed."""
         table = self.rows("last_window", arm)
-        chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
-        return table[chosen].groupby("seed")["nll_nats_per_byte"].mean()
+        has_label = table["label"] == label
+        is_longest = table["context_tokens"] == self.test_len
+        chosen = table[has_label & is_longest]
+        return chosen.groupby("seed")["nll_nats_per_byte"].mean()
 
     def select_copies(self, label: str, longest: bool = True) -> pd.DataFrame:
-        """Select the copying of a row in the longest or shortest context of each
-        distance.
+        """Select the measurements of copying of a row, in the longest or the shortest
+        context of each distance.
         """
         table = self.rows("copy_accuracy")
         return select_context(
@@ -252,14 +258,15 @@ class Methods(Trained):
         copies = copies[copies["distance_tokens"] == distance]
         if len(copies) != 1:
             return average_samples(copies["accuracy"])
-        # A single model has no spread over seeds; the stored interval is over its
-        # sequences.
+        # A single model has no spread over seeds. The stored interval is over the
+        # sequences on which the model was tested.
         row = copies.iloc[0]
-        return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
+        return Interval(row["accuracy"], row["ci_low"], row["ci_high"], n=1)
 
     def measure_copying_at(self, label: str, place: str) -> Interval:
-        """Return the copy accuracy at one distance: where it is `best`, where it is
-        `least`, or nearest to `twice` the trained length.
+        """Return the copy accuracy at one distance: the distance where it is `best`, the
+        distance where it is `least`, or the distance nearest to `twice` the trained
+        length.
         """
         accuracy = self.average_copies(label)
         if accuracy.empty:
@@ -276,27 +283,32 @@ class Methods(Trained):
         return self.measure_copying(label, distance)
 
     def copies_within(self, name: str | None = None) -> float:
+        # Distances of more than half of the trained length do not count.
         near_copies = self.select_copies(name or self.plain, longest=False)
         near_copies = near_copies[near_copies["distance_tokens"] <= self.train_len / 2]
         return float(near_copies.groupby("seed")["accuracy"].mean().min())
 
 
-class Encodings(Trained):
-    """A run of the encodings lab: rows are position encodings."""
+class EncodingsRun(TrainedRun):
+    """A run of the experiment `encodings`; rows are position encodings."""
 
     plain = "rope"
 
     def find_end_row(self, name: str, longest: bool, **where: Any) -> pd.Series | None:
-        """Return the row of a table at the longest context or at the trained length."""
+        """Return the row of a table at the longest context, or else at the trained
+        length, of the rows with the values `where`.
+        """
         rows = self.select(name, **where)
         if rows.empty:
             return None
-        return rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
+        # The shortest context is the trained length.
+        by_context = rows.sort_values("times_trained_len")
+        return by_context.iloc[-1] if longest else by_context.iloc[0]
 
     def read_quality(
         self, encoding: str, metric: str, longest: bool, column: str = "value"
     ) -> float:
-        """Return a number of an encoding at the longest context or at the trained
+        """Return a number of an encoding at the longest context, or else at the trained
         length; nan if it was not measured.
         """
         row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
@@ -304,14 +316,12 @@ class Encodings(Trained):
 
     def read_interval(self, encoding: str, metric: str, longest: bool) -> Interval:
         """Return `read_quality` with its interval; nan ends if it has none."""
-        value = self.read_quality(encoding, metric, longest)
-        ends = {}
-        for column in ("ci_low", "ci_high"):
-            row = self.find_end_row(
-                "quality", longest, encoding=encoding, metric=metric
-            )
-            ends[column] = math.nan if row is None else row.get(column, math.nan)
-        return Interval(value, float(ends["ci_low"]), float(ends["ci_high"]), 1)
+        row = self.find_end_row("quality", longest, encoding=encoding, metric=metric)
+        if row is None:
+            return Interval(math.nan, math.nan, math.nan, n=1)
+        low = float(row.get("ci_low", math.nan))
+        high = float(row.get("ci_high", math.nan))
+        return Interval(float(row["value"]), low, high, n=1)
 
     def losses_by_seed(self, encoding: str, context: int) -> pd.Series:
         """Return the text loss after a context, by training seed."""
@@ -321,7 +331,7 @@ class Encodings(Trained):
         return rows.set_index("seed")["nll_nats_per_byte"]
 
     def seeds_that_copy(self, encoding: str) -> list[bool]:
-        """Return True for each seed whose model learned to copy in the trained length."""
+        """Return for each seed whether its model learned to copy in the trained length."""
         rows = self.select(
             "copy_accuracy", encoding=encoding, context_tokens=self.train_len
         )
@@ -335,15 +345,15 @@ class Encodings(Trained):
     def bounds_between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         """Return bounds on the difference of two text losses, in nats per byte.
 
-        They are over the seeds, each of which trained both encodings on the same text.
-        If there are too few seeds, they follow from the intervals of both encodings to
-        the baseline.
+        The bounds are the interval over seeds: each seed trained both encodings on the
+        same text. If there are too few seeds, the bounds follow from the intervals of both
+        encodings to the baseline.
         """
         context = self.test_len if longest else self.train_len
         losses_a = self.losses_by_seed(a, context)
         losses_b = self.losses_by_seed(b, context)
         differences = (losses_a - losses_b).dropna()
-        if len(differences) >= FEWEST_PAIRED:
+        if len(differences) >= FEWEST_SEEDS:
             interval = average_samples(differences)
             return interval.low, interval.high
         return self._bounds_by_baseline(a, b, longest)
@@ -364,19 +374,26 @@ class Encodings(Trained):
         return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
 
     def tally_against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
-        """Return the baseline, and the result against it in the longest context."""
-        row = self.find_end_row("comparisons", True, encoding_a=encoding, metric=metric)
+        """Return the baseline, and the comparison of an encoding with the baseline in
+        the longest context.
+        """
+        row = self.find_end_row(
+            "comparisons", longest=True, encoding_a=encoding, metric=metric
+        )
         if row is None:
-            return self.plain, Tally(0, 0, 0)
+            return self.plain, NOT_COMPARED
         return str(row["encoding_b"]), count_verdicts(row.to_frame().T, encoding)
 
     def copies_within(self, name: str | None = None) -> float:
-        return self.read_quality(name or self.plain, COPYING, False, "worst_seed_value")
+        encoding = name or self.plain
+        return self.read_quality(
+            encoding, COPYING, longest=False, column="worst_seed_value"
+        )
 
 
-class Frequencies(Trained):
-    """A run of the frequencies lab: rows are schemes of frequencies, some with a band
-    removed.
+class FrequenciesRun(TrainedRun):
+    """A run of the experiment `spectrum`; rows are schemes: the frequencies by which
+    the pairs of a head rotate. Some rows test a scheme with a band of frequencies removed.
     """
 
     def __init__(self, run: Stored) -> None:
@@ -410,7 +427,9 @@ class Frequencies(Trained):
 
     @property
     def slow_turns(self) -> float:
-        """The rotations of the fastest pair of the slow third within the trained length."""
+        """The number of rotations of the fastest pair of the slow third within the
+        trained length.
+        """
         head_dim = int(self.config["head_dim"])
         base = float(self.config["base"])
         inv_freq = inverse_frequencies(head_dim, base)
@@ -418,7 +437,7 @@ class Frequencies(Trained):
         return float(rotations(inv_freq, self.train_len)[first_slow])
 
     def list_single_frequencies(self) -> list[str]:
-        """List the schemes of one frequency."""
+        """List the schemes in which all pairs that rotate have one frequency."""
         return list(self.select("schemes", frequencies=1).get("scheme", ()))
 
     def select_comparisons(
@@ -427,12 +446,14 @@ class Frequencies(Trained):
         """Select the comparisons of copying with the plain scheme.
 
         Args:
-            name: the table: `comparisons` of schemes, or `removed`, of bands.
-            who: the scheme or the band.
+            name: the table: `comparisons` has schemes, and `removed` has the plain scheme
+                without a band of frequencies.
+            who: the scheme, or the band that was removed.
             far: True selects the farthest distance, False the nearest, None all.
         """
-        row = {"removed_a" if name == "removed" else "scheme_a": who}
-        rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)
+        column = "removed_a" if name == "removed" else "scheme_a"
+        where = {column: who, "metric": COPYING, "context_tokens": self.train_len}
+        rows = self.select(name, **where)
         if rows.empty or far is None:
             return rows
         rows = rows.sort_values("distance_tokens")
