@@ -1,4 +1,12 @@
-"""Claims about the bound on the base, decided by models trained under several bases."""
+"""Claims about the bound on the base, decided by models trained under several bases.
+
+The bound is the smallest base with which no sum of cosines is negative at a distance within
+the context (see `ropelab.math.bounds`). It predicts that retrieval fails with a smaller
+base.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
+"""
 
 from collections.abc import Sequence
 
@@ -15,13 +23,13 @@ def _rank(run: Stored) -> tuple[int, int, int]:
     current version of the tasks measured, then the run with most seeds, then the run
     with the longest window.
     """
-    is_present = int(run.earlier_version is None)
-    return is_present, len(run.config["seeds"]), int(run.config["train_len"])
+    is_current = int(run.earlier_version is None)
+    return is_current, len(run.config["seeds"]), int(run.config["train_len"])
 
 
 @claim("base-bound-predicts")
 def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
-    """Count the bases below the bound whose models fail as it predicts."""
+    """Count the bases below the bound whose models fail as the bound predicts."""
     # The column `agrees` is missing in rows that decide nothing.
     deciding = []
     for stored in runs:
@@ -46,9 +54,10 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     failing = int(below["agrees"].astype(bool).sum())
     # If a failure is predicted within the measured distances, this is the only outcome in
     # which retrieval is not worse than with the largest base.
-    not_worse = below["outcome"] == "retrieves where failure was predicted"
-    worse = int((~not_worse).sum())
-    low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
+    is_not_worse = below["outcome"] == "retrieves where failure was predicted"
+    worse = int((~is_not_worse).sum())
+    has_low_loss = below["text_ci_high_nats_per_byte"] < LOW_LOSS
+    with_low_loss = int(has_low_loss.sum())
 
     recalls = []
     for row in below.to_dict("records"):
@@ -71,7 +80,7 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
         failing,
     )
     findings.add_count(
-        "of all of them with a low text loss", low, len(below), role="limit"
+        "of all of them with a low text loss", with_low_loss, len(below), role="limit"
     )
     if len(above):
         holding = int(above["agrees"].astype(bool).sum())
