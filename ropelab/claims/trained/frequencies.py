@@ -3,6 +3,9 @@
 A scheme says by which frequencies the pairs of a head rotate. A run of the experiment
 `spectrum` has a model for each of several schemes. One of these schemes is the plain
 scheme, with which all other schemes are compared.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 import math
@@ -11,7 +14,7 @@ import pandas as pd
 
 from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs
-from ropelab.claims.trained.runs import Frequencies
+from ropelab.claims.trained.runs import FrequenciesRun
 from ropelab.claims.trained.tally import (
     count_verdicts,
     interval_or_value_reaches,
@@ -23,8 +26,10 @@ from ropelab.runs.thresholds import MISSED, WORKS
 
 
 @claim("one-frequency-learned")
-@ask_runs(Frequencies)
-def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) -> None:
+@ask_runs(FrequenciesRun)
+def check_single_frequency(
+    findings: Findings, run: FrequenciesRun, scheme: str
+) -> None:
     """Compare the recall of one frequency with the recall of the plain scheme, by
     distance.
 
@@ -36,6 +41,7 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
     # reason than this. The form in which some pairs do not rotate is the control. Both
     # forms are compared.
     forms = [name for name in singles if _is_form_of(name, scheme)]
+    # If the run has neither form, `_add_recall` adds that the scheme is missing.
     for name in forms or [scheme]:
         if not _add_recall(findings, run, name):
             return
@@ -54,9 +60,10 @@ def check_single_frequency(findings: Findings, run: Frequencies, scheme: str) ->
     findings.add("limit", what, measured, negate(best_works), recall.value)
 
 
-def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
-    """Add the recall of one frequency against the recall of the plain scheme; return
-    False if it was not measured.
+def _add_recall(findings: Findings, run: FrequenciesRun, name: str) -> bool:
+    """Add the recall of one frequency against the recall of the plain scheme.
+
+    `name` is the scheme of one frequency. Return False if its recall was not measured.
     """
     rows = run.select_comparisons("comparisons", name)
     recall = run.measure_copies_within(name)
@@ -78,7 +85,7 @@ def _add_recall(findings: Findings, run: Frequencies, name: str) -> bool:
     )
     half = run.train_len // 2
     where = f"from {half} tokens back"
-    # The difference at that distance has an interval, if the run has it.
+    # Some runs lack the difference at this distance, and its interval.
     interval_at = dict(result.differences)
     if half in interval_at:
         where += f", {write_difference(interval_at[half])}"
@@ -100,34 +107,36 @@ def _is_form_of(name: str, scheme: str) -> bool:
 
 
 @claim("detail-and-whole")
-@ask_runs(Frequencies)
-def check_ends_of_spectrum(findings: Findings, run: Frequencies) -> None:
+@ask_runs(FrequenciesRun)
+def check_ends_of_spectrum(findings: Findings, run: FrequenciesRun) -> None:
     """Test that copying from far falls without the slow pairs, and copying from near
     without the fast pairs.
     """
     # The slow pairs should serve only far distances, and the fast pairs only near
     # distances.
     for band, serves_far in (("slow", True), ("fast", False)):
-        at_served = run.select_comparisons("removed", band, far=serves_far)
-        at_others = run.select_comparisons("removed", band, far=not serves_far)
+        served_rows = run.select_comparisons("removed", band, far=serves_far)
+        other_rows = run.select_comparisons("removed", band, far=not serves_far)
         what = f"copying without the {band} third"
-        if at_served.empty:
+        if served_rows.empty:
             findings.add_missing(what)
             continue
 
-        # Without the band, copying should fall at the distances that the band serves,
-        # and not at other distances.
-        _add_fall(findings, what, at_served, band)
-        _add_fall(findings, what, at_others, band, role="limit")
+        # Without the band, copying should fall at the distance that the band serves, and
+        # not at the other distance.
+        _add_fall(findings, what, served_rows, band)
+        _add_fall(findings, what, other_rows, band, role="limit")
         if band == "slow":
             # Both findings just added are about the slow pairs.
             _open_unless_slow_pairs_turn(findings, run, count=2)
 
 
 @claim("slow-ones-mark-far")
-@ask_runs(Frequencies)
-def check_slow_pairs(findings: Findings, run: Frequencies, scheme: str) -> None:
-    """Test that a model trained with the scheme copies less from the farthest distance."""
+@ask_runs(FrequenciesRun)
+def check_slow_pairs(findings: Findings, run: FrequenciesRun, scheme: str) -> None:
+    """Test that a model trained with a scheme copies less from the farthest distance
+    than a model trained with the plain scheme.
+    """
     rows = run.select_comparisons("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
@@ -138,11 +147,10 @@ def check_slow_pairs(findings: Findings, run: Frequencies, scheme: str) -> None:
 
 
 def _open_unless_slow_pairs_turn(
-    findings: Findings, run: Frequencies, count: int
+    findings: Findings, run: FrequenciesRun, count: int
 ) -> None:
-    """Leave the last `count` findings open if the slow pairs hardly rotate.
-
-    Pairs that do not complete a rotation within the trained length mark no position.
+    """Leave the last `count` findings open if the slow pairs do not complete a rotation
+    within the trained length: they then mark no position.
     """
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
@@ -154,10 +162,10 @@ def _open_unless_slow_pairs_turn(
 def _add_fall(
     findings: Findings, what: str, rows: pd.DataFrame, name: str, role: Role = "part"
 ) -> None:
-    """Add the change of copying that the first row has.
+    """Add the change of copying in the first of the rows.
 
-    A part agrees with the claim if copying falls by `MISSED` or more, and a limit if it
-    does not.
+    A part agrees with the claim if copying falls by `MISSED` or more. A limit agrees if
+    copying does not fall by as much.
     """
     row = rows.iloc[0]
     result = count_verdicts(rows, name)
