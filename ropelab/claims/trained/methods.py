@@ -5,6 +5,9 @@ method. Methods are called by their labels, such as `yarn ×4`. Text is judged b
 of the same final tokens after the longest context, copying at distances beyond the
 trained length. The sliding window is the unscaled model with no more context than it was
 trained on.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +21,7 @@ from ropelab.claims.trained.deciding import (
     sort_largest_first,
 )
 from ropelab.claims.trained.orders import DOUBLED
-from ropelab.claims.trained.runs import Methods
+from ropelab.claims.trained.runs import MethodsRun
 from ropelab.claims.trained.tally import add_interval, interval_or_value_reaches
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import WINDOW
@@ -28,9 +31,10 @@ from ropelab.runs.thresholds import CLOSE, FAILS, LEARNED, WORKS
 
 # The metric of text after the longest context.
 TEXT = "nll_last_window"
+# The metric of a comparison, by the value of `on` in a row of trained.toml.
 METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
-# What copying should do, as `asks` of a row in trained.toml says, and the role of the
-# finding that answers.
+# The role of a finding about copying, by what the claim says of copying: the value of
+# `asks` in a row of trained.toml.
 ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
 
 
@@ -40,14 +44,14 @@ def check_indexing(
     asked: Sequence[tuple[Role, str, str, str]],
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Test whether models find items of a list by their place, and as a control by their
-    key.
+    """Test whether models find items of a list by their place in the list, and as a
+    control by their key.
 
     Each row of `asked` is the role of the finding, the task, the method, and what the
     claim says: `works` or `fails`.
     """
     answers = []
-    for run in sort_largest_first(Methods, runs):
+    for run in sort_largest_first(MethodsRun, runs):
         if not {"indexing_accuracy", "keyed_accuracy"}.issubset(run.tables):
             continue
         answer = Findings(findings.expected, describe_models(run))
@@ -60,13 +64,13 @@ def check_indexing(
             at_train_len = average_samples(shares.get(run.train_len, ()))
             at_test_len = average_samples(shares.get(run.test_len, ()))
 
-            trained = f"{at_train_len.value:.2f} in {run.train_len}"
+            share_in_training = f"{at_train_len.value:.2f} in {run.train_len}"
             # A share that was not measured is nan, which compares as false.
             has_learned = at_train_len.value >= LEARNED
             if not has_learned:
-                answer.add_missing(f"models that learned {task}", trained)
+                answer.add_missing(f"models that learned {task}", share_in_training)
                 continue
-            what = f"{task}, {method}, right in {run.test_len} tokens ({trained})"
+            what = f"{task}, {method}, right in {run.test_len} tokens ({share_in_training})"
             fails = asks == "fails"
             add_interval(answer, role, what, at_test_len, FAILS, fails=fails)
         answers.append(answer)
@@ -82,9 +86,9 @@ def check_indexing(
     "ntk-better-short",
     "pi-fails-zero-shot",
 )
-@ask_runs(Methods)
+@ask_runs(MethodsRun)
 def check_methods(
-    findings: Findings, run: Methods, asked: Sequence[Mapping[str, str]]
+    findings: Findings, run: MethodsRun, asked: Sequence[Mapping[str, str]]
 ) -> None:
     """Add a finding for each row of `asked` (trained.toml describes these rows)."""
     for row in asked:
@@ -96,15 +100,15 @@ def check_methods(
 
 def _compare_methods(
     findings: Findings,
-    run: Methods,
+    run: MethodsRun,
     a: str,
     b: str,
     on: str = "text",
     asks: str = "better",
     what: str = "{}",
 ) -> None:
-    """Add a comparison of the methods a and b. All other arguments come from a row of
-    trained.toml.
+    """Add a comparison of the methods a and b. The arguments from `a` on are a row of
+    trained.toml, which describes them.
     """
     label_a = _label_in_run(run, a)
     label_b = _label_in_run(run, b)
@@ -131,13 +135,13 @@ def _compare_methods(
         result = run.tally_within(label_a, label_b, 2 * run.train_len, start)
     else:
         result = run.tally_against(label_a, label_b, METRICS[on])
-    if by_position and not result.places:
+    if by_position and result.places == 0:
         # Runs of an earlier form do not have the loss by position.
         return
     result.add_to(findings, what, asks)
 
 
-def _label_in_run(run: Methods, name: str) -> str:
+def _label_in_run(run: MethodsRun, name: str) -> str:
     """Label a method at the run's smallest factor that covers the tested length.
 
     A name that asks for twice the factor is labelled at the largest factor instead.
@@ -149,14 +153,14 @@ def _label_in_run(run: Methods, name: str) -> str:
 
 def _ask_copying(
     findings: Findings,
-    run: Methods,
+    run: MethodsRun,
     what: str,
     a: str,
     at: str,
     asks: str = "works",
 ) -> None:
-    """Add the copying of the method a at one distance. All other arguments come from a
-    row of trained.toml.
+    """Add the copying of the method a at one distance. The arguments from `what` on are a
+    row of trained.toml, which describes them.
     """
     label = run.find_label(a)
     copied = run.measure_copying_at(label, at)
@@ -167,9 +171,11 @@ def _ask_copying(
 
 
 @claim("low-perplexity-enough")
-@ask_runs(Methods)
-def check_low_loss(findings: Findings, run: Methods) -> None:
-    """Test that every method as good as the best on text also copies from far away."""
+@ask_runs(MethodsRun)
+def check_low_loss(findings: Findings, run: MethodsRun) -> None:
+    """Test that every method whose text loss is as low as the lowest also copies from far
+    away.
+    """
     # A row per method: its label, loss and copy accuracy, each nan if it was not measured.
     rows = []
     for label in run.rows("last_window")["label"].unique():
@@ -186,31 +192,32 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
         return
 
     best = with_loss.sort_values("loss", kind="stable")["label"].iloc[0]
+    # For each method, whether no other method has a significantly lower loss.
     is_unbeaten = []
     for label in with_loss["label"]:
-        wins = 0
+        defeats = 0
         for other in with_loss["label"]:
             if other != label:
-                wins += run.tally_against(other, label, TEXT).better
-        is_unbeaten.append(wins == 0)
+                defeats += run.tally_against(other, label, TEXT).better
+        is_unbeaten.append(defeats == 0)
     unbeaten = with_loss[is_unbeaten]
     best_copier = with_both.sort_values("accuracy", kind="stable")["label"].iloc[-1]
     best_accuracy = with_both["accuracy"].max()
     # A method that was not asked to copy has a nan here, which compares as false. It is
     # not known to copy well. It can leave the claim open, but not refute it.
     copies_well = unbeaten["accuracy"] >= best_accuracy / 2
-    poor = unbeaten[~copies_well]
-    # The claim is refuted by a method that was asked to copy, and is shown to read as well
-    # as the best. No significant difference does not show that: the whole interval must
-    # be near 0.
-    refuting = []
-    for label in poor.dropna()["label"]:
+    poor_copiers = unbeaten[~copies_well]
+    # The claim is refuted by a method that was asked to copy, and whose text loss is shown
+    # to equal the best. Two losses without a significant difference need not be equal: the
+    # whole interval of their difference must be near 0.
+    refuting_labels = []
+    for label in poor_copiers.dropna()["label"]:
         if label == best or run.are_equal(best, label, TEXT):
-            refuting.append(label)
+            refuting_labels.append(label)
     agrees: bool | None = True
-    if refuting:
+    if refuting_labels:
         agrees = False
-    elif len(poor):
+    elif len(poor_copiers):
         agrees = None
 
     what = (
@@ -220,13 +227,13 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
         f" ({_write_copies(run, best_copier)}), or were not asked"
     )
     texts = []
-    for label in poor["label"]:
+    for label in poor_copiers["label"]:
         loss = write_interval(average_samples(run.losses_by_seed(label)), ".3f")
         texts.append(f"{label} with {loss} copies {_write_copies(run, label)}")
     measured = ", ".join(texts) or "none"
     if agrees is None:
         measured += f"; not shown to read as well as {best} (within {CLOSE})"
-    findings.add_part(what, measured, agrees, len(refuting))
+    findings.add_part(what, measured, agrees, len(refuting_labels))
 
     correlation = _correlate_ranks(run, with_both["label"].tolist())
     what = "rank correlation of low loss and copying"
@@ -235,15 +242,15 @@ def check_low_loss(findings: Findings, run: Methods) -> None:
     findings.add("limit", what, measured, agrees, correlation.value)
 
 
-def _write_copies(run: Methods, label: str) -> str:
+def _write_copies(run: MethodsRun, label: str) -> str:
     """Write how much a method copies beyond the trained length, with its interval."""
     return write_interval(average_samples(run.copies_beyond_by_seed(label)), ".2f")
 
 
-def _correlate_ranks(run: Methods, labels: Sequence[str]) -> Interval:
+def _correlate_ranks(run: MethodsRun, labels: Sequence[str]) -> Interval:
     """Return Spearman's correlation of low loss and copying over methods.
 
-    Each seed has a correlation of its own; the result is their mean.
+    Each seed has a correlation of its own; the result is the mean of these correlations.
     """
     correlations = []
     losses = pd.DataFrame({label: run.losses_by_seed(label) for label in labels})
