@@ -1,6 +1,8 @@
-"""Published orderings of methods: groups of equals, the best group first.
+"""Published orderings of methods, compared with stored runs.
 
-Every pair of an ordering is a part of its claim.
+An ordering is a list of groups of methods, the best group first. The methods of a group
+were published as equal, or without an order among them. The finding on every pair of an
+ordering is a part of its claim: the claim does not hold if the finding disagrees.
 """
 
 import math
@@ -13,7 +15,7 @@ import pandas as pd
 from ropelab.claims.margins import margin_below, margin_of_interval
 from ropelab.claims.record import ClaimFinding, Findings, claim
 from ropelab.claims.trained.deciding import describe_models, sort_largest_first
-from ropelab.claims.trained.runs import Methods, select_context
+from ropelab.claims.trained.runs import MethodsRun, select_context
 from ropelab.claims.trained.tally import write_difference
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import FAILING, select_pair
@@ -59,8 +61,9 @@ def compare_published_order(
         findings: the findings so far.
         metric: the metric of the comparisons.
         groups: the names of the methods, the best group first.
-        factors: the least and the largest of test_len / train_len (of fine-tuned models:
-            of the length of fine-tuning) for which the ordering was claimed.
+        factors: the least and the largest factor by which the context was longer than the
+            trained length when the ordering was claimed. The factor of a run is
+            test_len / train_len, or finetune_len / train_len for fine-tuned models.
         equal: True if the methods of a group were claimed to be equal.
         finetuned: True if the ordering is about fine-tuned models.
         outside: True if the ordering was claimed just beyond the length of fine-tuning.
@@ -69,7 +72,7 @@ def compare_published_order(
     findings.expected = _write_order(groups, equal)
 
     answers: list[tuple[tuple[int, ...], Findings]] = []
-    for run in sort_largest_first(Methods, runs):
+    for run in sort_largest_first(MethodsRun, runs):
         rows = run.select("comparisons", metric=metric)
         # Copying that was not measured is nan, which compares as false: a run without
         # it has not shown that its models learned the task.
@@ -112,7 +115,9 @@ def compare_published_order(
 
 
 def _write_order(groups: Sequence[Sequence[str]], equal: bool) -> str:
-    """Write an ordering such as `yarn = ntk > pi`; groups of unequals have commas."""
+    """Write an ordering such as `yarn = ntk > pi`. In a group whose methods were not
+    claimed to be equal, commas stand in the place of `=`.
+    """
     sign = " = " if equal else ", "
     texts = []
     for group in groups:
@@ -121,33 +126,35 @@ def _write_order(groups: Sequence[Sequence[str]], equal: bool) -> str:
     return " > ".join(texts)
 
 
-def _find_tuned_length(run: Methods) -> int:
-    """Return the length of fine-tuning, which is the tested length if the config gives
-    none.
+def _find_tuned_length(run: MethodsRun) -> int:
+    """Return the length of fine-tuning. A config without this length fine-tunes at the
+    tested length.
     """
     given = run.config.get("finetune_len")
     return int(given) if given else run.test_len
 
 
 def _select_place(
-    rows: pd.DataFrame, run: Methods, metric: str, finetuned: bool, outside: bool
+    rows: pd.DataFrame, run: MethodsRun, metric: str, finetuned: bool, outside: bool
 ) -> pd.DataFrame:
-    """Select the comparisons at the one place of the text that an ordering is about.
+    """Select the comparisons at the one position, or copying distance, that an ordering
+    is about.
 
-    Copying is compared at twice the trained length; losses at the end of the text or, of
-    fine-tuned models, at the end or just outside of the length of fine-tuning.
+    Copying is compared at twice the trained length. Losses are compared at the end of the
+    text; those of fine-tuned models at the end of the length of fine-tuning, or just
+    beyond it (`outside`).
     """
-    places = rows["at_tokens"]
+    positions = rows["at_tokens"]
     tuned_len = _find_tuned_length(run)
     if metric == "copy_accuracy":
-        place = 2 * run.train_len
+        position = 2 * run.train_len
     elif outside:
-        place = places[places > tuned_len].min()
+        position = positions[positions > tuned_len].min()
     elif finetuned:
-        place = places[places <= tuned_len].max()
+        position = positions[positions <= tuned_len].max()
     else:
-        place = places.max()
-    return select_context(rows[places == place], "at_tokens")
+        position = positions.max()
+    return select_context(rows[positions == position], "at_tokens")
 
 
 def _compare_groups(
@@ -156,21 +163,21 @@ def _compare_groups(
     groups: Sequence[Sequence[str]],
     equal: bool,
 ) -> None:
-    """Add every pair of a group, if these are claimed to be equal, and every pair of
-    neighbouring groups.
+    """Add a finding for every pair within a group, if `equal`, and for every pair of a
+    method and a method of the next group.
     """
     if equal:
         for group in groups:
             for a, b in combinations(group, 2):
-                _compare(findings, rows, a, b, same=True)
+                _compare(findings, rows, a, b, claimed_equal=True)
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
-            _compare(findings, rows, a, b, same=False)
+            _compare(findings, rows, a, b, claimed_equal=False)
 
 
 def _unite(findings_on_pair: Sequence[ClaimFinding]) -> ClaimFinding:
-    """Return the findings of several runs on one pair as one; open if the runs do not
-    decide alike.
+    """Unite the findings of several runs on one pair of methods; the united finding is
+    open if the runs do not decide alike.
     """
     first = findings_on_pair[0]
     if all(other.agrees == first.agrees for other in findings_on_pair):
@@ -193,17 +200,18 @@ def _label(name: str, factor: float, arm: str) -> str:
 
 
 def _compare(
-    findings: Findings, rows: pd.DataFrame, a: str, b: str, same: bool
+    findings: Findings, rows: pd.DataFrame, a: str, b: str, claimed_equal: bool
 ) -> None:
-    """Add a pair, published as equal (`=`) or as a better than b (`>`).
+    """Add the finding on a pair of methods, published as equal (`=`) or as a better than
+    b (`>`).
 
     The measured sign is `=` if the whole interval of the difference is near 0, `>` or
     `<` if the difference is significant, and else `~`: no difference is shown.
     """
-    # Only orders can be reproduced: published numbers belong to other models, texts and
-    # lengths.
+    # Only the order of the two is compared: published numbers belong to other models,
+    # texts and lengths.
     row = select_pair(rows, a, b).iloc[0]
-    interval = Interval(row["difference"], row["ci_low"], row["ci_high"], 1)
+    interval = Interval(row["difference"], row["ci_low"], row["ci_high"], n=1)
     better = str(row["verdict"])
     is_significant = better != "~"
     is_small = abs(interval.value) < CLOSE
@@ -211,13 +219,13 @@ def _compare(
 
     # The finding stays open, for the reason given, unless one of the cases decides it.
     agrees: bool | None = None
-    if same:
-        # Two results without a significant difference need not be equal. For that the
-        # whole interval must be near 0.
-        furthest = max(abs(interval.low), abs(interval.high))
-        margin = margin_below(furthest, CLOSE)
+    if claimed_equal:
+        # Two results without a significant difference need not be equal. They are equal if
+        # the whole interval of their difference is near 0.
+        largest_difference = max(abs(interval.low), abs(interval.high))
+        margin = margin_below(largest_difference, CLOSE)
         reason = f"the interval contains 0 and reaches {CLOSE:g}"
-        if furthest < CLOSE:
+        if largest_difference < CLOSE:
             sign = "="
             agrees = True
         elif is_significant and not is_small:
@@ -242,8 +250,9 @@ def _compare(
         agrees = None
         reason = "one of the two fails here, which refutes no published order"
 
-    claimed = "=" if same else ">"
+    claimed_sign = "=" if claimed_equal else ">"
     measured = f"{sign} ({write_difference(interval)})"
-    findings.add_part(f"{a} {claimed} {b}", measured, agrees, interval.value, margin)
+    what = f"{a} {claimed_sign} {b}"
+    findings.add_part(what, measured, agrees, interval.value, margin)
     if agrees is None:
         findings.leave_open(reason)
