@@ -1,4 +1,8 @@
-"""Claims about released models, decided by runs that evaluated one."""
+"""Claims about released models, decided by stored runs that evaluated such a model.
+
+A check measures something and adds the result to `findings`: as a part, without which the
+claim does not hold, or as a limit, which puts a condition on it (see `Findings`).
+"""
 
 from collections.abc import Sequence
 
@@ -18,17 +22,20 @@ def compare_stored_keys(
     asked: Sequence[tuple[Role, str, str]],
     runs: Sequence[Stored] = (),
 ) -> None:
-    """Test that one format of stored keys costs a released model more than another, such
-    as keys that are stored after RoPE more than those stored before it.
+    """Test that one format of stored keys costs a released model more than another
+    format. A format also says whether keys are stored before or after RoPE.
 
-    Each row of `asked` is the role of the finding and two formats, the costlier first.
+    Each row of `asked` is the role of the finding and two formats, first the one that
+    the claim says is costlier.
     """
     answers = []
     for run in runs:
         model = run.tables["model"].iloc[0]
-        about = f"{model['model_type']} of {model['layers']} layers, as it was released"
-        about += write_earlier_version(run)
-        answer = Findings(findings.expected, about)
+        description = (
+            f"{model['model_type']} of {model['layers']} layers, as it was released"
+            f"{write_earlier_version(run)}"
+        )
+        answer = Findings(findings.expected, models=description)
         losses = _read_losses(run)
 
         for role, costlier, cheaper in asked:
