@@ -20,9 +20,10 @@ from ropelab.claims.record import Findings, claim
 from ropelab.runs.arrays import Float
 from ropelab.runs.thresholds import EXACT
 
-# Two float64 sums of a few hundred numbers of size one, added in different orders, differ
-# by less than this. Sums of rotated numbers may differ by more: angles are less exact.
-SUMS = 1e-12
+# An upper bound of the difference between two float64 sums of the same few hundred numbers
+# of size one, added in different orders. Sums of rotated numbers may differ by more, since
+# angles are less exact.
+SUM_TOLERANCE = 1e-12
 # The two score matrices that note 001, §2.2 prints: of "I like you" and "you like I".
 FIRST_SCORES = ((1.25, 1.00, 0.95), (1.00, 1.25, 0.70), (0.95, 0.70, 0.73))
 SECOND_SCORES = ((0.73, 0.70, 0.95), (0.70, 1.25, 1.00), (0.95, 1.00, 1.25))
@@ -80,46 +81,48 @@ def attend_in_order(
     return q @ k.T, compute_attention(q, k, v, causal)
 
 
-@claim("order-blind", bound=SUMS)
+@claim("order-blind", bound=SUM_TOLERANCE)
 def check_order_blind(findings: Findings, causal: bool = False, seed: int = 0) -> None:
     """Put the tokens of a text into another order, and rearrange its scores and outputs
     the same way.
     """
-    straight = np.arange(12)
+    original_order = np.arange(12)
     # Each token takes the place of the next token in a random cycle through all tokens,
     # so that no token stays at its place.
-    cycle = np.random.default_rng(seed).permutation(len(straight))
+    cycle = np.random.default_rng(seed).permutation(len(original_order))
     order = np.empty_like(cycle)
     order[cycle] = np.roll(cycle, 1)
-    scores, outputs = attend_in_order(straight, causal, seed)
+    scores, outputs = attend_in_order(original_order, causal, seed)
     new_scores, new_outputs = attend_in_order(order, causal, seed)
 
     # Rows are queries and columns are keys: both are rearranged.
     difference = arrays.max_abs(new_scores - scores[order][:, order])
-    findings.add_zero("scores less rearranged scores", difference, SUMS)
+    findings.add_zero("scores less rearranged scores", difference, SUM_TOLERANCE)
     difference = arrays.max_abs(new_outputs - outputs[order])
-    findings.add_zero("outputs less rearranged outputs", difference, SUMS)
+    findings.add_zero("outputs less rearranged outputs", difference, SUM_TOLERANCE)
     # Under a causal mask a token at another place sees other tokens.
-    _, masked_outputs = attend_in_order(straight, causal=True, seed=seed)
+    _, masked_outputs = attend_in_order(original_order, causal=True, seed=seed)
     _, new_masked_outputs = attend_in_order(order, causal=True, seed=seed)
     difference = arrays.max_abs(new_masked_outputs - masked_outputs[order])
     what = "the same outputs under a causal mask"
-    findings.add_zero(what, difference, SUMS, role="limit")
+    findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
 
 
 @claim("same-output")
 def check_same_output(findings: Findings, tokens: int = 3, seed: int = 0) -> None:
     """Compare the outputs of a text with the outputs of the same text read backwards."""
-    straight = np.arange(tokens)
-    _, forwards = attend_in_order(straight, causal=False, seed=seed)
-    _, backwards = attend_in_order(straight[::-1], causal=False, seed=seed)
+    order = np.arange(tokens)
+    _, forwards = attend_in_order(order, causal=False, seed=seed)
+    _, backwards = attend_in_order(order[::-1], causal=False, seed=seed)
 
     difference = arrays.max_abs(backwards - forwards)
-    findings.add_zero("differences row by row", difference, SUMS)
+    findings.add_zero("differences row by row", difference, SUM_TOLERANCE)
     difference = arrays.max_abs(backwards[::-1] - forwards)
-    findings.add_zero("of row and mirrored row", difference, SUMS, role="limit")
+    findings.add_zero(
+        "of row and mirrored row", difference, SUM_TOLERANCE, role="limit"
+    )
     difference = arrays.max_abs(backwards.sum(axis=0) - forwards.sum(axis=0))
-    findings.add_zero("summed over the rows", difference, SUMS, role="limit")
+    findings.add_zero("summed over the rows", difference, SUM_TOLERANCE, role="limit")
 
 
 @claim("scores-without-order")
@@ -129,13 +132,13 @@ def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) ->
     scores = q @ k.T
     backward_scores = q[::-1] @ k[::-1].T
     difference = arrays.max_abs(backward_scores - scores)
-    findings.add_zero("difference of the two matrices", difference, SUMS)
+    findings.add_zero("difference of the two matrices", difference, SUM_TOLERANCE)
     # Sorted, the numbers of a matrix do not tell their places.
     sorted_scores = np.sort(scores, axis=None)
     sorted_backward_scores = np.sort(backward_scores, axis=None)
     difference = arrays.max_abs(sorted_backward_scores - sorted_scores)
     what = "of the numbers in them, whatever their places"
-    findings.add_zero(what, difference, SUMS, role="limit")
+    findings.add_zero(what, difference, SUM_TOLERANCE, role="limit")
 
 
 @claim("softmax-as-printed")
@@ -154,7 +157,7 @@ def check_printed_softmax(
     else:
         printed = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
     difference = arrays.max_abs(printed - compute_attention(x, x, x))
-    findings.add_zero("difference of the two outputs", difference, SUMS)
+    findings.add_zero("difference of the two outputs", difference, SUM_TOLERANCE)
 
 
 @claim("score-example")
@@ -174,10 +177,10 @@ def check_score_example(findings: Findings, order: Sequence[int] = (2, 1, 0)) ->
     eigenvalues = np.linalg.eigvalsh(first)
     lowest = float(eigenvalues.min())
     what = "such scores exist with q = k (no negative eigenvalue)"
-    size = arrays.write_zero(abs(lowest), SUMS, f"{lowest:.2g}")
+    size = arrays.write_zero(abs(lowest), SUM_TOLERANCE, f"{lowest:.2g}")
     text = f"smallest eigenvalue {size}"
     is_symmetric = bool((first == first.T).all())
-    findings.add_limit(what, text, is_symmetric and lowest >= -SUMS, lowest)
+    findings.add_limit(what, text, is_symmetric and lowest >= -SUM_TOLERANCE, lowest)
 
     # The table for the figure has a row per score.
     words = ("I", "like", "you")
@@ -209,7 +212,7 @@ def check_one_hot_orders(
     backwards = words[::-1] + offset_of_position
     difference = arrays.max_abs(forwards @ forwards.T - backwards @ backwards.T)
     what = "largest difference between the matrices"
-    findings.add_nonzero(what, difference, SUMS)
+    findings.add_nonzero(what, difference, SUM_TOLERANCE)
 
 
 def compute_scores(
@@ -242,15 +245,16 @@ def check_relative_only(
 ) -> None:
     """Move both positions, and then only the key."""
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    at_start = compute_scores(q, k, 0, 3)
+    distance = 3
+    scores_at_start = compute_scores(q, k, m=0, n=distance)
     changes = []
     for shift in shifts:
-        moved = compute_scores(q, k, shift, shift + 3)
-        changes.append(arrays.max_abs(moved - at_start))
+        moved_scores = compute_scores(q, k, m=shift, n=shift + distance)
+        changes.append(arrays.max_abs(moved_scores - scores_at_start))
     # The score of a pair of features is |q| |k| cos(angle), whose change from one angle to
     # another has the variance 2 (2 sin(half the angle between them))^2 over normal q and k.
     step_angles = arrays.frequencies(HEAD, BASE)
-    typical_change = _compute_typical_turn(step_angles)
+    typical_change = _compute_typical_change(step_angles)
 
     # Angles of 4e3 rad are known to 5e-13, so that EXACT suffices for shifts of a few
     # thousand tokens.
@@ -261,12 +265,14 @@ def check_relative_only(
     findings.add_above(what, typical_change, EXACT, text)
 
 
-def _compute_typical_turn(angles: Float[arrays.Array, " pairs"]) -> float:
-    """Return the root mean square over normal vectors of what a rotation by these angles
-    changes: the length of the change of a vector, and the change of a score.
+def _compute_typical_change(angles: Float[arrays.Array, " pairs"]) -> float:
+    """Return how far a rotation by these angles moves a vector, as a root mean square
+    over normal vectors. The same number is the root mean square of the change of a score,
+    over normal queries and keys, if the rotation acts on one of them.
     """
     # A pair of standard normal features has a mean square of 2, and a rotation moves it by
-    # 2 sin(angle / 2) times its length. A score is as large: E|q|^2 E|k|^2 / 2 = 2.
+    # 2 sin(angle / 2) times its length. For the change of a score the factor is
+    # E|q|^2 E|k|^2 / 2, which is 2 as well.
     moves = 2 * np.sin(angles / 2)
     return math.sqrt(2 * float(np.square(moves).sum()))
 
@@ -277,9 +283,9 @@ def check_rotation_factor(findings: Findings, distance: int = 3, seed: int = 0) 
     their product.
     """
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    rotated_scores = compute_scores(q, k, 0, distance)
-    # The matrix rotates pairs of neighbours. `scores` has the features of a pair in the
-    # two halves, so the features are reordered for the matrix.
+    rotated_scores = compute_scores(q, k, m=0, n=distance)
+    # The matrix rotates pairs of neighbouring features. `compute_scores` takes the features
+    # of a pair from the two halves, so the features are reordered for the matrix.
     q_pairs = arrays.join(*arrays.split(q, "half"), "interleaved")
     k_pairs = arrays.join(*arrays.split(k, "half"), "interleaved")
     matrix = arrays.rotation_matrix(distance * arrays.frequencies(HEAD, BASE))
@@ -303,11 +309,11 @@ def _find_ratio_quantile(share: float, distance: int) -> float:
     """Return the quantile of the ratio of a rotated score and the score without rotation,
     over normal queries and keys.
     """
-    # Given the query both scores are normal numbers of one variance, and their correlation
-    # is the mean of cos(distance theta), weighted by the squares of the query's pairs. The
-    # ratio of two such numbers has a Cauchy distribution with the correlation c as its
-    # middle and the width sqrt(1 - c^2). Only the mean over queries is sampled: to 0.01,
-    # by the same queries in every run.
+    # For a given query both scores are normal numbers of the same variance, and their
+    # correlation is the mean of cos(distance theta), weighted by the squares of the query's
+    # pairs. The ratio of two such numbers has a Cauchy distribution with the correlation c
+    # as its middle and the width sqrt(1 - c^2). Only the mean over queries is sampled, with
+    # the same queries in every run, which makes the quantile exact to 0.01.
     queries = arrays.gaussian(0, QUERIES_FOR_QUANTILES, HEAD)
     first, second = arrays.split(queries, "half")
     squares = first**2 + second**2
@@ -361,18 +367,18 @@ def check_absolute_too(
     seed: int = 0,
 ) -> None:
     """Distinguish positions by the rotation, and by the number of tokens before them."""
-    # If all scores are equal, each of the n + 1 visible tokens has the weight 1/(n +
-    # 1). The weight of the first token by itself then tells the number of tokens before
-    # n. The output is this weight if only the first value is 1.
-    only_first = np.eye(TOKENS)[:, :1]
+    # If all scores are equal, a query with n tokens before it gives each of the n + 1
+    # visible tokens the weight 1/(n + 1). The weight of the first token thus tells n. The
+    # output is this weight if the first value is 1 and all other values are 0.
+    values = np.eye(TOKENS)[:, :1]
     zeros = np.zeros((TOKENS, 1))
-    weights_of_first = compute_attention(zeros, zeros, only_first, causal)[:, 0]
+    weights_of_first = compute_attention(zeros, zeros, values, causal)[:, 0]
     # Weights that differ by rounding only count as one.
     distinct = len(np.unique(weights_of_first.round(12)))
 
     # From position 5 to 10 a vector is rotated by five steps.
     five_steps = 5 * arrays.frequencies(HEAD, BASE)
-    rotation_difference = _compute_typical_turn(five_steps)
+    rotation_difference = _compute_typical_change(five_steps)
 
     at_start = attend_from(0, positions, seed)
     changes = []
@@ -425,28 +431,29 @@ def check_either_direction(
         seed: the seed of queries and keys.
     """
     angles = step * np.arange(max(SHIFTS))[:, None] * arrays.frequencies(HEAD, BASE)
-    told_apart = []
+    # The number of positions that each direction tells apart.
+    distinct_counts = []
     for sign in (1, -1):
         codes = np.concatenate((np.cos(angles), np.sin(sign * angles)), axis=-1)
-        told_apart.append(len(np.unique(codes, axis=0)))
+        distinct_counts.append(len(np.unique(codes, axis=0)))
     what = f"positions of {len(angles):,} that are told apart"
-    text = f"{told_apart[0]:,} counterclockwise, {told_apart[1]:,} clockwise"
-    is_told_apart = min(told_apart) == len(angles)
-    findings.add_part(what, text, is_told_apart, min(told_apart))
+    text = f"{distinct_counts[0]:,} counterclockwise, {distinct_counts[1]:,} clockwise"
+    all_differ = min(distinct_counts) == len(angles)
+    findings.add_part(what, text, all_differ, min(distinct_counts))
 
     q, k = arrays.gaussian(seed, 2, DRAWS, HEAD)
-    counterclockwise = compute_scores(q, k, 0, distance)
-    # A reflection of the plane makes a clockwise rotation of a counterclockwise one, and
-    # keeps products. It changes the sign of the second feature of each pair.
+    scores = compute_scores(q, k, m=0, n=distance)
+    # A reflection changes the sign of the second feature of each pair. It turns a
+    # counterclockwise rotation into a clockwise one, and changes no product of vectors.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
-    mirrored = compute_scores(q * mirror, k * mirror, 0, distance, sign=-1)
+    mirrored_scores = compute_scores(q * mirror, k * mirror, m=0, n=distance, sign=-1)
 
     what = "difference of scores with the second feature of each pair mirrored"
-    difference = arrays.max_abs(mirrored - counterclockwise)
+    difference = arrays.max_abs(mirrored_scores - scores)
     findings.add_zero(what, difference, EXACT)
     # From one direction to the other every pair is rotated by twice its angle.
     what = f"with the same features, at distance {distance} (root mean square)"
-    typical = _compute_typical_turn(2 * distance * arrays.frequencies(HEAD, BASE))
+    typical = _compute_typical_change(2 * distance * arrays.frequencies(HEAD, BASE))
     text = f"{{:.2f}}, of a typical score of {math.sqrt(HEAD):g}"
     findings.add_at_most(what, typical, EXACT, text, role="limit")
 
@@ -460,7 +467,8 @@ def check_equal_scores(
     ``tokens``: says if the same token is at both positions, or two different tokens.
     """
     # A score of normal vectors has the variance HEAD at every distance. The difference of
-    # two independent scores has twice that; equal tokens at one distance have equal scores.
+    # two independent scores has twice this variance. The same tokens at the same distance
+    # have equal scores.
     variance = 2 * HEAD if tokens == "different" else 0
     typical = math.sqrt(variance)
     what = (
@@ -479,7 +487,7 @@ def check_scaled_scores(
     # The product of two standard normal features has a variance of 1. A score is the sum
     # of as many products as there are features. Each list has a number per width.
     undivided = [math.sqrt(width) for width in widths]
-    # Divided by sqrt(width), all have the deviation 1.
+    # Scores that are divided by sqrt(width) have the deviation 1 at every width.
     divided = [1.0 for _ in widths]
     deviations = divided if scaled else undivided
 
@@ -525,7 +533,7 @@ def _measure_mean_gradient(deviation: float, keys: int = 32) -> float:
     u = np.linspace(-9.5 * deviation - 8, 9.5 * deviation + 8, 2001)
     t_times_e = np.exp((u[:, None] + score).clip(max=50))  # [t, scores]
     decays = np.exp(-t_times_e)
-    # The integral over t is one over u with a further factor t: (t e)^2 in all.
+    # With t = exp(u), dt is t du: the integral over u has (t e)^2 in the place of t e^2.
     square = (t_times_e**2 * decays) @ density
     integrand = square * (decays @ density) ** (keys - 1)
     mean_square = float(integrand.sum() * (u[1] - u[0]))
@@ -578,7 +586,7 @@ def check_reach_of_segments(
     # If positions are counted in each segment, a token and the cached one a segment
     # before have the same code, and scores cannot tell them apart.
     positions = np.arange(2 * segment) % segment
-    shared = len(positions) - len(np.unique(positions))
+    repeated = len(positions) - len(np.unique(positions))
     what = "positions of two segments that share a code, counted in each segment"
-    measured = f"{shared} of {len(positions)}: it needs distances"
-    findings.add_limit(what, measured, shared == 0, shared)
+    measured = f"{repeated} of {len(positions)}: it needs distances"
+    findings.add_limit(what, measured, repeated == 0, repeated)
