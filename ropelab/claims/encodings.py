@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.claims.arrays import gaussian, max_abs, write_zero
-from ropelab.claims.periods import census, make_rope_frequencies
+from ropelab.claims.periods import count_codes, make_rope_frequencies
 from ropelab.claims.published.precision import find_worst_angle
 from ropelab.claims.record import Findings, claim
 from ropelab.models.encoding.base import Encoding
@@ -55,6 +55,8 @@ def count_elements(*shapes: Any, out_shape: Sequence[int], **_: Any) -> int:
     return math.prod(out_shape)
 
 
+# The operations that are counted besides matrix products, with the function that counts
+# them.
 COUNTED = dict.fromkeys((*ON_TWO_TENSORS, *ON_ONE_TENSOR), count_elements)
 
 
@@ -118,7 +120,8 @@ def compare_with_table(findings: Findings, said: Sequence[tuple[str, str]]) -> N
     for name, growth in said:
         short = count_trained(name)
         long = count_trained(name, 2 * LENGTH)
-        # A table by position doubles. A table by distance does not: it is clipped.
+        # A table with a row per position doubles with the length. A table of distances
+        # does not, since far distances share a row.
         answers = {
             "none": short == long == 0,
             "some": short > 0,
@@ -389,20 +392,21 @@ def find_acting_encodings(
     """
     q, k = draw_queries_and_keys(8, seed)
     plain_scores = Encoding().scores(*encode(Encoding(), q, k)).tril()
-    acting = []
+    acting_names = []
     with torch.no_grad():
         for name in methods:
             encoding = make_small_encoding(name).for_layer(0)
             scores = encoding.scores(*encode(encoding, q, k)).tril()
             if max_abs(scores - plain_scores) > ROUNDING:
-                acting.append(name)
+                acting_names.append(name)
     # The biases of all heads for the last query and the first key.
     biases_by_head = read_biases("alibi", 8)[:, -1, 0]
     different = len(biases_by_head.unique())
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
-    text = f"{len(acting)} ({', '.join(acting)})"
-    findings.add_part(what, text, len(acting) < len(methods) / 2, len(acting))
+    count = len(acting_names)
+    text = f"{count} ({', '.join(acting_names)})"
+    findings.add_part(what, text, count < len(methods) / 2, count)
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
     findings.add_limit(what, f"{different}", different == 1, different)
 
@@ -416,7 +420,7 @@ def measure_sinusoids(findings: Findings, length: int = 1 << 20) -> None:
     what = f"worst angle error in float32 up to {length:,}"
     findings.add_above(what, error, ANGLE_RAD, "{:.2g} rad")
 
-    counts_by_format = census(make_rope_frequencies(64, 10000.0), "vector", length)
+    counts_by_format = count_codes(make_rope_frequencies(64, 10000.0), "vector", length)
     equal_neighbours = {}
     for fmt, counts in counts_by_format.items():
         equal_neighbours[fmt] = counts.adjacent_collisions
