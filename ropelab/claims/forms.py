@@ -170,11 +170,12 @@ def check_elementwise_form(
     errors = np.abs(rotated - x @ arrays.rotation_matrix(angles).T)  # [draws, features]
     error_of_feature = errors.max(axis=0)
     error_of_pair = error_of_feature.reshape(-1, 2).max(axis=-1)
-    wrong = int((error_of_pair > EXACT).sum())
-    largest = float(error_of_pair.max())
+    wrong_pairs = int((error_of_pair > EXACT).sum())
+    largest_error = float(error_of_pair.max())
 
     what = f"pairs that differ at position {POSITION}"
-    findings.add_part(what, f"{wrong} of {len(angles)}", wrong == 0, largest)
+    text = f"{wrong_pairs} of {len(angles)}"
+    findings.add_part(what, text, wrong_pairs == 0, largest_error)
 
 
 @claim("dense-product")
@@ -187,12 +188,13 @@ def check_dense_product(findings: Findings, head_dim: int = 64) -> None:
     findings.add_part(
         "zeros in the matrix", f"{zeros} of {entries}", share > 0.5, share
     )
-    # The elementwise form multiplies each feature by a cosine and by a sine.
-    elementwise = 2 * head_dim
-    ratio = entries / elementwise
+    # The matrix needs a multiplication for each entry. The elementwise form multiplies
+    # each feature by a cosine and by a sine.
+    multiplications = 2 * head_dim
+    ratio = entries / multiplications
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
-    text = f"{entries} and {elementwise}"
-    findings.add_part(what, text, elementwise < entries, ratio)
+    text = f"{entries} and {multiplications}"
+    findings.add_part(what, text, multiplications < entries, ratio)
 
 
 @claim("one-rotation")
@@ -243,13 +245,13 @@ def check_rotate_half(findings: Findings, head_dim: int = HEAD, seed: int = 0) -
         rotated_k = _rotate_elementwise(k, k_angles, "half")
         return (rotated_q * rotated_k).sum(-1)
 
-    at_start = score_with_mixed_pairings(0)
-    moved = score_with_mixed_pairings(POSITION)
+    scores_at_start = score_with_mixed_pairings(0)
+    moved_scores = score_with_mixed_pairings(POSITION)
     what = (
         "rotate_half with tables for neighbouring features, change of scores when both"
         f" positions move by {POSITION}"
     )
-    change = arrays.max_abs(moved - at_start)
+    change = arrays.max_abs(moved_scores - scores_at_start)
     findings.add_zero(what, change, EXACT, role="limit")
 
 
@@ -260,7 +262,7 @@ def check_cost_of_rotate_half(findings: Findings) -> None:
     operations = 3 * HEAD
     what = f"operations for a head of {HEAD}, halves and neighbours"
     text = f"{operations} and {operations}; their time depends on the machine"
-    findings.add_part(what, text, None)
+    findings.add_part(what, text, agrees=None)
 
 
 # Printed code
@@ -281,7 +283,9 @@ def _rotate_elementwise(
 def _tabulate_angles(
     tokens: int, base: float, pairing: arrays.Pairing
 ) -> Float[arrays.Array, "tokens width"]:
-    """Return the angles of all positions and features, as a listing tabulates them."""
+    """Return the angles of all positions and features, as a printed listing tabulates
+    them. `pairing` says which two features get the angle of a pair.
+    """
     *_, width = SHAPE
     inv_freq = arrays.frequencies(width, base).astype(np.float32)
     positions = np.arange(tokens, dtype=np.float32)
@@ -557,8 +561,8 @@ def check_printed_matrix(
     # The matrix is printed for rows: multiplied from the left, it rotates in the
     # opposite direction.
     errors = {
-        "matrix times column": arrays.max_abs(rotate_example(-1) - PRINTED),
-        "row times matrix": arrays.max_abs(rotate_example(1) - PRINTED),
+        "matrix times column": arrays.max_abs(rotate_example(sign=-1) - PRINTED),
+        "row times matrix": arrays.max_abs(rotate_example(sign=1) - PRINTED),
     }
     error = errors.pop(product)
     findings.add_at_most(f"off as {product}", error, unit, "{:.2g}")
