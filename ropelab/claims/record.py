@@ -52,8 +52,8 @@ class Verdict(StrEnum):
     UNDECIDED = "not decidable here"
 
 
-# The verdicts of each kind of evidence: if all parts agree, if a limit disagrees, if a part
-# disagrees, and if a part is open.
+# The four verdicts of each kind of evidence: the verdict if all parts agree, if a limit
+# disagrees, if a part disagrees, and if a part is open.
 OUTCOMES = {
     Kind.ARITHMETIC: (
         Verdict.HOLDS,
@@ -169,23 +169,21 @@ class Findings:
         self.findings.append(finding)
 
     def add_unmet(self, what: str, measured: str, agrees: Agrees) -> None:
-        """Add a limit that the run itself sets: it does not meet a condition of the
-        claim.
-        """
+        """Add a limit on a condition that the claim names and that the run does not meet."""
         finding = ClaimFinding(
             what=what, measured=measured, agrees=agrees, role="limit", unmet_by_run=True
         )
         self.findings.append(finding)
 
-    def leave_open(self, why: str, last: int = 1, mute: bool = False) -> None:
+    def leave_open(self, why: str, count: int = 1, mute: bool = False) -> None:
         """Set the answers of the last findings to None, and append the reason to each.
 
         Args:
             why: the reason.
-            last: the number of findings.
-            mute: another run may answer.
+            count: the number of last findings that are left open.
+            mute: True if this run cannot answer, and another run may.
         """
-        first = len(self.findings) - last
+        first = len(self.findings) - count
         for i in range(first, len(self.findings)):
             finding = self.findings[i]
             measured = f"{finding.measured}; {why}"
@@ -201,7 +199,7 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        """Add a number that must not exceed a bound.
+        """Add a finding on a number that must not exceed a bound.
 
         Args:
             what: what was measured, in words.
@@ -222,7 +220,7 @@ class Findings:
         text: str = "{} apart",
         role: Role = "part",
     ) -> None:
-        """Add a number that must exceed a bound; see `add_at_most`."""
+        """Add a finding on a number that must exceed a bound; see `add_at_most`."""
         measured = _write_number(value, text)
         self._add_above(role, what, measured, value, bound)
 
@@ -234,7 +232,7 @@ class Findings:
         role: Role = "part",
         otherwise: str = "more than rounding",
     ) -> None:
-        """Add a difference that must be 0 within rounding.
+        """Add a finding on a difference that must be 0 within rounding.
 
         The digits of a residue depend on the vectors and on the machine and say nothing,
         so they are not written.
@@ -257,8 +255,8 @@ class Findings:
         text: str = "more than rounding",
         role: Role = "part",
     ) -> None:
-        """Add a difference that must be more than rounding; see `add_zero`. `text` is the
-        result in words if it is.
+        """Add a finding on a difference that must be more than rounding; see `add_zero`.
+        `text` is the result in words if the difference is more than rounding.
         """
         measured = write_zero(value, bound, text)
         self._add_above(role, what, measured, value, bound)
@@ -280,7 +278,7 @@ class Findings:
         self.findings[-1] = replace(self.findings[-1], draws=draws)
 
     def add_count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
-        """Add a count that must be complete."""
+        """Add a finding on a count of `total` things, all of which must be hits."""
         is_complete = hits == total
         self.add(role, what, f"{hits} of {total}", is_complete, hits)
 
@@ -304,9 +302,9 @@ class Findings:
 
     @property
     def deciding(self) -> ClaimFinding:
-        """The finding that the verdict follows from: the first of the findings that are
-        strongest in the order of DECIDES. If the claim holds, it is the part that is
-        closest to failing.
+        """The finding that the verdict follows from: the first of the findings that come
+        earliest in the order of DECIDES. If all parts agree and no limit disagrees, it is
+        the part that is closest to failing.
         """
         for role, agrees in DECIDES:
             candidates = [
@@ -339,8 +337,8 @@ class Findings:
         return self.is_missing, has_mute_part, unanswered
 
     def take_best(self, answers: "list[Findings]", what: str) -> None:
-        """Take over the findings of the answer that leaves least open; of equal
-        answers, the first. Without answers, a finding says that `what` is missing.
+        """Take over the findings of the answer that leaves least open, or of the first of
+        several such answers. Without answers, a finding says that `what` is missing.
         """
         if answers:
             best = min(answers, key=lambda answer: answer.gaps)
