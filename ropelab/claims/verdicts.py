@@ -40,8 +40,9 @@ __all__ = ["answer", "cells", "summary", "tables"]
 # The years of some sources are unknown. In a column of this type unknown years are
 # missing, and all other years stay whole numbers.
 YEAR = {"year": "Int64"}
-# The share of a claim in the 5 s of all checks, and the memory of the libraries.
-NEEDS = Resources(seconds=0.04, memory_bytes=600_000_000)
+# The resources of a claim: its share of the 5 s of all checks, and the memory of the
+# libraries.
+RESOURCES_OF_CLAIM = Resources(seconds=0.04, memory_bytes=600_000_000)
 
 
 class Decided(NamedTuple):
@@ -92,7 +93,7 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
         title=f"claim {claim.id}",
         function=check_claim,
         inputs={"claim": claim.id, "inputs": inputs},
-        resources=NEEDS,
+        resources=RESOURCES_OF_CLAIM,
     )
 
 
@@ -122,7 +123,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             agrees = AGREES[finding.agrees]
             finding_rows.append({"id": claim.id, **asdict(finding), "agrees": agrees})
 
-    evidence = {id_: found.findings for id_, found in decided.items()}
+    evidence = {id_: decision.findings for id_, decision in decided.items()}
     passage_rows = _list_passages(chosen, config.source, evidence)
     tables = {
         "claims": pd.DataFrame(claim_rows),
@@ -162,7 +163,9 @@ def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
 
 
 def _decide_by_runs(claim: Claim, runs: tuple[Stored, ...]) -> Decided:
-    """Return the findings by stored runs, or the committed findings if no run decides."""
+    """Return the findings that stored runs give, or the committed findings if no run
+    decides.
+    """
     findings = claim.evidence(runs=runs)
     is_open = not runs or findings.is_missing
     committed = read_committed().get(claim.id)
