@@ -61,7 +61,7 @@ class Source:
         return " ".join(known)
 
 
-# The words in an answer for a finding that the stored runs do not have.
+# The words that an answer has in the place of a finding that the stored runs do not have.
 ABSENT = "not measured in these runs"
 
 
@@ -114,7 +114,7 @@ def _make_claim(family: str, record: dict[str, Any]) -> Claim:
     table lacks.
     """
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
-    # The command that decides the claim: it makes a run, or computes at once.
+    # The command that decides the claim: it makes a run of a config, or computes the check.
     if "config" in record:
         command = f"ropelab run {record['config']}"
     else:
