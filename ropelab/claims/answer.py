@@ -109,8 +109,8 @@ def _list_drawn(tables: Tables) -> set[str]:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return the short table: the claims; of a single source its sentences; of a single
-    claim its findings.
+    """Return the short table: the claims, or the sentences of a single source, or the
+    findings on a single claim.
     """
     claims = tables["claims"]
     if len(claims) == 1:
@@ -132,14 +132,16 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def is_page(tables: Tables) -> bool:
-    """Return True for the claims of one source, which are shown by its sentences."""
+    """Return True for the claims of a single source, which are shown sentence by
+    sentence.
+    """
     return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
 
 
 def page(tables: Tables) -> pd.DataFrame:
     """Return the passages as they are read: a row for each sentence.
 
-    ``sentence``: the quotation. A passage without one has our words for it, or the
+    ``sentence``: the quotation. A passage without a quotation has our words for it, or the
     statement of its claim. ``english``: the translation of the quotation, if there is one.
     """
     passages = tables["passages"]
