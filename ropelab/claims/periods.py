@@ -24,18 +24,20 @@ from ropelab.runs.sentences import write_count
 
 # The period of the single slow frequency of note 001, §5.2, in tokens.
 PERIOD = 1_000_000.0
-# Codes that are closer than this are the same. Rounding leaves them 1e-15 apart after a
-# full turn; a step of one token at PERIOD is 6e-6.
+# The largest distance of two codes that count as the same. After a full turn, rounding
+# leaves codes 1e-15 apart. One token at PERIOD moves a code by 6e-6.
 SAME_CODE = 1e-9
-# The features of MiniMind's head and its base, which the printed numbers are about.
+# The features of a head of MiniMind, and the base of MiniMind, which the printed numbers
+# are about.
 HEAD = 64
 BASE = 1e6
-# Seconds in which the three hands of a clock go round (note 001, §5.6).
+# The periods of the three hands of a clock, in seconds (note 001, §5.6).
 HANDS = (60, 3600, 43200)
-# The number formats in which codes are counted, and the number of positions.
+# The number formats in which codes are counted, and the number of counted positions.
 FORMATS_COMPARED = ("float32", "float16", "bfloat16")
 LENGTH = 131072
-# The component of a code that is compared, by the words for it.
+# The components of a code that are compared, by the words for them. A vector is the cos
+# and sin of all pairs.
 COMPONENTS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
@@ -45,7 +47,7 @@ def _measure_distance_to_start(angle: float) -> float:
 
 
 @claim("one-frequency-cos")
-def cos_of_neighbours(
+def compare_cosines_of_neighbours(
     findings: Findings, period: float = PERIOD, dtype: str = "float32"
 ) -> None:
     """Compute the cosines of positions 0 and 1, exactly and in a number format."""
@@ -75,9 +77,11 @@ def cos_of_neighbours(
 
 
 @claim("one-frequency-degrees")
-def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None:
-    """Compute the angle of position 1. The note calls the printed number degrees; it is
-    the angle in radians.
+def check_degrees_of_position_1(
+    findings: Findings, printed: float = 0.00000628
+) -> None:
+    """Compute the angle of position 1. The note prints a number of degrees, which is in
+    fact the angle in radians.
     """
     degrees = 360 / PERIOD
     radians = 2 * math.pi / PERIOD
@@ -87,14 +91,16 @@ def degrees_of_one_step(findings: Findings, printed: float = 0.00000628) -> None
 
 
 @claim("turn-comes-back")
-def turn_comes_back(findings: Findings, degrees_per_token: float = 1.0) -> None:
+def check_full_turn(findings: Findings, degrees_per_token: float = 1.0) -> None:
+    """Compare the code after 360 tokens with the code of position 0."""
     distance = _measure_distance_to_start(math.radians(360 * degrees_per_token))
     what = "difference of the codes of positions 0 and 360"
     findings.add_zero(what, distance, SAME_CODE)
 
 
 @claim("script-covers-everything")
-def covers_everything(findings: Findings, period: float = PERIOD) -> None:
+def check_repetition_after_period(findings: Findings, period: float = PERIOD) -> None:
+    """Compare the code after one period with the code of position 0."""
     position = round(period)
     distance = _measure_distance_to_start(position * (2 * math.pi / period))
     what = f"difference of the codes of positions 0 and {position:,}"
@@ -102,9 +108,9 @@ def covers_everything(findings: Findings, period: float = PERIOD) -> None:
 
 
 @claim("float32-precision")
-def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
-    """Compare the steps between float32 numbers with the printed one: at 1, where cosines
-    are, and at the sine of position 1.
+def check_steps_of_float32(findings: Findings, printed: float = 1e-7) -> None:
+    """Compare the step between neighbouring float32 numbers with the printed step: at 1,
+    near which the cosines are, and at the sine of position 1.
     """
 
     def is_near_printed(step: float) -> bool:
@@ -123,7 +129,7 @@ def float32_precision(findings: Findings, printed: float = 1e-7) -> None:
 
 
 @claim("script-cos-step")
-def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
+def check_steps_of_cosine(findings: Findings, printed: float = 3.94e-11) -> None:
     """Compute the change of the cosine over one token, before and after position 1."""
     theta = 2 * math.pi / PERIOD
 
@@ -146,7 +152,7 @@ def cos_step(findings: Findings, printed: float = 3.94e-11) -> None:
 
 
 @claim("clock-hour", "clock-unique")
-def clock_is_unique(
+def find_time_of_clock(
     findings: Findings,
     hands: Sequence[int] = HANDS,
     until: int = HANDS[-1],
@@ -157,8 +163,8 @@ def clock_is_unique(
     Args:
         findings: the findings.
         hands: the periods of the hands, in seconds.
-        until: the time in seconds within which no other time looks the same.
-        longer: another such time, as a limit; 0 for none.
+        until: the claim says that no two times within these seconds look the same.
+        longer: a longer time for which this is asked, too, as a limit; 0 for none.
     """
     # All hands are back when the time is a multiple of every period.
     seconds = math.lcm(*hands)
@@ -170,9 +176,11 @@ def clock_is_unique(
 
 
 @claim("second-hand")
-def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
-    """Find where a hand of a clock is after the time at which it is said to be at its
-    start. `hand` is its period; both are in seconds.
+def find_place_of_hand(
+    findings: Findings, hand: int = HANDS[0], said: int = 3600
+) -> None:
+    """Find where a hand of a clock is after `said` seconds, the time after which a source
+    says that it is back at its start. `hand` is the period of the hand in seconds.
     """
     past_start = said % hand
     what = f"where it stands after {said:,} s"
@@ -181,7 +189,7 @@ def hand_comes_back(findings: Findings, hand: int = HANDS[0], said: int = 3600) 
 
 
 @claim("clock-like-rope", "calendar-like-rope")
-def clock_like_rope(
+def compare_with_clock(
     findings: Findings,
     periods: Sequence[float] = (),
     base: float = BASE,
@@ -192,8 +200,8 @@ def clock_like_rope(
     from fast to slow and together tell every time.
 
     Each period of a clock is a whole multiple of the period before, so that all hands come
-    back at once. Whatever is alike but for that is like a clock on a condition. A calendar
-    has no such rule: its months differ in length.
+    back at the same time. Periods that have everything but this in common with a clock are
+    like a clock with a condition. A calendar has no such rule: its months differ in length.
 
     Args:
         findings: the findings.
@@ -214,7 +222,7 @@ def clock_like_rope(
     findings.add_count("periods longer than the one before", longer, len(ratios))
     if length:
         spectrum = Spectrum(2 * math.pi / compared)
-        counts = census(spectrum, "vector", length, ("float32",))["float32"]
+        counts = count_codes(spectrum, "vector", length, ("float32",))["float32"]
         what = (
             f"positions of the first {length:,} that all together tell apart, float32"
         )
@@ -243,13 +251,15 @@ def make_rope_frequencies(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
     return Spectrum(inverse_frequencies(head_dim, base))
 
 
-def census(
+def count_codes(
     spectrum: Spectrum,
     component: str,
     length: int,
     formats: Sequence[str] = FORMATS_COMPARED,
 ) -> dict[str, Census]:
-    """Count the codes of the positions below `length`, rounded to each format."""
+    """Count the different codes of the positions below `length`, rounded to each format,
+    and the neighbours with equal codes.
+    """
     # The codes are exact before they are rounded.
     chain = Chain(CastPlan(), spectrum)
     all_pairs = range(len(spectrum.inv_freq))
@@ -259,7 +269,7 @@ def census(
 
 
 @claim("one-frequency-neighbours", "one-frequency-formats")
-def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
+def count_equal_neighbours(findings: Findings, format_: str = "float32") -> None:
     """Count neighbouring positions with equal codes, by one frequency and by RoPE."""
     neighbours = LENGTH - 1
     spectra = {"one": make_one_frequency(PERIOD), "many": make_rope_frequencies()}
@@ -268,7 +278,7 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
     shares = {}
     for scheme, spectrum in spectra.items():
         for name, component in COMPONENTS.items():
-            for fmt, counts in census(spectrum, component, LENGTH).items():
+            for fmt, counts in count_codes(spectrum, component, LENGTH).items():
                 equal = counts.adjacent_collisions
                 shares[scheme, fmt, name] = equal / neighbours
                 row = {
@@ -283,10 +293,10 @@ def neighbours_lost(findings: Findings, format_: str = "float32") -> None:
                 rows.append(row)
     findings.series["resolution"] = pd.DataFrame(rows)
 
-    # The format that is asked about decides. All other formats put a condition on the
+    # The format that the claim is about decides. All other formats put a condition on the
     # claim.
-    others = [fmt for fmt in FORMATS_COMPARED if fmt != format_]
-    for fmt in (format_, *others):
+    other_formats = [fmt for fmt in FORMATS_COMPARED if fmt != format_]
+    for fmt in (format_, *other_formats):
         share = shares["one", fmt, "cos and sin"]
         what = f"neighbours below {LENGTH} with cos and sin alike, {fmt}"
         role: Role = "part" if fmt == format_ else "limit"
@@ -356,17 +366,19 @@ def write_percent(share: float) -> str:
 
 
 @claim("one-frequency-unique")
-def one_is_unique(findings: Findings, period: float = PERIOD) -> None:
+def count_codes_of_one_frequency(findings: Findings, period: float = PERIOD) -> None:
     """Count the different codes by one frequency of the positions of its period."""
     length = round(period)
-    for fmt, counts in census(make_one_frequency(period), "vector", length).items():
+    for fmt, counts in count_codes(
+        make_one_frequency(period), "vector", length
+    ).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
         findings.add(role, what, f"{counts.distinct:,}", counts.distinct == length)
 
 
 @claim("fast-pair-separates")
-def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) -> None:
+def check_fastest_pair(findings: Findings, printed_degrees: float = 57.3) -> None:
     """Compute the angle of the fastest pair over one token, and count neighbours that it
     does not distinguish.
     """
@@ -380,7 +392,9 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
         what, f"{degrees:.2f} degrees", error <= tolerance, degrees, margin
     )
     # The fastest pair rotates by one radian per token.
-    for fmt, counts in census(make_one_frequency(2 * math.pi), "pair", LENGTH).items():
+    for fmt, counts in count_codes(
+        make_one_frequency(2 * math.pi), "pair", LENGTH
+    ).items():
         equal = counts.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
@@ -388,7 +402,7 @@ def fastest_pair_separates(findings: Findings, printed_degrees: float = 57.3) ->
 
 
 @claim("many-unique")
-def positions_unique(
+def count_codes_of_rope(
     findings: Findings, base: float = BASE, length: int = 1 << 20
 ) -> None:
     """Count the different codes of RoPE at the first positions."""
@@ -396,20 +410,20 @@ def positions_unique(
     slowest_period = float(wavelengths(spectrum.inv_freq)[-1])
     what = "the slowest pair alone repeats after"
     findings.add_above(what, slowest_period, length, "{:,.0f} tokens")
-    for fmt, counts in census(spectrum, "vector", length).items():
+    for fmt, counts in count_codes(spectrum, "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
         is_unique = counts.distinct == length
         findings.add_part(what, f"{counts.distinct}", is_unique, counts.distinct)
 
 
 @claim("slow-pairs-unique")
-def slow_pairs_unique(
+def count_codes_of_slow_pairs(
     findings: Findings, first: int = HEAD // 4, length: int = 1 << 20
 ) -> None:
     """Count the codes of the slower half of the pairs, from pair `first` on."""
     slow = Spectrum(inverse_frequencies(HEAD, BASE)[first:])
     last = HEAD // 2 - 1
-    for fmt, counts in census(slow, "vector", length).items():
+    for fmt, counts in count_codes(slow, "vector", length).items():
         what = (
             f"distinct codes of the first {length} positions in {fmt}, pairs {first} to"
             f" {last}"
@@ -421,7 +435,7 @@ def slow_pairs_unique(
 
 
 @claim("minimind-periods", "minimind-period-15")
-def periods(
+def compare_periods(
     findings: Findings,
     printed: Sequence[tuple[int, float]],
     base: float = BASE,
@@ -441,7 +455,7 @@ def periods(
 
 
 @claim("angle-falls")
-def angle_falls(findings: Findings, base: float = 10000.0) -> None:
+def count_slower_pairs(findings: Findings, base: float = 10000.0) -> None:
     """Count the pairs that rotate slower than the pair before."""
     is_slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
@@ -449,7 +463,7 @@ def angle_falls(findings: Findings, base: float = 10000.0) -> None:
 
 
 @claim("position-1-code")
-def code_of_position(
+def compare_cosines_of_position_1(
     findings: Findings,
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
     last: float = 1.0,
@@ -474,7 +488,7 @@ def code_of_position(
 
 
 @claim("script-dimension-angles", "knowledge-base-angles")
-def angles(
+def compare_angles(
     findings: Findings,
     printed: Sequence[tuple[int, int, float]],
     base: float = BASE,
@@ -500,7 +514,7 @@ def angles(
 
 
 @claim("script-two-periods", "script-three-periods")
-def fingerprints(
+def find_equal_phases(
     findings: Findings,
     periods: Sequence[float] = (10, 100),
     positions: Sequence[int] = (0, 5, 10, 15, 50, 100),
