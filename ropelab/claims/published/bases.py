@@ -60,12 +60,12 @@ def search_smaller_bases(
     `printed` are the printed bases, by default the bases of the publication `by`.
     """
     # Stored runs have the exact bound of some contexts, which decides. For all other
-    # contexts a grid of bases is searched, which can only contradict: a base that works
-    # may lie between its points.
+    # contexts a grid of bases is searched, which can only contradict a printed base: if no
+    # base of the grid works, a base between two points of the grid may still work.
     printed = printed or PRINTED[by]
     exact_bases = _read_exact_bases(runs)
     similarity = Similarity.of_head(HEAD)
-    # A text for each printed base that is not the least: a smaller one works.
+    # A text for each printed base that is not the least: a smaller base works, too.
     loose_texts = []
     # A text for each printed base that does not work.
     failing_texts = []
@@ -84,7 +84,7 @@ def search_smaller_bases(
             smaller = _search_grid(context, 0.5 * base, least)
 
         if smaller < least:
-            # The base is rounded up, since the next smaller number need not work.
+            # The base is rounded up, since a number that is rounded down need not work.
             rounded_up = math.ceil(10 * smaller) / 10
             loose_texts.append(f"{context}: {rounded_up:,.1f} works below {base:g}")
 
