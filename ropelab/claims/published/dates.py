@@ -42,13 +42,14 @@ def compare_years(
         example_year = read_year(example_number)
         first_year = read_year(first_number)
 
-        # The year may be the year of the example, or the year of its kind.
-        is_one = year in (example_year, first_year)
+        # The year that is given may be the year of the example, or the year of the first
+        # paper of its kind.
+        is_either_year = year in (example_year, first_year)
         dated = f"{example}, {write_month(example_number)}"
         if first_number != example_number:
             dated += f", and {first}, {write_month(first_number)}"
         what = f"{kind}, {year}: the example and the first of them"
-        findings.add_part(what, dated, is_one, first_year)
+        findings.add_part(what, dated, is_either_year, first_year)
 
         others = []
         for name, year_of_one in ((example, example_year), (first, first_year)):
@@ -95,10 +96,10 @@ def compare_year(
         said: the year that the claim gives.
     """
     preprint_year = read_year(arxiv)
-    is_one_of_both = said in (preprint_year, printed)
+    is_either_year = said in (preprint_year, printed)
     what = f"{name}, arXiv:{arxiv} and in print"
     text = f"{write_month(arxiv)} and {printed}"
-    findings.add_part(what, text, is_one_of_both, preprint_year)
+    findings.add_part(what, text, is_either_year, preprint_year)
 
 
 @claim("llama-rope")
@@ -130,7 +131,8 @@ def count_encodings(
     # have RoPE.
     what = "models that ropelab knows by configuration, RoPE or ALiBi"
     known = len(MODELS)
-    # They are no sample of large models, so that they neither agree nor disagree.
+    # The models of `ropelab models` are no sample of large models, so that their number
+    # neither agrees nor disagrees.
     findings.add_limit(what, f"{known} of {known}, chosen for RoPE", None, known)
 
     counts: dict[str, int] = {}
@@ -163,4 +165,4 @@ def compare_with_date_of_rope(findings: Findings, name: str, user: str) -> None:
         is_later = float(user) >= float(ROPE)
         findings.add_part(f"{name}'s paper appeared in", text, is_later)
     else:
-        findings.add_part(f"{name}'s architecture", "not published", None)
+        findings.add_part(f"{name}'s architecture", "not published", agrees=None)
