@@ -31,8 +31,8 @@ HEAD = 128
 BASE = 10000.0
 # The tested length of claims about float32.
 FLOAT32_LENGTH = 1 << 17
-# The numbers of tokens by which positions are moved: primes just above 2^12 and 2^16, for
-# which bfloat16 has 8 bits.
+# The numbers of tokens by which positions are moved: primes just above 2^12 and 2^16.
+# bfloat16, which keeps 8 bits of a number, rounds both.
 SHIFTS = (4099, 65537)
 # The number of random queries with their keys.
 DRAWS = 4096
@@ -151,6 +151,7 @@ def compare_reported(
         first, reported = grid
         positions = np.arange(first, first + reported, dtype=float)
         is_first = round_to(positions, FORMATS["bfloat16"]) == first
-        alike = reported if is_first.all() else int(is_first.argmin())
+        # The number of positions before the first that is not stored as `first`.
+        equal = reported if is_first.all() else int(is_first.argmin())
         what = f"positions from {first:,} on that do become one"
-        findings.add_limit(what, f"the first {alike}", alike == reported, alike)
+        findings.add_limit(what, f"the first {equal}", equal == reported, equal)
