@@ -34,8 +34,9 @@ LONGEST_TIMES = 4
 def find_unseen_shares(
     geometry: Geometry, inv_freq: Array, length: float
 ) -> Float[Array, " pairs"]:
-    """Return the share of the circle that each pair meets only beyond the trained
-    length.
+    """Return the share of the circle that each pair meets in a text of `length` tokens
+    and did not meet within the trained length. `inv_freq` are the frequencies of the pairs
+    in that text.
     """
     # A pair that has completed a rotation has met the whole circle.
     seen = rotations(geometry.inv_freq, geometry.trained_len).clip(max=1)
@@ -47,7 +48,8 @@ def find_largest_ratio(a: Array, b: Array) -> float:
     """Return the ratio of two sets of frequencies in the pair where they differ most; it
     is at least 1.
     """
-    # By the logarithm, twice as fast and half as fast differ as much.
+    # With logarithms, a frequency that is twice as fast differs by the same amount as one
+    # that is half as fast.
     log_ratios = np.abs(np.log(a / b))
     return math.exp(float(log_ratios.max()))
 
@@ -97,11 +99,12 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
     def count_unseen(inv_freq: Array) -> int:
         return int((find_unseen_shares(model, inv_freq, length) > SAME).sum())
 
-    before = count_unseen(model.inv_freq)
-    after = count_unseen(plan.inv_freq)
+    without_yarn = count_unseen(model.inv_freq)
+    with_yarn = count_unseen(plan.inv_freq)
     what = f"pairs that meet new angles at {length}"
-    text = f"{before} before, {after} after"
-    findings.add_part(what, text, before > 0 and after == 0, after)
+    text = f"{without_yarn} before, {with_yarn} after"
+    agrees = without_yarn > 0 and with_yarn == 0
+    findings.add_part(what, text, agrees, with_yarn)
 
     is_fast = rotations(model.inv_freq, model.trained_len) >= yarn.beta_fast
     ratios = plan.inv_freq / model.inv_freq
@@ -147,8 +150,9 @@ def compare_lengths(findings: Findings, method: str = "yarn(factor=4)") -> None:
 
 @claim("dynamic-free-short")
 def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
-    """Compare a method inside the trained length with no method: computed for the length
-    of the text, and once for the longest one, as servers do.
+    """Compare a method inside the trained length with no method: with frequencies that
+    are computed for the length of the text, and with frequencies that are computed once,
+    for the longest text, as servers do.
     """
     lengths = (2, 1024, LLAMA_2.trained_len)
     ratios = []
@@ -169,8 +173,8 @@ def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
     # vLLM and SGLang compute their tables when a model is loaded, for the length that they
     # may serve.
     longest = LONGEST_TIMES * LLAMA_2.trained_len
-    once = DynamicNtk(factor=LONGEST_TIMES).plan(LLAMA_2, longest)
-    ratio = find_largest_ratio(once.inv_freq, LLAMA_2.inv_freq)
+    plan_for_longest = DynamicNtk(factor=LONGEST_TIMES).plan(LLAMA_2, longest)
+    ratio = find_largest_ratio(plan_for_longest.inv_freq, LLAMA_2.inv_freq)
     what = (
         f"frequencies computed once for {longest:,} tokens, as vLLM and SGLang do for factor"
         f" {LONGEST_TIMES}, against none"
@@ -181,16 +185,17 @@ def compare_inside(findings: Findings, method: str = "dynamic_ntk") -> None:
 @claim("yarn-one-ramp")
 def compare_ramps(findings: Findings, factor: float = 16.0) -> None:
     """Compare YaRN as its paper states it with YaRN as its code computes it."""
-    paper = YarnPaper(factor=factor).plan(LLAMA_2, 0).inv_freq
-    code = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
-    ratios = code / paper
-    differing = int((np.abs(ratios - 1) > SAME).sum())
+    # YaRN has the same frequencies at every length, so that any length will do.
+    inv_freq_of_paper = YarnPaper(factor=factor).plan(LLAMA_2, 0).inv_freq
+    inv_freq_of_code = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
+    ratios = inv_freq_of_code / inv_freq_of_paper
+    differing_pairs = int((np.abs(ratios - 1) > SAME).sum())
     worst_pair = int(np.abs(np.log(ratios)).argmax())
-    ratio = find_largest_ratio(code, paper)
+    ratio = find_largest_ratio(inv_freq_of_code, inv_freq_of_paper)
 
     what = f"factor {factor:g}, pairs whose frequencies differ"
-    text = f"{differing} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
-    findings.add_part(what, text, differing == 0, ratio)
+    text = f"{differing_pairs} of {len(ratios)}, pair {worst_pair} by {ratio:.2f} times"
+    findings.add_part(what, text, differing_pairs == 0, ratio)
 
 
 @claim("ntk-ends")
@@ -267,8 +272,8 @@ Formula = Literal["beta per pair", "linear ramp"]
 def compute_minimind(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
 ) -> Float[Array, " pairs"]:
-    """Return the frequencies of MiniMind's code, by the formula of one of its versions:
-    the frequencies of a geometry, divided by the factor or less.
+    """Return the scaled frequencies that one version of MiniMind's code computes. The
+    frequencies of the geometry are divided by the factor, or by less.
     """
     inv_freq = geometry.inv_freq
     if formula == "beta per pair":
@@ -279,7 +284,7 @@ def compute_minimind(
         multiplier_of_fast = (beta * factor - beta + 1) / (beta * factor)
         return inv_freq * np.where(rotates_fully, multiplier_of_fast, 1 / factor)
 
-    # YaRN's ramp with its end held at the last pair instead of the last feature.
+    # YaRN's ramp, whose end is at most the last pair. YaRN limits it to the last feature.
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
     high = min(high, geometry.pairs - 1)
     pair_numbers = np.arange(geometry.pairs)
