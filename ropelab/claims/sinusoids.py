@@ -152,8 +152,8 @@ def compare_after_period(
     width: int = 512,
     length: int = 512,
 ) -> None:
-    """Compare the codes of the first positions with those one period of the slowest wave
-    later.
+    """Compare the codes of the first positions with the codes one period later, a period
+    of the slowest wave.
     """
     omega = space_frequencies(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
@@ -163,7 +163,7 @@ def compare_after_period(
 
     # The code repeats if all frequencies are whole multiples of the slowest one.
     ratios = omega / omega.min()
-    whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
+    whole_multiples = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
     # Angles after 6e4 tokens are known to 1e-11 rad, so this bound is a wide one.
     bound = 1e-6
 
@@ -171,15 +171,16 @@ def compare_after_period(
     what = f"largest change of a feature after {period:,.0f} tokens, d = {width}"
     size = "0 within rounding" if change <= bound else "{:.2g}"
     text = (
-        f"{size} ({whole} of {len(ratios)} are whole multiples of the least frequency)"
+        f"{size} ({whole_multiples} of {len(ratios)} are whole multiples of the least"
+        " frequency)"
     )
     findings.add_at_most(what, change, bound, text)
     findings.series["sinusoid_sum"] = make_sum_series()
 
 
 def make_sum_series() -> pd.DataFrame:
-    """Return the sum F(t) of all features over the number of pairs, from position 0 on,
-    and from one period of the slowest wave on.
+    """Return the sum F(t) of all features, divided by the number of pairs: from position 0
+    on, and from the position after one period of the slowest wave on.
     """
     positions = np.linspace(0, 64, 257)
     tables = []
@@ -274,7 +275,8 @@ def compare_ratios(
 ) -> None:
     """Compare the ratios of neighbouring frequencies: a geometric series has one ratio.
 
-    The two spacings are those that are even in the logarithm and in the frequency.
+    `in_logarithm` is the spacing that is even in the logarithm of the frequency, and
+    `in_frequency` the spacing that is even in the frequency.
     """
     spacings: tuple[tuple[Role, str, Spacing], ...] = (
         ("part", "the logarithm, as the Transformer has it", in_logarithm),
