@@ -21,8 +21,8 @@ from ropelab.runs.thresholds import EXACT, ROUNDING
 # The features of an embedding, and the tokens of a text.
 WIDTH = 64
 TOKENS = 512
-# The features of a code from which a layer is to pick out positions. As many are enough to
-# pick out each of a few positions.
+# The features of a code from which a layer is to pick out positions. This number is enough
+# to pick out each of a few positions.
 CODE_WIDTH = 512
 # The base of the frequencies of codes.
 BASE = 10000.0
@@ -74,8 +74,9 @@ def check_multiplication(
     and when they are added: root mean squares over normal embeddings.
     """
     codes = _make_first_codes(WIDTH, TOKENS)
-    # A feature x becomes c x or x + c, with c of the code, and changes by (c - 1) x or c.
-    # Over normal x the mean squares of both, of that of x, follow from the code alone.
+    # A feature x becomes c x or x + c, where c is the feature of the code, and so changes
+    # by (c - 1) x or by c. The mean squares of both changes over normal x, divided by the
+    # mean square of x, follow from the code alone.
     # `fsum` rounds once, so that the sums are the same on every machine.
     multiplied = math.sqrt(math.fsum(np.square(codes - 1).ravel()) / codes.size)
     code_size = math.sqrt(math.fsum(np.square(codes).ravel()) / codes.size)
@@ -143,9 +144,10 @@ def check_fixed_coefficients(
         f"a learned projection of the code picks out each of {tokens} positions, d ="
         f" {CODE_WIDTH}"
     )
-    exactly = "within rounding: it learns the coefficients instead"
     picks_out = difference <= ROUNDING
-    text = exactly if picks_out else f"off by {difference:.2g}"
+    text = f"off by {difference:.2g}"
+    if picks_out:
+        text = "within rounding: it learns the coefficients instead"
     findings.add_limit(what, text, not picks_out, difference)
 
 
@@ -165,22 +167,22 @@ def check_only_at_product(
     layer = make_small_encoding(name).for_layer(0)
     shift = 100
     q, k = draw_queries_and_keys(16, seed)
-    encoded_q, encoded_k, *positions = encode(layer, q, k, 0)
+    encoded_q, encoded_k, *positions = encode(layer, q, k)
     # Keys after the query do not count: `tril` sets their scores to 0.
     scores = layer.scores(encoded_q, encoded_k, *positions).detach().tril()
     products = (encoded_q @ encoded_k.mT / q.shape[-1] ** 0.5).tril()
-    moved = encode(layer, q, k, shift)
+    moved = encode(layer, q, k, start=shift)
     moved_scores = layer.scores(*moved).detach().tril()
     change = arrays.max_abs((moved_scores - scores).numpy())
-    added = arrays.max_abs((scores - products).numpy())
+    added_to_product = arrays.max_abs((scores - products).numpy())
 
-    moves = arrays.write_zero(change, ROUNDING, "more than rounding")
+    change_in_words = arrays.write_zero(change, ROUNDING, "more than rounding")
     what = (
         f"{name}: what is done to the product, while moving both tokens by"
-        f" {shift} changes the score by {moves}"
+        f" {shift} changes the score by {change_in_words}"
     )
-    text = "nothing" if added <= ROUNDING else "scores change"
-    findings.add_part(what, text, added > ROUNDING, added)
+    text = "nothing" if added_to_product <= ROUNDING else "scores change"
+    findings.add_part(what, text, added_to_product > ROUNDING, added_to_product)
 
 
 @claim("polynomial-distance")
@@ -394,8 +396,8 @@ def _compute_curve(
 def compute_bound_curve(
     head_dim: int, farthest: int = FARTHEST
 ) -> Float[arrays.Array, " distances"]:
-    """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864,
-    eq. 37).
+    """Compute (2/d) sum_j |S_j|, where S_j is the sum of the first j waves
+    (arXiv:2104.09864, eq. 37).
     """
 
     def average_partial_sums(waves: np.ndarray) -> np.ndarray:
@@ -418,12 +420,13 @@ def compute_aligned_curve(
 
 
 def compute_independent_curve(head_dim: int) -> Float[arrays.Array, " distances"]:
-    """Return the root mean square of the score of independent normal q and k, of that at
-    distance 0.
+    """Return the root mean square of the score of independent normal q and k, divided by
+    the root mean square at distance 0.
     """
-    # With a pair of features as a complex number its part of the score is the real part of
-    # q conj(k) times a wave. Real and imaginary part of the product have one variance and
-    # are uncorrelated, so the variance is in proportion to cos^2 + sin^2 of the wave.
+    # If a pair of features is written as a complex number, its part of the score is the
+    # real part of q conj(k) times a wave. The real and the imaginary part of q conj(k) have
+    # the same variance and are uncorrelated. The variance of the score is therefore in
+    # proportion to cos^2 + sin^2 of the wave.
 
     def average_squares(waves: np.ndarray) -> np.ndarray:
         return (waves.real**2 + waves.imag**2).mean(axis=-1)
