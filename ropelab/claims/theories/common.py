@@ -9,8 +9,8 @@ from collections.abc import Sequence
 HEAD = 128
 LLAMA_3_1 = 5e5
 CONTEXT = 131072
-# The length at which Du et al. count, and of the stretches in which angles are compared,
-# in tokens.
+# The number of positions at which Du et al. count their modes of failure. For Liu's bounds,
+# the number of positions at the end of a context at which angles are compared.
 TOKENS = 8192
 
 
