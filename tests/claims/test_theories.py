@@ -13,7 +13,7 @@ from ropelab.math.frequencies import inverse_frequencies
 def test_scores_are_those_of_rotated_vectors():
     drawn = gaussian(3, du.DRAWS, 3, 128)[2]
     query, first, second = (torch.tensor(x)[None, None, None] for x in drawn)
-    rope, null = (model[2] for model in du.scores(5e5, 0.0, 3))
+    rope, null = (model[2] for model in du.compute_scores(5e5, 0.0, 3))
     for distance in (0, 7, 4000):
         angle = torch.tensor(distance * np.tile(inverse_frequencies(128, 5e5), 2))[
             None, None
@@ -30,7 +30,7 @@ def test_scores_are_those_of_rotated_vectors():
 
 
 def test_shared_keys_have_that_cosine_with_the_query():
-    rope = du.scores(1e4, 0.99, 1)[0][0]
+    rope = du.compute_scores(1e4, 0.99, 1)[0][0]
     query = gaussian(1, du.DRAWS, 3, 128)[0, 0]
     assert rope[:, 0] == pytest.approx(np.full(2, 0.99 * float(query @ query)), rel=0.1)
 
@@ -55,7 +55,7 @@ def test_the_chance_of_token_inversion_is_that_of_samples(base, distance):
     there = (whole * np.exp(1j * distance * inverse_frequencies(128, base))).real.sum(1)
     here = whole.real.sum(1)
     assert ((here > 0) != (there > 0)).mean() == pytest.approx(
-        du.token_inversion(base, distance), abs=0.012
+        du.compute_token_inversion(base, distance), abs=0.012
     )
 
 
@@ -63,5 +63,5 @@ def test_a_key_equal_to_the_query_keeps_its_locality_in_short_contexts():
     theta = inverse_frequencies(128, 5e5)
     sums = [float(np.cos(m * theta).sum()) for m in range(256)]
     wins = np.mean([far > near for near in sums[:128] for far in sums[128:]])
-    assert du.aligned_inversion(5e5, 256) == pytest.approx(wins, abs=1e-3)
+    assert du.measure_aligned_inversion(5e5, 256) == pytest.approx(wins, abs=1e-3)
     assert wins < 0.2

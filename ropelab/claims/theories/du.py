@@ -29,20 +29,20 @@ from ropelab.runs.sentences import write_interval
 from ropelab.runs.stats import Interval, average_samples
 
 BASES = (1e4, LLAMA_3_1, 1e7)
-# The number of random queries with their keys. The counts of a draw are skewed: a few
-# draws have several times the usual one.
+# The number of random queries with their keys. The distribution of counts is skewed: a few
+# draws have several times the usual count.
 DRAWS = 100
-# RoPE causes a mode of failure if the failure is more frequent with RoPE than in the null
-# model, at least by this share: the paper is not about differences of a few percent.
-MORE = 0.1
+# The least share by which a failure has to be more frequent with RoPE than in the null
+# model, if RoPE is to be its cause: the paper is not about differences of a few percent.
+LEAST_EXCESS = 0.1
 # A probability counts as 1/2 if it differs from 1/2 by less than this.
 NEAR_HALF = 0.05
-# Octaves of distances are searched up to this distance.
+# The distance in tokens up to which octaves of distances are searched.
 FARTHEST = 2 * CONTEXT
 
 
 @cache
-def scores(base: float, shared: float, seed: int = 0) -> tuple[Array, Array]:
+def compute_scores(base: float, shared: float, seed: int = 0) -> tuple[Array, Array]:
     """Return the scores of queries with two keys each by distance, [DRAWS, 2, TOKENS],
     with RoPE and in the null model.
 
@@ -82,13 +82,17 @@ def measure_far_wins(values: Array) -> float:
     far = values[half:]
     # The place of a far score among the sorted near scores is the number of near scores
     # below it.
-    lower = np.searchsorted(near, far)
-    return float(lower.mean() / half)
+    lower_counts = np.searchsorted(near, far)
+    return float(lower_counts.mean() / half)
 
 
-def aligned_inversion(base: float, tokens: int) -> float:
-    """Return `measure_far_wins` for a key that equals the query, in the mean over queries."""
-    return measure_far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
+def measure_aligned_inversion(base: float, tokens: int) -> float:
+    """Return `measure_far_wins` for a key that equals the query, with the mean scores
+    over queries.
+    """
+    # The mean score at each distance is Men et al.'s sum of cosines.
+    mean_scores = scan(Similarity.of_head(HEAD), math.log(base), 0, tokens)
+    return measure_far_wins(mean_scores)
 
 
 # How each mode of failure is counted, from the scores of two keys by distance: [2, TOKENS],
@@ -115,7 +119,7 @@ def count_draws(
     count = MODES[mode]
     number_format = FORMATS[fmt]
     counts = []
-    for model in scores(base, shared, seed):
+    for model in compute_scores(base, shared, seed):
         stored = round_to(model, number_format)
         counts.append([count(*draw) for draw in zip(model, stored, strict=True)])
     return np.array(counts, dtype=float)
@@ -133,15 +137,18 @@ def is_beyond(interval: Interval, threshold: float) -> Agrees:
 
 
 def is_all_about(interval: Interval, printed: float) -> Agrees:
-    """Return True if a whole interval is about a printed number, False if none of it is,
-    and None for an interval that leaves this open.
+    """Return True if all numbers of an interval are about a printed number (see
+    `is_about`), False if none is, and None if some are.
     """
-    ends = (is_about(interval.low, printed), is_about(interval.high, printed))
-    if all(ends):
+    low_is_about = is_about(interval.low, printed)
+    high_is_about = is_about(interval.high, printed)
+    if low_is_about and high_is_about:
         return True
-    # Both ends can be outside on two sides, with the printed number between them.
-    is_around = interval.low < printed < interval.high
-    return None if any(ends) or is_around else False
+    # A wide interval can contain the printed number although neither end is about it.
+    contains_printed = interval.low < printed < interval.high
+    if low_is_about or high_is_about or contains_printed:
+        return None
+    return False
 
 
 def compare_with_printed(
@@ -160,8 +167,8 @@ def compare_with_printed(
         mean: the mean with its interval.
         printed: the printed number.
         form: the format of both.
-        open_because: the reason why another number than the printed one refutes nothing;
-            empty if it does.
+        open_because: the reason why another number than the printed one does not refute
+            the claim; empty if it refutes the claim.
     """
     is_printed = is_all_about(mean, printed)
     # A share is printed in whole percent.
@@ -188,17 +195,17 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     form = ",.0f" if null_mean >= 1 else ".3%"
     text = f"{null_mean:{form}}, RoPE {write_interval(change, '+' + form)}"
     what = f"{what} of independent normal numbers"
-    least = MORE * null_mean
+    least = LEAST_EXCESS * null_mean
     is_more = is_beyond(change, least)
     findings.add_limit(what, text, is_more, change.value)
     findings.mark_drawn(DRAWS)
     if is_more is None:
-        findings.leave_open(f"the interval contains {MORE:.0%} of {null_mean:{form}}")
+        findings.leave_open(f"the interval contains {LEAST_EXCESS:.0%} of {null_mean:{form}}")
 
 
-def token_inversion(base: float, distance: ArrayLike) -> Array:
-    """Return the probability that two keys change their order: that the one with the
-    higher score at distance 0 has the lower score at `distance`.
+def compute_token_inversion(base: float, distance: ArrayLike) -> Array:
+    """Return the probability that two keys change their order: the key with the higher
+    score at distance 0 has the lower score at `distance`.
     """
     # The difference of the scores of two keys is one number at distance 0 and another one
     # at distance r. For a given query and normal keys these two numbers are jointly
@@ -213,25 +220,25 @@ def token_inversion(base: float, distance: ArrayLike) -> Array:
 
 
 def average_octave(base: float, start: int) -> float:
-    """Return the mean of `token_inversion` over the distances from `start` to twice that.
+    """Return the mean of `compute_token_inversion` over the distances from `start` to twice that.
 
     The probability itself goes up and down from one distance to the next, by 0.1 and more.
     """
     blocks = []
     for first in range(start, 2 * start, TOKENS):
         block = np.arange(first, min(first + TOKENS, 2 * start))
-        blocks.append(token_inversion(base, block))
+        blocks.append(compute_token_inversion(base, block))
     return float(np.concatenate(blocks).mean())
 
 
 def find_half(base: float) -> float:
     """Return the first distance from which on, over an octave, the mean of
-    `token_inversion` is near 1/2; inf if there is none below FARTHEST / 2.
+    `compute_token_inversion` is near 1/2; inf if there is none below FARTHEST / 2.
     """
     blocks = []
     for first in range(0, FARTHEST, TOKENS):
-        blocks.append(token_inversion(base, np.arange(first, first + TOKENS)))
-    # The sum of the probabilities of all distances below each.
+        blocks.append(compute_token_inversion(base, np.arange(first, first + TOKENS)))
+    # For each distance, the sum of the probabilities of all smaller distances.
     sums = np.concatenate(([0.0], np.concatenate(blocks).cumsum()))
     starts = np.arange(1, FARTHEST // 2)
     means = (sums[2 * starts] - sums[starts]) / starts
@@ -240,7 +247,7 @@ def find_half(base: float) -> float:
 
 
 @claim("du-position-inversion")
-def positions_invert(
+def check_position_inversion(
     findings: Findings, base: float = 1e4, large: float = LLAMA_3_1
 ) -> None:
     """Count the pairs of distances at which the farther key has the higher score, at two
@@ -250,9 +257,9 @@ def positions_invert(
         f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query,"
         " base"
     )
-    share = aligned_inversion(base, CONTEXT)
+    share = measure_aligned_inversion(base, CONTEXT)
     findings.add_part(f"{lead} {base:g}", f"{share:.2f}", share > 0.4, share)
-    share = aligned_inversion(large, CONTEXT)
+    share = measure_aligned_inversion(large, CONTEXT)
     findings.add_limit(f"{lead} {large:g}", f"{share:.2f}", share > 0.4, share)
 
     # If the key is replaced by its opposite, every comparison comes out the other way.
@@ -265,7 +272,7 @@ def positions_invert(
 
 
 @claim("du-position-aliasing", "du-invariant-attention")
-def pairs_alias(
+def count_equal_scores(
     findings: Findings,
     mode: str,
     printed: float,
@@ -275,8 +282,8 @@ def pairs_alias(
 ) -> None:
     """Count the pairs of distances with equal stored scores.
 
-    `open_because` is the reason why another number than the printed one refutes nothing;
-    empty if it does.
+    `open_because` is the reason why another number than the printed one does not refute
+    the claim; empty if it refutes the claim.
     """
     sample = count_draws(mode, LLAMA_3_1, fmt, seed=seed)
     rope, _ = sample
@@ -288,7 +295,7 @@ def pairs_alias(
 
 
 @claim("du-token-inversion", "du-token-inversion-20k")
-def tokens_invert(
+def check_token_inversion(
     findings: Findings,
     base: float = LLAMA_3_1,
     said: float | None = None,
@@ -300,8 +307,8 @@ def tokens_invert(
         findings: the findings.
         base: the base.
         said: the distance that a passage names; None for one as large as the base.
-        onset: True if the passage names the distance as the one from which on the order is
-            a coin toss, False if it says that it is one there.
+        onset: True if the passage says that the order is a coin toss from this distance
+            on, False if it says that the order is a coin toss at this distance.
     """
     distance = int(base if said is None else said)
     at_distance: Role = "limit" if onset else "part"
@@ -327,7 +334,7 @@ def tokens_invert(
 
 
 @claim("du-token-aliasing")
-def tokens_alias(
+def check_token_aliasing(
     findings: Findings,
     shared: float = 0.0,
     printed: float = 0.05,
@@ -337,9 +344,9 @@ def tokens_alias(
 ) -> None:
     """Find the share of positions at which two keys have equal stored scores.
 
-    `shared` is the cosine of both keys with the query, and `alike` another one, which is
-    compared. `open_because` is the reason why another share than the printed one refutes
-    nothing; empty if it does.
+    `shared` is the cosine of both keys with the query. `alike` is another cosine, for
+    which the share is compared, too. `open_because` is the reason why another share than
+    the printed one does not refute the claim; empty if it refutes the claim.
     """
     sample = count_draws("token aliasing", LLAMA_3_1, shared=shared, seed=seed)
     rope, _ = sample
@@ -363,7 +370,7 @@ def tokens_alias(
 
 
 @claim("du-trade-off")
-def base_trades(
+def follow_modes_over_bases(
     findings: Findings, bases: Sequence[float] = BASES, seed: int = 0
 ) -> None:
     """Follow the four modes of failure over growing bases. Each list has a number per
@@ -376,7 +383,7 @@ def base_trades(
     what = "token inversion: first distance above 1/2"
     findings.add_part(what, write_list(distances), distances == sorted(distances))
 
-    wins = [aligned_inversion(base, TOKENS) for base in bases]
+    wins = [measure_aligned_inversion(base, TOKENS) for base in bases]
     what = f"position inversion in {TOKENS} tokens, key equal to the query"
     findings.add_part(what, write_list(wins, ".2f"), wins == sorted(wins))
 
