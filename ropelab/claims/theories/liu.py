@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.claims.arrays import Array, frequencies, gaussian, max_abs, softmax
-from ropelab.claims.periods import census, make_rope_frequencies
+from ropelab.claims.periods import count_codes, make_rope_frequencies
 from ropelab.claims.record import Findings, claim
 from ropelab.claims.theories.common import (
     CONTEXT,
@@ -38,11 +38,12 @@ QWEN_3_5 = 1e7
 NATIVE = 262144
 # The plan of an implementation that rounds every stage to float32.
 FLOAT32 = PRESETS["float32"].plan
+# The step between float32 numbers just above 1.
 EPSILON = FORMATS["float32"].epsilon
 
 
 @claim("liu-aliasing", "liu-stability")
-def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
+def check_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None:
     """Test a lower bound on the base, aliasing or stability: whether it is necessary, and
     whether it is sufficient.
 
@@ -75,12 +76,12 @@ def phase_at_bound(findings: Findings, bound: str, head_dim: int = HEAD) -> None
 
 
 @claim("liu-ambiguous")
-def codes_alias(
+def count_shared_codes(
     findings: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
 ) -> None:
     """Count the positions that share a code, at a base below Liu's bound."""
     spectrum = make_rope_frequencies(head_dim, base)
-    counts = census(spectrum, "vector", CONTEXT, (fmt,))[fmt]
+    counts = count_codes(spectrum, "vector", CONTEXT, (fmt,))[fmt]
     shared = CONTEXT - counts.distinct
 
     bound = rules.aliasing_base(CONTEXT)
@@ -90,7 +91,7 @@ def codes_alias(
 
 
 @claim("liu-depth")
-def drift_compounds(
+def follow_score_through_layers(
     findings: Findings,
     layers: int = 32,
     values: Literal["plain", "turned", "turned back"] = "plain",
@@ -106,8 +107,9 @@ def drift_compounds(
     Args:
         findings: the findings.
         layers: the number of layers.
-        values: how a layer passes on what it reads: as it is; rotated by the position of
-            the key; or rotated by that and back by the position of the query.
+        values: how a layer passes on the values that it reads: as they are (plain);
+            rotated by the position of the key (turned); or rotated by the position of the
+            key, and the output back by the position of the query (turned back).
         kept: the cosine of the angle between the two positions, in the slowest pair.
         models: the number of random models, over which the score is averaged.
     """
@@ -164,7 +166,7 @@ def _join_pair(
 
 
 @claim("liu-ceiling")
-def neighbours_erased(
+def count_erased_neighbours(
     findings: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
 ) -> None:
     """Count the neighbours that the slowest pair does not distinguish in float32:
@@ -210,12 +212,12 @@ def neighbours_erased(
 
 
 @claim("wall-in-code")
-def wall_in_code(findings: Findings, code: str = "float32") -> None:
+def find_wall(findings: Findings, code: str = "float32") -> None:
     """Find the first position that the slowest pair of an implementation (`code`) stores
     as the next one (a wall), at several bases.
     """
-    # The position does not change in one direction as the base grows: among these bases
-    # the position is smallest at 1e8.
+    # The position of the wall neither always falls nor always rises as the base grows: it
+    # is smallest at 1e8 among these bases.
     bases = (1e4, 1e7, 1e8, 1e11)
     plans = {name: preset.plan for name, preset in PRESETS.items()}
     table = make_walls_table(plans, bases, HEAD)
@@ -244,7 +246,7 @@ def wall_in_code(findings: Findings, code: str = "float32") -> None:
 
 
 @claim("liu-million")
-def zone_closes(
+def find_longest_context(
     findings: Findings,
     depths: Sequence[int] = (32, 1, 126),
     printed: float = 1e6,
@@ -275,7 +277,7 @@ def zone_closes(
 
 
 @claim("float64-angles", bound=ANGLE_RAD)
-def float64_needed(
+def compare_angle_errors(
     findings: Findings,
     preset: str = "float32",
     base: float = QWEN_3_5,
@@ -283,9 +285,9 @@ def float64_needed(
 ) -> None:
     """Measure the largest angle error at a base and at the usual base.
 
-    The error of an angle is its position times the rounding of a frequency, which is as
-    large at every base. Errors must therefore be compared with the errors at another
-    base: if the length is large enough, a fixed tolerance is exceeded at any base.
+    The error of an angle is its position times the rounding error of its frequency, which
+    is of the same size at every base. Errors must therefore be compared with the errors at
+    another base: in a long text, a fixed tolerance is exceeded at any base.
     """
 
     def find_largest_error(base: float, end: int) -> float:
@@ -309,7 +311,7 @@ def float64_needed(
 
 
 @claim("host-table-drift")
-def host_drifts(
+def compare_table_errors(
     findings: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
 ) -> None:
     """Compare printed errors of cos and sin in float32, by position, with the true
