@@ -59,7 +59,7 @@ class Run:
     @property
     def following(self) -> str:
         """The command to type next."""
-        return self.experiment.following(self.config, self.tables)
+        return self.experiment.suggest_command(self.config, self.tables)
 
     def summary(self) -> "pd.DataFrame":
         """Return the short table that the terminal shows."""
@@ -67,7 +67,7 @@ class Run:
 
     def further(self) -> "Mapping[str, pd.DataFrame]":
         """Return short tables beside the summary, by name."""
-        return self.experiment.further(self.tables)
+        return self.experiment.make_further_tables(self.tables)
 
     def verdicts(self) -> "pd.DataFrame":
         """Return the verdicts on published statements that follow from this run alone.

@@ -18,11 +18,11 @@ The module that BODY names has these functions:
     times(config, values)           measured times for the manifest (optional)
     answer(tables)                  the verdict in a few sentences
     summary(tables)                 the short table for the terminal
-    further(tables)                 more short tables, by name (optional)
+    make_further_tables(tables)     more short tables, by name (optional)
     summarize_finished(finished)    the short table while cells are computed (optional)
-    following(config, tables)       the command to type next (optional)
+    suggest_command(config, tables) the command to type next (optional)
     describe_pretrained(given)      names the models that come with ropelab and answer --quick
-                                    without training; empty: none can (optional)
+                                    without training; empty if no model can (optional)
 """
 
 import tomllib
@@ -101,7 +101,9 @@ class Experiment:
 
     @property
     def signature(self) -> Signature:
-        """The signature of the function that runs the experiment from Python."""
+        """The signature of the function that runs this experiment from Python, such as
+        `ropelab.freqs`.
+        """
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, kind, default, _ in self.options
@@ -110,8 +112,8 @@ class Experiment:
 
     @property
     def text(self) -> str:
-        """The docstring of that function: the question, what the experiment cannot show,
-        and every parameter.
+        """The docstring of the function that runs this experiment from Python: the
+        question, what the experiment cannot show, and every parameter.
         """
         lines = [f"{name}: {description}" for name, _, _, description in self.options]
         template = Path(__file__).with_name("docstring.md").read_text(encoding="utf-8")
@@ -132,7 +134,8 @@ class Experiment:
     ) -> tuple[dict[str, Any], str]:
         """Return values for a run of about a minute, and a sentence about them.
 
-        Values that were given are kept. InputError: the experiment takes seconds anyway.
+        `given` has the values that the user typed, which are kept. InputError: the
+        experiment takes seconds anyway.
         """
         if not self.quick:
             raise InputError(f"{self.name} takes seconds; there is no --quick")
@@ -152,13 +155,14 @@ class Experiment:
                 continue
             smaller_values[name] = value
             change = f"{name} {write_plainly(value) or 'none'}"
+            # The default value, which the smaller value replaces, if there is a default.
             field_info = self.config.model_fields[name]
             if not field_info.is_required():
                 change += f" for {write_plainly(field_info.default)}"
             changes.append(change)
 
-        given_up = ", ".join(changes) or "nothing is given up"
-        sentence = f"{given_up}; a first look, and no verdict on longer work"
+        listed = ", ".join(changes) or "nothing is given up"
+        sentence = f"{listed}; a first look, and no verdict on longer work"
         return {**smaller_values, **given}, sentence
 
     def check(self, config: "Config") -> None:
@@ -192,7 +196,7 @@ class Experiment:
     ) -> "EarlyTable | None":
         """Return the short table of the cells that are finished so far.
 
-        None: they fill no table yet, or the experiment shows none so early.
+        None: the cells fill no table yet, or the experiment shows no table so early.
         """
         summarize = getattr(self.body_module, "summarize_finished", None)
         if summarize is None:
@@ -200,18 +204,18 @@ class Experiment:
         early_table: EarlyTable | None = summarize(finished)
         return early_table
 
-    def further(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
+    def make_further_tables(self, tables: "Tables") -> "Mapping[str, pd.DataFrame]":
         """Return the short tables that are shown after the summary, by name."""
-        further = getattr(self.body_module, "further", None)
-        if further is None:
+        make_tables = getattr(self.body_module, "make_further_tables", None)
+        if make_tables is None:
             return {}
-        return further(tables)
+        return make_tables(tables)
 
-    def following(self, config: "Config", tables: "Tables") -> str:
+    def suggest_command(self, config: "Config", tables: "Tables") -> str:
         """Return the command to type next."""
-        following = getattr(self.body_module, "following", None)
-        if following is not None:
-            return following(config, tables)
+        suggest = getattr(self.body_module, "suggest_command", None)
+        if suggest is not None:
+            return suggest(config, tables)
 
         # A result of models of a single seed may be chance.
         if len(getattr(config, "seeds", ())) == 1:
@@ -246,7 +250,7 @@ def load(name: str) -> Experiment:
     else:
         module_name = f"ropelab.experiments.{name.replace('-', '_')}"
     module = import_module(module_name)
-    # The config class of `base-empirical` is BaseEmpiricalConfig.
+    # For example, the config class of `base-empirical` is BaseEmpiricalConfig.
     config_name = f"{name.title().replace('-', '')}Config"
     record = read_records()[name]
 
