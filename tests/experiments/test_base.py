@@ -23,8 +23,8 @@ from ropelab.experiments.base.bound import (
 from ropelab.experiments.base.results import (
     answer,
     check,
-    following,
     make_fits_table,
+    suggest_command,
     summary,
 )
 from ropelab.experiments.base.results import tables as tables_of
@@ -294,7 +294,7 @@ def test_a_base_that_is_given_is_judged_in_every_answer(values, says) -> None:
     assert says in answer(fast)
     assert "do not rotate" not in answer(fast)
     assert mentions(answer(fast), "Base 10", "one(period=2.5)", "position 1.")
-    assert following(config_of(**values), fast) == "ropelab base-empirical"
+    assert suggest_command(config_of(**values), fast) == "ropelab base-empirical"
 
 
 def test_a_model_fills_what_is_not_given():

@@ -35,8 +35,8 @@ BODY = "ropelab.experiments.base.results"
 
 
 class BaseConfig(Config):
-    """A head, contexts, a base to judge, and the training that extension rules start
-    from.
+    """A head, contexts, a base to judge, and the base and length of a training, which
+    the rules for extending a trained model start from.
     """
 
     common_options: ClassVar[tuple[str, ...]] = (

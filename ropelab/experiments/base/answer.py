@@ -23,7 +23,9 @@ FEWEST_PUBLISHED = 3
 
 
 def answer(tables: Tables) -> str:
-    """Name the base to use, judge the given one, and compare the paper's values."""
+    """Name the base to use, judge the base that the user gives, and compare the bases
+    that a paper (Men et al. 2024) prints.
+    """
     # Contexts ascend, so that the last rows belong to the longest context. The answer
     # is about that context.
     bound = tables["bound"].iloc[-1]
@@ -32,6 +34,7 @@ def answer(tables: Tables) -> str:
 
     text = _describe_bound(bound, tables["windows"])
     text += " How far trained models reach is another question (docs/findings.md)."
+    # This table is empty if the user gives no base.
     for given in given_base.tail(1).itertuples():
         text += _describe_given(given)
     if len(published) >= FEWEST_PUBLISHED:
@@ -40,7 +43,7 @@ def answer(tables: Tables) -> str:
 
 
 def _describe_bound(bound: Any, windows: pd.DataFrame) -> str:
-    """Say from which base on all are admissible, for a row of the table `bound`."""
+    """Say from which base on all bases are admissible, for a row of the table `bound`."""
     context = int(bound.context_tokens)
     head = describe_head(bound)
     if not bound.certified:
@@ -88,7 +91,7 @@ def _describe_given(given: Any) -> str:
 
 def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
     """Count the published bases that are larger than necessary (loose), and compare how
-    bases grow with the context.
+    published, exact and recommended bases grow with the context.
     """
     fit_by_set = fits.set_index("values")
     # An exponent depends on the contexts that it is fitted to. If there are fits to the
@@ -114,7 +117,7 @@ def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
     )
 
 
-def following(config: BaseConfig, tables: Tables) -> str:
+def suggest_command(config: BaseConfig, tables: Tables) -> str:
     """Return the command about the precision of the recommended base.
 
     If no base is recommended, or if pairs are left out, which `precision` cannot do,
@@ -138,8 +141,8 @@ def following(config: BaseConfig, tables: Tables) -> str:
 
 
 def _round_up_below(base: float, end: float = math.inf) -> str:
-    """Write a base from which on something holds, rounded up to six digits, or to as many
-    as keep it below `end`.
+    """Write a base from which on something holds, rounded up to six digits, or to more
+    digits if the rounded base would not be below `end`.
     """
     can_be_rounded = 1 < base < math.inf
     if not can_be_rounded:
@@ -149,7 +152,7 @@ def _round_up_below(base: float, end: float = math.inf) -> str:
         rounded = round_up(base, digits)
         if rounded < end:
             return f"{rounded:.{digits}g}"
-    # With 17 digits every float64 is itself.
+    # 17 digits distinguish all numbers of float64.
     return f"{round_up(base, 17):.17g}"
 
 

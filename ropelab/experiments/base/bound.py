@@ -25,19 +25,20 @@ from ropelab.runs.tables import Tables
 FEWEST_PAIRS = 8
 
 # Processor times, measured for a head of 64 pairs.
-# Searching all windows of a context of n tokens takes n^2 times this (1.6 s at 64k).
+# The seconds of a search of all windows, for each square of a token: a context of n tokens
+# takes n^2 times this (1.6 s at 64k).
 SECONDS_PER_SQUARE = 4e-10
-# Searching the first window of a context of n tokens takes n times this (3.7 s at 512k
+# The seconds of a search of the first window, for each token of the context (3.7 s at 512k
 # together with the halves of the context).
 SECONDS_PER_TOKEN = 4e-6
-# Searching the stable base takes 0.15 to 0.5 s from 32k to 1M tokens. With twice the
-# pairs the search takes about twenty times as long, because neighbouring pairs rotate at
-# nearly the same speed.
+# The seconds of the search of the stable base, which takes 0.15 to 0.5 s from 32k to 1M
+# tokens. With twice the pairs the search takes about twenty times as long, because
+# neighbouring pairs rotate at nearly the same speed.
 SECONDS_OF_STABLE = 0.3
 # The memory, in bytes, of Python with NumPy, SciPy, pandas and matplotlib.
-LIBRARIES = 300_000_000
-# The memory for each token of the context: positions that could fail at some base are
-# examined together.
+LIBRARY_BYTES = 300_000_000
+# The memory, in bytes, for each token of the context: positions that could fail at some
+# base are examined together.
 BYTES_PER_TOKEN = 4
 
 
@@ -70,8 +71,8 @@ def cells(config: BaseConfig) -> list[Computation]:
                 "lengths": lengths,
                 "complete": complete,
             },
-            resources=_resources(config.head_dim, lengths, complete),
-            # The first cell starts from no other one.
+            resources=_estimate_resources(config.head_dim, lengths, complete),
+            # The first cell has no prerequisite.
             prerequisites=tuple(cells[-1:]),
         )
 
@@ -80,8 +81,12 @@ def cells(config: BaseConfig) -> list[Computation]:
     return cells
 
 
-def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resources:
-    """Estimate time and memory of a search whose last length is its context."""
+def _estimate_resources(
+    head_dim: int, lengths: Sequence[int], complete: bool
+) -> Resources:
+    """Estimate time and memory of a search of these lengths, the last of which is the
+    context. A complete search finds all windows of the context.
+    """
     context = lengths[-1]
     seconds = sum(lengths) * SECONDS_PER_TOKEN
     if complete:
@@ -94,10 +99,10 @@ def _resources(head_dim: int, lengths: Sequence[int], complete: bool) -> Resourc
     # The cosines are computed from a pair of grids of complex numbers. The sides of a
     # grid have the square root of the number of positions. Three pairs of grids are
     # held in memory.
-    grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
+    bytes_of_grids = 2 * math.isqrt(min(context, BLOCK)) * head_dim * 8
     return Resources(
         seconds=seconds,
-        memory_bytes=LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN,
+        memory_bytes=LIBRARY_BYTES + 3 * bytes_of_grids + context * BYTES_PER_TOKEN,
     )
 
 
@@ -114,8 +119,8 @@ def list_lengths(contexts: tuple[int, ...]) -> list[int]:
     """
     lengths = set(contexts)
     for length in contexts:
-        # A short search costs little, and no base below the one that it finds needs to be
-        # searched for a longer length.
+        # A search of a short length costs little. Bases below the smallest base that it
+        # finds need not be searched for a longer length.
         while length > 64:
             length //= 2
             lengths.add(length)
@@ -244,14 +249,17 @@ def search_bases(
 
 
 def _make_walk(similarity: Similarity, length: int, state: SearchState) -> Walk:
-    """Return the object that finds the windows of a length from what is known."""
+    """Return the object that finds the windows of a length, from the results of shorter
+    lengths (`state`).
+    """
     return Walk(similarity, length, (state.settled, state.settled_tokens))
 
 
 def _find_ends(windows: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the smallest base of some windows of bases, and the stable base.
 
-    A base is nan if there is none: no window, or none without an end.
+    The smallest base is nan if there is no window. The stable base is nan if there is no
+    window without an end.
     """
     if not windows:
         return math.nan, math.nan
@@ -300,6 +308,7 @@ def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
 
 
 def _exp(log_base: float) -> float:
+    """Return the base of a logarithm; inf for a base that is near the end of float64."""
     # exp(710) is beyond float64.
     return math.exp(log_base) if log_base < 700 else math.inf
 

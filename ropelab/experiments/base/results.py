@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
-from ropelab.experiments.base.answer import answer, following, summary
+from ropelab.experiments.base.answer import answer, suggest_command, summary
 from ropelab.experiments.base.bound import cells, make_similarity
 from ropelab.experiments.base.theories import judge_theories
 from ropelab.math.bounds import (
@@ -34,10 +34,11 @@ from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
 
 # The functions that `ropelab.experiments` calls.
-__all__ = ["answer", "cells", "check", "following", "summary", "tables"]
+__all__ = ["answer", "cells", "check", "suggest_command", "summary", "tables"]
 
-# With two pairs the sum is cos(m) + cos(m theta). As 355 is 113 pi + 3e-5, the first cosine
-# is -1 at m = 355, and only theta < 9e-8 keeps the sum from being negative.
+# The longest context, in tokens, that is searched for a head of two pairs. With two pairs
+# the sum is cos(m) + cos(m theta). As 355 is 113 pi + 3e-5, the first cosine is -1 at m =
+# 355, and only theta < 9e-8 keeps the sum from being negative.
 TWO_PAIRS_UP_TO = 355
 
 # The bases whose growth with the context is fitted, and their columns of the table
@@ -46,7 +47,8 @@ FITTED = {
     "exact values": "smallest_admissible_base",
     "recommended bases": "recommended_base",
 }
-# A power law has two parameters, so that a fit with an error needs three points.
+# The least number of points for a fit. A power law has two parameters, so that a fit with
+# a standard error needs three points.
 FEWEST_POINTS = 3
 
 
@@ -152,14 +154,15 @@ def _judge_given_base(
 
 
 def _convert_to_float(position: int | None) -> float:
+    """Return a position as a column of floats holds it: nan stands for None."""
     return math.nan if position is None else float(position)
 
 
 def _count_rotations(
     config: BaseConfig, rotating_pairs: list[int], bound: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return `coverage`: for each of some bases, how many pairs complete no rotation,
-    less than one, or at least one in training.
+    """Return `coverage`: for the trained, the given and the recommended bases, how many
+    pairs do not rotate, complete less than one rotation, or at least one, in training.
     """
     bases = {"trained base": config.train_base}
     if config.base:
@@ -223,7 +226,7 @@ def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
     # power law.
     bound = bound[bound["smallest_admissible_base"] > 1]
     is_published = bound["context_tokens"].isin(published["context_tokens"])
-    at_published = bound[is_published]
+    published_bound = bound[is_published]
 
     # Each set is a table of two columns: context and base.
     points_by_set = {}
@@ -231,9 +234,9 @@ def make_fits_table(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
         points_by_set[name] = bound[["context_tokens", column]].dropna()
     # Fits to the contexts of the paper can be compared with the paper's fit. If the run
     # has no other contexts, they equal the fits to all contexts, and are left out.
-    if len(at_published) < len(bound):
+    if len(published_bound) < len(bound):
         for name, column in FITTED.items():
-            points = at_published[["context_tokens", column]].dropna()
+            points = published_bound[["context_tokens", column]].dropna()
             points_by_set[f"{name} of its contexts"] = points
     points_by_set["paper values"] = published[["context_tokens", "paper_base"]]
 

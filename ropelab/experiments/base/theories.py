@@ -45,8 +45,8 @@ def judge_theories(
     """Return a row per theory, judged at the context of a row of the table `bound`.
 
     ``fails_at_tokens``: the first position with a negative sum at the advised base,
-    missing if the base is admissible. ``times_exact``: the base over the smallest
-    admissible one.
+    missing if the base is admissible. ``times_exact``: the advised base divided by the
+    smallest admissible base.
     """
     smallest = bound.smallest_admissible_base
     context = bound.context_tokens
@@ -77,6 +77,7 @@ def judge_theories(
 
 
 def _is_possible(base: float) -> bool:
+    """Return True for a number that can be a base; a theory without advice gives none."""
     return math.isfinite(base) and base > 1
 
 
@@ -143,8 +144,8 @@ def _list_advice(config: BaseConfig, bound: Any) -> Iterator[Advice]:
 
 def _list_extensions(trained: Geometry, target: int) -> Iterator[Advice]:
     """Yield the advice of rules that extend a trained model to `target` tokens."""
-    # Inside the trained length there is nothing to extend, and a single pair ignores the
-    # base.
+    # Inside the trained length there is nothing to extend, and the frequency of a single
+    # pair is 1 at every base.
     if target <= trained.trained_len or trained.rotary_dim < 4:
         return
 
@@ -177,8 +178,8 @@ def find_blind_base(
         length: the context in tokens.
 
     Returns:
-        The base within 0.2 %; nan if the format separates them at all bases up to 1e18,
-        or if there is only one pair, which ignores the base.
+        The base within 0.2 %; nan if the format separates the positions at all bases up
+        to 1e18, or if there is only one pair, whose frequency is 1 at every base.
     """
     if rotary_dim < 4:
         return math.nan
@@ -195,8 +196,8 @@ def find_blind_base(
     if component == "cosine and sine":
         is_lost &= theta * cos < spacing(sin, fmt) / 2
 
-    # The answer is the base after the last base that separates the positions. Below it
-    # the loss comes and goes with the phase of the last position.
+    # The answer is the base after the last base that separates the positions. At smaller
+    # bases the loss comes and goes with the phase of the last position.
     separating = np.flatnonzero(~is_lost)
     first_blind = 0
     if len(separating):
