@@ -5,7 +5,7 @@ Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a
 superficial long context: its text loss stays low, yet it cannot retrieve from positions
 where the sum of cosines is negative. Here the same small model learns at one length,
 under several bases, to read text in which passages are quoted and keys are looked up,
-and is measured inside that length: the models differ by nothing but the base.
+and is measured inside that length. The models differ by nothing but the base.
 """
 
 from typing import ClassVar, Literal

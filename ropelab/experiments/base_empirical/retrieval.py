@@ -65,6 +65,8 @@ class Outcome(StrEnum):
     RETRIEVES_WORSE = "retrieves, though worse, where failure was predicted"
 
 
+# The outcomes that decide nothing, and the outcomes that agree with the bound. All other
+# outcomes contradict the bound.
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED, Outcome.UNTESTED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
 # The columns of the table `predictions`, which retrieval.toml explains, and the short
@@ -165,7 +167,8 @@ def make_predictions(
     accuracies: dict[str, pd.DataFrame],
     buckets: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task.
+    """Return `predictions`: COLUMNS, `outcome` and `agrees` for each base and retrieval
+    task.
 
     Args:
         config: the config.
@@ -180,14 +183,15 @@ def make_predictions(
     rows = []
     for task, table in trials.items():
         for base in config.bases:
-            # Distances at which failure is predicted, or all if there are none.
-            compared = table[table["distance_tokens"] >= first_failing[base]]
-            if compared.empty:
-                compared = table
-            compared = compared.assign(value=compared["correct"] / compared["trials"])
-            accuracy = _average_accuracy(compared, base)
-            mean_by_base = compared.groupby("base")["value"].mean()
-            accuracy_change = _compare_with_reference(compared, base)
+            # Trials at the distances at which failure is predicted; all trials if failure
+            # is predicted at no distance.
+            chosen = table[table["distance_tokens"] >= first_failing[base]]
+            if chosen.empty:
+                chosen = table
+            chosen = chosen.assign(value=chosen["correct"] / chosen["trials"])
+            accuracy = _average_accuracy(chosen, base)
+            mean_by_base = chosen.groupby("base")["value"].mean()
+            accuracy_change = _compare_with_reference(chosen, base)
             change_interval = accuracy_change.compute_interval()
             text_change = _compare_with_reference(late_losses, base)
             text_interval = text_change.compute_interval()
@@ -208,8 +212,8 @@ def make_predictions(
                 "accuracy_difference": change_interval.value,
                 "difference_ci_low": change_interval.low,
                 "difference_ci_high": change_interval.high,
-                # This is a p-value here. It is replaced by the rate below, for which all
-                # p-values are needed.
+                # This is a p-value here. After the loop a false discovery rate replaces
+                # it, for which the p-values of all rows are needed.
                 "accuracy_false_discovery_rate": accuracy_change.compute_p_value(),
                 "text_difference_nats_per_byte": text_interval.value,
                 "text_ci_low_nats_per_byte": text_interval.low,
@@ -229,8 +233,8 @@ def make_predictions(
 def _select_late_losses(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
     """Return the text losses in the last bucket of positions, as `value`.
 
-    The last bucket is the second half of the window. A document is a unit, as a sequence
-    is, and gets its column.
+    The last bucket is the second half of the window. Documents are listed in the column
+    `sequence`, so that losses are averaged by document as accuracies are by sequence.
     """
     if buckets is None:
         return None
@@ -293,10 +297,11 @@ def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
     sequences; nan without values.
     """
     if values is None or values.empty:
-        return Mean(math.nan, math.nan, math.nan, 0, 0)
+        return Mean(math.nan, math.nan, math.nan, seeds=0, units=0)
     groups = values.groupby(["base", "seed", "sequence"])
     means = groups["value"].mean()
-    # Accuracies are shares of trials, losses are not. All groups have as many trials.
+    # Accuracies are shares of trials, losses are not. All groups have the same number of
+    # trials.
     trials = 0
     if "trials" in values:
         trials = int(groups["trials"].sum().iloc[0])
@@ -305,9 +310,11 @@ def _compare_with_reference(values: pd.DataFrame | None, base: float) -> Mean:
 
 
 def find_maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the farthest distance at which retrieval works, and the next one measured.
+    """Return the farthest distance at which retrieval works, and the next distance that
+    was measured.
 
-    Either is nan if there is none. Retrieval works if the mean over seeds is high enough.
+    Either is nan if there is none. Retrieval works if the mean over seeds is at least
+    FAILS.
     """
     means = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
     distances = means.index
@@ -347,7 +354,7 @@ def judge_base(row: pd.Series) -> Outcome:
     """
     if row["is_reference"]:
         return Outcome.REFERENCE
-    # The accuracy is nan if nothing was measured, and the comparison then False.
+    # The accuracy is nan if nothing was measured. The comparison is then False.
     reference_learned = row["reference_accuracy"] >= LEARNED
     if not reference_learned:
         return Outcome.UNLEARNED
