@@ -283,7 +283,7 @@ def test_a_model_trained_under_a_plan_of_ones_own_is_named_by_what_the_plan_says
         config = build(
             EncodingsConfig, {**SMALL, "corpus": str(corpus), "encodings": encodings}
         )
-        return quality.training(config, config.encodings[0], 0).key
+        return quality.make_training(config, config.encodings[0], 0).key
 
     assert key("table=bfloat16") == key("table=bfloat16") != key("table=float16")
 

@@ -20,10 +20,10 @@ from ropelab.experiments.encodings.behaviour import measure_behaviour
 from ropelab.experiments.encodings.cost import (
     PLAIN,
     LargestTensor,
+    count_decoding_flops,
     count_flops,
     count_kept_bytes,
     count_parameters,
-    decode_flops,
     make_untrained,
 )
 from ropelab.models.encoding.registry import ENCODINGS, FURTHER, make_encoding
@@ -157,7 +157,9 @@ def test_training_changes_what_a_further_encoding_learns(
 ) -> None:
     # Until its third step a model whose writers start at zero learns nothing of
     # positions.
-    asked = quality.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
+    asked = quality.make_training(
+        config(encodings=name, corpus=corpus, steps=4), name, 0
+    )
     before = {k: v.clone() for k, v in asked.encoding().named_parameters()}
     model = asked.model(Context())
     after = dict(model.encoding.named_parameters())
@@ -270,9 +272,9 @@ def test_kept_bytes_are_those_of_parameters_and_tables() -> None:
 
 def test_work_and_parameters_of_known_encodings() -> None:
     small = config()
-    plain = decode_flops(make_untrained(small, PLAIN), 64)
-    assert decode_flops(make_untrained(small, "alibi"), 64) == plain
-    assert decode_flops(make_untrained(small, "transformer_xl"), 64) > plain
+    plain = count_decoding_flops(make_untrained(small, PLAIN), 64)
+    assert count_decoding_flops(make_untrained(small, "alibi"), 64) == plain
+    assert count_decoding_flops(make_untrained(small, "transformer_xl"), 64) > plain
     assert (
         count_parameters(small, "learned", 128)
         == 2 * count_parameters(small, "learned", 64)
@@ -589,7 +591,7 @@ def test_a_method_changes_the_model_in_the_layout_of_its_weights(
 
     asked = config(corpus=corpus, encodings="rope", methods="pi(factor=2)")
     [_, scaled] = list_rows(asked)
-    subject = quality.training(asked, "rope", 0)
+    subject = quality.make_training(asked, "rope", 0)
     model = subject.model(context)
 
     mode = scaled.mode(asked)

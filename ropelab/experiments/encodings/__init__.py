@@ -155,7 +155,7 @@ class EncodingsConfig(ShapedConfig):
         return tuple(dict.fromkeys(without_blanks))
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         # These names are notations, such as layers(rope, nope).
         composed = [name for name in self.encodings if name not in ENCODINGS]
         if composed:

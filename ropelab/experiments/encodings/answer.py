@@ -57,8 +57,8 @@ NAMED = 3
 
 
 def answer(tables: Tables) -> str:
-    """Name what is shown to be better than the baseline at the longest context, and count
-    the significant comparisons.
+    """Name the rows that are shown to be better than the baseline at the longest context,
+    and count the significant comparisons.
     """
     quality = tables["quality"]
     longest_tested = quality["times_trained_len"].max()
@@ -88,8 +88,8 @@ def describe_against_methods(tables: Tables, times: int) -> str:
     """Compare the best design with the best change of RoPE at test time, for each
     metric.
 
-    Both are the best by their means at that multiple of the trained length. An empty
-    text: there is nothing to compare.
+    Both are the best by their means at a multiple of the trained length, `times`. The
+    text is empty if there is nothing to compare.
     """
     label_of = tables["cost"].set_index("encoding")["label"]
     quality = tables["quality"].query("times_trained_len == @times and status == 'ok'")
@@ -99,20 +99,25 @@ def describe_against_methods(tables: Tables, times: int) -> str:
     for metric, rows in compared.groupby("metric", sort=False):
         metric = str(metric)
         wording = WORDING[metric]
-        rows_here = quality[quality["metric"] == metric].set_index("encoding")
-        means = rows_here["value"]
-        # Designs are in the first column, RoPE under methods in the second.
-        design = _sort_best_first(means.filter(rows["encoding_a"].unique()), metric)[0]
-        changed = _sort_best_first(means.filter(rows["encoding_b"].unique()), metric)[0]
+        values = quality[quality["metric"] == metric].set_index("encoding")
+        means = values["value"]
+        # The first column has the designs, and the second has RoPE under each method.
+        designs = means.filter(rows["encoding_a"].unique())
+        best_design = _sort_best_first(designs, metric)[0]
+        methods = means.filter(rows["encoding_b"].unique())
+        best_method = _sort_best_first(methods, metric)[0]
 
-        row = rows.query("encoding_a == @design and encoding_b == @changed").iloc[0]
+        is_of_both = (rows["encoding_a"] == best_design) & (
+            rows["encoding_b"] == best_method
+        )
+        row = rows[is_of_both].iloc[0]
         if row["status"] == UNLEARNED:
             continue
-        design_value = _write_value(rows_here, design, metric)
-        changed_value = _write_value(rows_here, changed, metric)
+        design_value = _write_value(values, best_design, metric)
+        method_value = _write_value(values, best_method, metric)
         findings.append(
-            f"{wording.verb} {design_value} with {label_of[design]}, the best design, and"
-            f" {changed_value}{wording.unit} with {label_of[changed]}, the best"
+            f"{wording.verb} {design_value} with {label_of[best_design]}, the best design,"
+            f" and {method_value}{wording.unit} with {label_of[best_method]}, the best"
             f" change without training ({_describe_difference(row)})"
         )
     if not findings:
@@ -121,14 +126,16 @@ def describe_against_methods(tables: Tables, times: int) -> str:
 
 
 def _sort_best_first(means: pd.Series, metric: str) -> list[str]:
-    """Return the rows in the order of their means: of losses the lowest first."""
+    """Return the names of rows in the order of their means: the lowest loss first, or the
+    largest share copied first.
+    """
     in_order = means.sort_values(ascending=metric == TEXT)
     return [str(name) for name in in_order.index]
 
 
 def _describe_difference(row: pd.Series) -> str:
-    """Write the difference of a row of comparisons; `~` is written if the comparison
-    shows no difference.
+    """Write the difference of a row of comparisons, and say so if no difference is shown
+    (verdict `~`).
     """
     difference = write_with_interval(row["difference"], row["ci_low"], row["ci_high"])
     if row["verdict"] == "~":
@@ -138,7 +145,7 @@ def _describe_difference(row: pd.Series) -> str:
 
 def describe_best(metric: str, tables: Tables, times: int) -> str:
     """Say which encodings are better than the baseline at a multiple of the trained
-    length; an empty text if the metric has no values there.
+    length, `times`; an empty text if the metric has no values at that multiple.
     """
     wording = WORDING[metric]
     label_of = tables["cost"].set_index("encoding")["label"]
@@ -163,22 +170,24 @@ def describe_best(metric: str, tables: Tables, times: int) -> str:
     if means.empty:
         return ""
     if baseline not in means or len(means) == 1:
-        ranked = _list_best(values_here.loc[means.index], metric, label_of)
-        return f"{among}the {wording.values} are {ranked}{wording.unit}"
+        best = _list_best(values_here.loc[means.index], metric, label_of)
+        return f"{among}the {wording.values} are {best}{wording.unit}"
 
     value = _write_value(values_here, baseline, metric)
     better = f"{wording.better} than {label_of[baseline]} at {value}{wording.unit}"
     if metric == TEXT and times > 1:
         # A model may always be given a text that is cut to the trained length.
         at_trained_len = values[values["times_trained_len"] == 1]
-        cut = _write_value(at_trained_len, baseline, metric)
-        better += f", at {cut} if that is cut to 1x"
+        value_of_cut_text = _write_value(at_trained_len, baseline, metric)
+        better += f", at {value_of_cut_text} if that is cut to 1x"
 
     comparisons = tables["comparisons"].query(
         "metric == @metric and times_trained_len == @times"
     )
-    won = comparisons.query("status != @UNLEARNED and verdict == encoding_a")
-    winners = means.filter(won["encoding_a"])
+    won_comparisons = comparisons.query(
+        "status != @UNLEARNED and verdict == encoding_a"
+    )
+    winners = means.filter(won_comparisons["encoding_a"])
     if winners.empty:
         nobody = "none" if among else "no encoding"
         return f"{among}{nobody} is shown to {better}"
@@ -226,7 +235,8 @@ def summary(tables: Tables) -> pd.DataFrame:
         if rows.empty:
             continue
 
-        # The two are one if nothing longer than the trained length was tested.
+        # Both are 1 if nothing longer than the trained length was tested. The set then
+        # has a single number.
         shortest = rows["times_trained_len"].min()
         longest = rows["times_trained_len"].max()
         for times in sorted({shortest, longest}):

@@ -73,8 +73,8 @@ class Behaviour(EvaluationTask):
 
 @torch.inference_mode()
 def measure_behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
-    """Return one row: what the three functions below return for tokens [texts, trained
-    length].
+    """Return one row with the columns of `decode_with_cache`, `shuffle_earlier` and
+    `move_positions`, for tokens [texts, trained length].
     """
     tokens = tokens.to(model.head.weight.device)
     row = {
@@ -93,8 +93,8 @@ def decode_with_cache(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     cache_same_choice: the share of tokens for which the likeliest token is the same.
     """
     # Some encodings are not defined at all positions.
-    limit = find_defined_length(model.encoding, tokens.shape[1])
-    tokens = tokens[:, :limit]
+    defined_length = find_defined_length(model.encoding, tokens.shape[1])
+    tokens = tokens[:, :defined_length]
     # Logits are [texts, DECODED, vocabulary].
     full_logits = model(tokens)[:, -DECODED:]
 
@@ -155,8 +155,8 @@ def _compute_first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
     embedded = model.encoding.embed(norm(model.embedding(tokens)), positions)
     encoding = model.encoding.for_layer(0)
     attention = _get_first_attention(model)
-    # The layer has number 0, and there is no cache: [texts, length, width].
-    updates = attention(norm(embedded), positions, encoding, 0, None)
+    # [texts, length, width]
+    updates = attention(norm(embedded), positions, encoding, layer=0, cache=None)
     return updates[:, -1]
 
 

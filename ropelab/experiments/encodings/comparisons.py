@@ -53,7 +53,8 @@ class PlacePair(NamedTuple):
     about: tuple[Hashable, ...]
     first: MetricPlace
     second: MetricPlace
-    # The verdict if the first is better, and if the second is.
+    # The verdict if the first place has the better values, and the verdict if the second
+    # place has.
     names: tuple[str, str]
 
 

@@ -45,7 +45,7 @@ DECODED = 16
 # A ratio of times is kept if the middle half of the rounds spans at most this share of
 # their median.
 STEADY = 0.15
-# Something to count or to time.
+# A piece of work whose operations are counted, or whose time is measured.
 Work = Callable[[], object]
 
 
@@ -71,10 +71,10 @@ def measure_costs(config: EncodingsConfig) -> pd.DataFrame:
     """
     trained_len = config.train_len
     plain_model = make_untrained(config, PLAIN)
-    plain_training = train_flops(config, PLAIN)
+    plain_training = count_training_flops(config, PLAIN)
     rows = []
     for row in list_rows(config):
-        name = row.trained
+        name = row.encoding_name
         encoding = row.tested_encoding(config)
         allows_fused = encoding.fused
         last_position = encoding.max_position
@@ -82,10 +82,11 @@ def measure_costs(config: EncodingsConfig) -> pd.DataFrame:
         if last_position is not None:
             defined = f"to position {last_position}"
 
-        training_ratio = train_flops(config, name) / plain_training
+        training_ratio = count_training_flops(config, name) / plain_training
         length = find_defined_length(encoding, config.test_len)
         model = LanguageModel(make_model_size(config), disable_fused_kernel(encoding))
-        decoding_ratio = decode_flops(model, length) / decode_flops(plain_model, length)
+        decoding_flops = count_decoding_flops(model, length)
+        decoding_ratio = decoding_flops / count_decoding_flops(plain_model, length)
 
         record = {
             "encoding": row.name,
@@ -112,7 +113,7 @@ def count_parameters(config: EncodingsConfig, name: str, trained_len: int) -> in
     return sum(parameter.numel() for parameter in encoding.parameters())
 
 
-def train_flops(config: EncodingsConfig, name: str) -> int:
+def count_training_flops(config: EncodingsConfig, name: str) -> int:
     """Count the operations to learn from one window of the trained length: the forward
     and the backward pass.
     """
@@ -123,7 +124,7 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 
 
 @torch.no_grad()
-def decode_flops(model: LanguageModel, context: int) -> int:
+def count_decoding_flops(model: LanguageModel, context: int) -> int:
     """Count the operations for the last token of a context if all tokens before it are
     cached.
     """
@@ -199,32 +200,32 @@ def count_kept_bytes(owner: object) -> int:
     """
     # Tensors that share their memory have one address, and are counted once.
     bytes_by_address: dict[int, int] = {}
-    seen: set[int] = set()
-    waiting = [owner]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
+    visited_ids: set[int] = set()
+    unvisited = [owner]
+    while unvisited:
+        held = unvisited.pop()
+        if id(held) in visited_ids:
             continue
-        seen.add(id(part))
+        visited_ids.add(id(held))
 
-        is_of_ropelab = type(part).__module__.startswith("ropelab.")
-        if isinstance(part, Tensor):
-            bytes_by_address[part.data_ptr()] = part.untyped_storage().nbytes()
-        elif isinstance(part, np.ndarray):
-            bytes_by_address[part.ctypes.data] = part.nbytes
-        elif isinstance(part, dict):
-            waiting.extend(part.values())
-        elif isinstance(part, tuple | list):
-            waiting.extend(part)
-        elif isinstance(part, nn.Module) or is_of_ropelab:
-            waiting.extend(vars(part).values())
+        is_of_ropelab = type(held).__module__.startswith("ropelab.")
+        if isinstance(held, Tensor):
+            bytes_by_address[held.data_ptr()] = held.untyped_storage().nbytes()
+        elif isinstance(held, np.ndarray):
+            bytes_by_address[held.ctypes.data] = held.nbytes
+        elif isinstance(held, dict):
+            unvisited.extend(held.values())
+        elif isinstance(held, tuple | list):
+            unvisited.extend(held)
+        elif isinstance(held, nn.Module) or is_of_ropelab:
+            unvisited.extend(vars(held).values())
     return sum(bytes_by_address.values())
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The cell of measured times. It is computed while no other cell is, since other
-    work at the same time would slow it.
+    """The cell of measured times. It is computed while no other cell is computed, since
+    other work at the same time would slow what is timed.
     """
 
     config: EncodingsConfig
@@ -336,7 +337,7 @@ def prepare_decoding(model: LanguageModel, context: int) -> Work:
 
 
 def time_in_turns(work: Work, plain_work: Work) -> tuple[float, float | None]:
-    """Return the median seconds of `work`, and the median of the ratio to the seconds
+    """Return the median seconds of `work`, and the median ratio of these seconds to those
     of `plain_work` in the same round.
 
     The ratio is None if the rounds differ too much, as they do on a machine that is

@@ -60,8 +60,8 @@ from ropelab.runs.tables import Tables
 # The functions that `ropelab.experiments` calls.
 __all__ = ["answer", "cells", "summary", "tables", "times"]
 
-# Raise this number when an encoding starts or learns differently: its models are then
-# trained again.
+# The version of the trained models. Raise it when an encoding starts or learns
+# differently: all models are then trained again.
 LEARNING_VERSION = 3
 # The columns that identify a trained model in a table.
 MODEL = ["encoding", "seed"]
@@ -85,7 +85,7 @@ def _evaluate(config: EncodingsConfig, rows: Sequence[Row]) -> list[Evaluation]:
     evaluations = []
     for task, row, seed in product(tasks, rows, config.seeds):
         evaluation = Evaluation(
-            subject=training(config, row.trained, seed),
+            subject=make_training(config, row.encoding_name, seed),
             task=task,
             mode=row.mode(config),
             labels=(("encoding", row.name), ("task", task.name), ("seed", seed)),
@@ -105,7 +105,7 @@ def list_observations(config: EncodingsConfig) -> list[Evaluation]:
     return observations
 
 
-def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
+def make_training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     """Return the training of a model with an encoding."""
     # The name may be a notation such as layers(rope, mine). Its parts may be classes and
     # casts of the user's own, whose sources decide what is learned.
@@ -191,7 +191,10 @@ def _fill_places(
     measured: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
 ) -> pd.DataFrame:
     """Return a row for every encoding, seed and place, with a status and the trained
-    length. `value` is the column that is missing where an encoding is not defined.
+    length.
+
+    A place is a row of `places`: a bucket of positions, a context, or a distance and a
+    context. The column `value` is missing where an encoding is not defined.
     """
     names = [row.name for row in list_rows(config)]
     encodings = pd.DataFrame({"encoding": names})
@@ -225,8 +228,8 @@ def _list_values(
 
     copied = evaluated.get("copy")
     if copied:
-        # Copying at a multiple of the trained length uses the whole context, and copies
-        # what stood half of the context back.
+        # Copying at a multiple of the trained length uses the whole context, and the
+        # copied symbols stood half of the context back.
         places = multiples.assign(
             distance_tokens=contexts // 2, context_tokens=contexts
         )

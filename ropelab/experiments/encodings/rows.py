@@ -26,15 +26,15 @@ JOINED_BY = " + "
 class Row:
     """An encoding that was trained, and the method under which it is tested."""
 
-    # The name of the encoding.
-    trained: str
+    # The name of the encoding that was trained.
+    encoding_name: str
     # None: the encoding is tested as it was trained.
     method: FixedMethod | None = None
 
     @property
     def name(self) -> str:
         """The value of the column `encoding`."""
-        return self._add_method(self.trained)
+        return self._add_method(self.encoding_name)
 
     @property
     def label(self) -> str:
@@ -44,7 +44,7 @@ class Row:
     @property
     def record(self) -> EncodingRecord:
         """The facts about the encoding that was trained."""
-        return find_record(self.trained)
+        return find_record(self.encoding_name)
 
     @property
     def source(self) -> str:
@@ -80,7 +80,7 @@ class Row:
     def tested_encoding(self, config: EncodingsConfig) -> Encoding:
         """Return the encoding that the model has in the longest context."""
         if self.method is None:
-            return compose(self.trained, config.shape())
+            return compose(self.encoding_name, config.shape())
         return self.method.encoding(config.geometry(), config.test_len)
 
 
