@@ -459,7 +459,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     assert mentions(said, "last bucket", "unmodified")
     assert "yarn costs +0.1" in said
     emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
-    assert results.following(asked, tables) == emitted
+    assert results.suggest_command(asked, tables) == emitted
 
 
 def test_the_advice_from_one_document_has_no_interval(config):

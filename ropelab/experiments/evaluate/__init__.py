@@ -102,8 +102,8 @@ class EvaluateConfig(Config):
                 "name a model: its folder, or its id in the local cache of the Hub"
             )
         if not isinstance(model, str):
-            # The error about the model comes later. The context is filled in so that it
-            # is the only one.
+            # The check of the field `model` reports this later. The context is filled in,
+            # so that no second error is about a missing context.
             return {"context": config.SHORTEST, **values}
         require("transformers")
         from ropelab.models.released.facts import read_facts
@@ -137,7 +137,7 @@ class EvaluateConfig(Config):
         return filled
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
         # These raise ValueError; the result of the first is not needed here.
@@ -166,12 +166,14 @@ class EvaluateConfig(Config):
         filled in is among them: it has no default.
         """
         fields = type(self).model_fields
-        kept = self.model_dump(mode="json")
+        stored_values = self.model_dump(mode="json")
 
         def is_changed(name: str) -> bool:
             return bool(getattr(self, name) != fields[name].default)
 
-        return {name: value for name, value in kept.items() if is_changed(name)}
+        return {
+            name: value for name, value in stored_values.items() if is_changed(name)
+        }
 
     def adapt_question(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
@@ -194,7 +196,7 @@ class EvaluateConfig(Config):
             "corpus": self.text.fingerprint,
             "model": self.reference().fingerprint,
         }
-        # The user's own corpus is also told by the names of its documents.
+        # A corpus of the user is also identified by the names of its documents.
         if self.corpus:
             fingerprints["documents"] = self.text.names
         return fingerprints

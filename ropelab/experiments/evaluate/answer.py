@@ -56,7 +56,7 @@ def answer(tables: Tables) -> str:
 
 
 def _read_advice(tables: Tables) -> list[pd.Series]:
-    """Return the rows of the recommendation, with empty texts where there are none."""
+    """Return the rows of the recommendation, with empty texts for missing texts."""
     # An empty text comes back from disk as a missing value.
     texts = ["not_significant", "emit"]
     table = tables["recommendation"].astype(dict.fromkeys(texts, object))
@@ -68,8 +68,8 @@ def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[
     """Say what each recommended method costs in short contexts, where none is needed."""
     is_short = comparisons["metric"] == "nll_short_context"
     costs = comparisons[is_short & (comparisons["method_a"] == AS_SHIPPED)]
-    # A row is recommended if there is a command that writes its configuration. One method
-    # may be best at several tasks.
+    # A method is recommended if there is a command that writes its configuration. One
+    # method may be best at several tasks.
     recommended = dict.fromkeys(row["best"] for row in advice if row["emit"])
 
     sentences = []
@@ -86,7 +86,7 @@ def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[
     return sentences
 
 
-def following(config: EvaluateConfig, tables: Tables) -> str:
+def suggest_command(config: EvaluateConfig, tables: Tables) -> str:
     """Return the command that writes the best method down, else the command that audits
     the model.
     """
@@ -173,6 +173,6 @@ def summary(tables: Tables) -> pd.DataFrame:
     return task_tables.join_by_label(columns)
 
 
-def further(tables: Tables) -> dict[str, pd.DataFrame]:
+def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return the short table of two casts, if they were compared."""
     return shorten_divergence(tables)

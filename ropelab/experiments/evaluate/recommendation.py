@@ -60,7 +60,7 @@ def make_recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
 def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
     """Return the row of COLUMNS about a task."""
     length = config.context
-    # This is the row if no model does the task, so that none is better.
+    # This row is returned if no row does the task well enough to be compared.
     undecidable = {
         "task": task,
         "status": UNDECIDABLE,
@@ -97,7 +97,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
             tied.append(label)
 
     status = KEPT
-    difference: dict[str, Any] = {}
+    difference_columns: dict[str, Any] = {}
     if best != AS_SHIPPED:
         pair = _compare(pairs, best, AS_SHIPPED)
         # The verdict of a pair is the label of the better row, or `~`.
@@ -106,7 +106,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         elif pair["verdict"] != AS_SHIPPED:
             status = BETTER
         for name in ("difference", "ci_low", "ci_high"):
-            difference[name] = pair.get(name)
+            difference_columns[name] = pair.get(name)
     command = ""
     if status == BETTER and best != WINDOW:
         command = _write_command(best, config)
@@ -117,7 +117,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         "best": best,
         "value": float(values[best]),
         "unmodified": float(values[AS_SHIPPED]),
-        **difference,
+        **difference_columns,
         "not_significant": ", ".join(tied),
         "window": float(values[WINDOW]) if WINDOW in values else None,
         "emit": command,

@@ -25,7 +25,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.experiments.evaluate.answer import answer, following, further, summary
+from ropelab.experiments.evaluate.answer import (
+    answer,
+    make_further_tables,
+    suggest_command,
+    summary,
+)
 from ropelab.experiments.evaluate.recommendation import make_recommendation
 from ropelab.models.methods.method import UNSCALED, Scaled
 from ropelab.models.tasks import grid
@@ -58,8 +63,8 @@ __all__ = [
     "answer",
     "cells",
     "check",
-    "following",
-    "further",
+    "make_further_tables",
+    "suggest_command",
     "summarize_finished",
     "summary",
     "tables",
@@ -101,7 +106,8 @@ def list_divergence_cells(config: EvaluateConfig) -> list[Evaluation]:
     geometry = config.facts.geometry()
     pairs = [*pair_roundings(config, AS_SHIPPED, 1.0, Unmodified(), geometry)]
     for pair in pair_roundings_of_methods(config, geometry):
-        # A checkpoint without a scaling is compared as it is, which is the same.
+        # A checkpoint without a scaling was paired as it is, which is the same as under
+        # the method `unscaled`.
         if not (is_unscaled_checkpoint(config) and pair.method == UNSCALED.label):
             pairs.append(pair)
 
@@ -161,7 +167,8 @@ def list_evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
         for row in rows:
             row_task = document_task
             if row.label == WINDOW:
-                # The window sees the same at all lengths: the longest is enough.
+                # The window holds the same last tokens in contexts of all lengths. The
+                # longest context is enough.
                 row_task = document_task.at_the_end(config.context)
             cell = evaluate(
                 task=row_task, mode=row.mode, labels=_list_labels(row), probe=probe
@@ -222,6 +229,8 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     status: dict[str, str] = {}
     for name in config.tasks:
         task_cells = list_evaluations(config, name)
+        # All cells of a task have the same probe, except for the first cell, which may be
+        # the probe itself.
         probe = task_cells[-1].probe
         if probe is None and name != "text":
             # A single cell, unmodified at the trained length, is its own probe.

@@ -171,7 +171,7 @@ def test_an_overflow_is_refused(configured):
 def test_the_answer_and_the_short_table_begin_with_the_comparison(tables):
     answer = results.answer(tables)
     assert answer.startswith("Unmodified, angle=bfloat16 against float32, ")
-    short = results.further(tables)["divergence"]
+    short = results.make_further_tables(tables)["divergence"]
     assert list(short["cast"]) == ["angle=bfloat16", SAME]
 
 
