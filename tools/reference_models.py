@@ -17,7 +17,7 @@ import torch
 
 import ropelab
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.pretrained import OF_PRETRAINED
+from ropelab.experiments.extrapolate.pretrained import PRETRAINED_VALUES
 from ropelab.experiments.extrapolate.rows import make_trainings
 from ropelab.models.lm.model import LanguageModel
 from ropelab.models.lm.pretrained import FOLDER, write_pretrained
@@ -34,7 +34,7 @@ def show(title: str, work: float) -> AbstractContextManager[Advance]:
 
 
 def main(kept: Path) -> None:
-    length = OF_PRETRAINED["train_len"]
+    length = PRETRAINED_VALUES["train_len"]
     config = ExtrapolateConfig(train_len=length, test_len=length, seeds=SEEDS)
     models = []
     for training in make_trainings(config, config.geometry()):

@@ -148,7 +148,7 @@ class ExtrapolateConfig(config.TaskConfig):
         return values
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         from ropelab.models.methods.method import FixedMethod
 
         # These raise ValueError; the result of the first is not needed here.

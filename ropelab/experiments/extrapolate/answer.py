@@ -27,7 +27,7 @@ def answer(tables: Tables) -> str:
     if "casts" in tables:
         findings += describe_casts(tables["casts"])
 
-    # Rounded rows are compared above. Here they are left out.
+    # `describe_casts` compares the rounded rows. All further findings leave them out.
     exact_tables = {}
     for name, table in tables.items():
         if "arm" in table:
@@ -64,8 +64,8 @@ def summary(tables: Tables) -> pd.DataFrame:
             continue
 
         # The more tasks there are, the fewer distances of each are shown.
-        most = max(1, 4 - len(tasks))
-        for distance in _choose_values(table["distance_tokens"], most):
+        distance_count = max(1, 4 - len(tasks))
+        for distance in _choose_values(table["distance_tokens"], distance_count):
             at_distance = table[table["distance_tokens"] == distance]
             name = f"{task} @{distance}"
             columns.append(
@@ -75,18 +75,20 @@ def summary(tables: Tables) -> pd.DataFrame:
     return task_tables.join_by_label(columns)
 
 
-def further(tables: Tables) -> dict[str, pd.DataFrame]:
+def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return the short table of two casts, if they were compared."""
     return shorten_divergence(tables)
 
 
-def _choose_values(column: pd.Series, most: int) -> Sequence[Hashable]:
-    """Return at most `most` of the values at even steps, the largest among them."""
+def _choose_values(column: pd.Series, count: int) -> Sequence[Hashable]:
+    """Return up to `count` of the different values of a column, at even steps, the
+    largest value among them.
+    """
     values = sorted(column.unique())
-    step = max(1, len(values) // most)
-    # Steps are counted from the largest down.
+    step = max(1, len(values) // count)
+    # Steps are counted from the largest value down.
     from_largest = values[::-1][::step]
-    return from_largest[:most][::-1]
+    return from_largest[:count][::-1]
 
 
 def _describe_retrieval(tables: Tables, task: str) -> str:
@@ -113,8 +115,8 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
         times = f"{distance / trained_len:g} times the trained length"
         where = f"from {distance} tokens back, {times}, in {context} tokens"
 
-    # Methods whose parameters were searched on this model are named apart from methods
-    # with published parameters.
+    # Methods whose parameters were searched on this model are not ranked with methods that
+    # have published parameters. The best of them is named at the end.
     is_searched = longest["arm"] == labels.SEARCHED
     means = task_tables.average_with_intervals(
         longest[~is_searched], "accuracy", "accuracy"
@@ -236,15 +238,18 @@ def _select_ranked(table: pd.DataFrame) -> pd.DataFrame:
 def _compare_with_window(
     best: str, arm: str, means: pd.DataFrame, comparisons: pd.DataFrame
 ) -> str:
-    """Say how the best method, which is in that arm, compares with the sliding window."""
-    # A method is compared with the sliding window of a model that was trained as long.
+    """Say how the best method, whose row is in the arm `arm`, compares with the sliding
+    window.
+    """
+    # A fine-tuned method is compared with the sliding window of a model that was
+    # fine-tuned for the same number of steps.
     window_in_arm = labels.label_method(labels.WINDOW, 1, arm)
     window = labels.WINDOW
     if window_in_arm in means.index:
         window = window_in_arm
     is_best = comparisons["method_a"] == best
     pair = comparisons[is_best & (comparisons["method_b"] == window)]
-    # The verdict is the label of the better one, or `~`.
+    # The verdict is the label of the better row, or `~`.
     verdict = str(pair["verdict"].iloc[0])
     if verdict == best:
         relation = "beats"

@@ -6,9 +6,9 @@ from typing import Any
 from ropelab.models.lm.pretrained import list_pretrained
 from ropelab.runs.sentences import write_count
 
-# The values of a config that decide which model is trained, as the models that come
-# with ropelab have them.
-OF_PRETRAINED: dict[str, Any] = {
+# The fields of a config that decide which model is trained, with the values that the
+# models that come with ropelab have.
+PRETRAINED_VALUES: dict[str, Any] = {
     "train_len": 512,
     "base": 10000.0,
     "head_dim": 64,
@@ -27,7 +27,7 @@ def describe_pretrained(given: Mapping[str, Any]) -> str:
     """
     # The models by the seeds that they were trained with.
     models = list_pretrained()
-    for name, value in OF_PRETRAINED.items():
+    for name, value in PRETRAINED_VALUES.items():
         if given.get(name, value) != value:
             return ""
     seeds = given.get("seeds", tuple(models))
@@ -36,7 +36,7 @@ def describe_pretrained(given: Mapping[str, Any]) -> str:
 
     first_seed, *_ = seeds
     made = models[first_seed].made
-    length = OF_PRETRAINED["train_len"]
+    length = PRETRAINED_VALUES["train_len"]
     return (
         f"nothing is trained here: {write_count(len(seeds), 'model')} of the default size"
         f" came with ropelab, trained at {length} tokens on {made['day']} by"

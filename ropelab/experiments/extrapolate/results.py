@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.answer import answer, further, summary
+from ropelab.experiments.extrapolate.answer import answer, make_further_tables, summary
 from ropelab.experiments.extrapolate.pretrained import describe_pretrained
 from ropelab.experiments.extrapolate.rows import MethodRow, list_rows, make_trainings
 from ropelab.models.lm.trained import Training
@@ -45,7 +45,7 @@ __all__ = [
     "cells",
     "check",
     "describe_pretrained",
-    "further",
+    "make_further_tables",
     "summarize_finished",
     "summary",
     "tables",
@@ -109,7 +109,8 @@ def list_task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaselin
 
             evaluated_task = task
             if isinstance(row.mode, SlidingWindow):
-                # The window sees the same at all lengths: the longest is enough.
+                # The window holds the same last tokens in contexts of all lengths. The
+                # longest context is enough.
                 evaluated_task = task.at_the_end(config.test_len)
             values = (row.method, row.factor, row.model.seed, row.arm)
             evaluation = Evaluation(
@@ -133,14 +134,14 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
         evaluated, config, UNSCALED.label, [config.train_len], {}
     )
 
-    searched = _list_tables(evaluated, "searched")
-    if searched:
-        tables["searched"] = pd.concat(searched, ignore_index=True)
-    matched = _list_tables(evaluated, "matched")
-    if matched:
+    searched_tables = _list_tables(evaluated, "searched")
+    if searched_tables:
+        tables["searched"] = pd.concat(searched_tables, ignore_index=True)
+    matched_tables = _list_tables(evaluated, "matched")
+    if matched_tables:
         columns = ["task", "n_gram_tokens", *task_tables.PLACE]
         tables["ngram_baseline"] = task_tables.average_shares(
-            pd.concat(matched), columns
+            pd.concat(matched_tables), columns
         )
 
     methods = config.parsed_methods()
@@ -171,7 +172,8 @@ def _count_cost(config: ExtrapolateConfig) -> pd.DataFrame:
     length = config.test_len
     records = []
     for row in list_rows(config, base_model, geometry, config.parsed_methods()):
-        # A window that moves on by half of its tokens passes most tokens twice.
+        # A sliding window moves on by half of its tokens, so that most tokens are in two
+        # passes.
         passes = 1
         tokens_per_pass = length
         if isinstance(row.mode, SlidingWindow):

@@ -1,8 +1,8 @@
 """The rows that are compared: each method and baseline, with the model that is evaluated
 and how that model is trained.
 
-The base model is trained at `train_len`. Most rows evaluate it as it is; for some it is
-trained further.
+The base model is trained at `train_len`. Most rows evaluate the base model as it is; for
+some rows it is trained further.
 """
 
 from collections.abc import Iterator, Sequence
@@ -101,17 +101,18 @@ def list_rows(
         # start of the text. The sliding window does not see what is farther than its
         # length.
         length = config.train_len
-        far = WithCache(unscaled, length, length, None)
-        near = WithCache(unscaled, length, 0, length)
-        whole = WithCache(unscaled, length, 0, None)
-        yield MethodRow(labels.FAR_CACHE, 1.0, labels.CACHE, far, base)
-        yield MethodRow(labels.NEAR_CACHE, 1.0, labels.CACHE, near, base)
-        yield MethodRow(labels.WINDOW_CACHE, 1.0, labels.CACHE, whole, base)
+        far_cache = WithCache(unscaled, length, length, None)
+        near_cache = WithCache(unscaled, length, 0, length)
+        whole_cache = WithCache(unscaled, length, 0, None)
+        yield MethodRow(labels.FAR_CACHE, 1.0, labels.CACHE, far_cache, base)
+        yield MethodRow(labels.NEAR_CACHE, 1.0, labels.CACHE, near_cache, base)
+        yield MethodRow(labels.WINDOW_CACHE, 1.0, labels.CACHE, whole_cache, base)
 
     window = SlidingWindow(unscaled, config.train_len)
     if "finetuned" in config.arms:
-        # The model of the window is fine-tuned for as long as the models of the
-        # methods, at the trained length. Whatever these gain is then due to the method.
+        # The model of the window is fine-tuned for the same number of steps as the models
+        # of the methods, at the trained length. What the models of the methods gain over
+        # it is then due to the methods.
         tuned = adapt(config, base, geometry, UNSCALED, "finetuned", config.train_len)
         yield MethodRow(labels.WINDOW, 1.0, "finetuned", window, tuned)
     yield MethodRow(labels.WINDOW, 1.0, "zero_shot", window, base)
@@ -147,9 +148,11 @@ def _list_method_rows(
 def _train_at_test_len(
     config: ExtrapolateConfig, base: Training, geometry: Geometry
 ) -> Training:
-    """Return the training at the tested length from the start, on as many tokens."""
-    # Windows grow during training, here up to the tested length. A step has as many tokens
-    # as before, or more if a single window has more.
+    """Return the training at the tested length from the start, on the same number of
+    tokens as the base model.
+    """
+    # Windows grow during training, here up to the tested length. A step has the number of
+    # tokens that a step of the base model has, or more if a single window has more.
     test_len = config.test_len
     tokens_per_step = max(test_len, base.recipe.tokens_per_step)
     all_tokens = base.recipe.steps * base.recipe.tokens_per_step
@@ -227,8 +230,8 @@ def adapt(
 def list_searches(
     config: ExtrapolateConfig, methods: Sequence[Method]
 ) -> Iterator[tuple[Method, Method]]:
-    """Yield every method whose parameters are searched on the trained model, and the
-    published method whose name its row has.
+    """Yield every method whose parameters are searched on the trained model, with the
+    published method by whose name its row is called.
 
     LongRoPE has no published parameters, so it is searched wherever it is named. With
     `--search`, each method that has parameters is searched, with that budget, and LongRoPE

@@ -12,7 +12,7 @@ from safetensors.torch import load
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.pretrained import (
-    OF_PRETRAINED,
+    PRETRAINED_VALUES,
     describe_pretrained,
 )
 from ropelab.experiments.extrapolate.rows import make_trainings
@@ -153,9 +153,9 @@ def test_quick_takes_these_models_where_they_can_answer(given, are_there):
 def test_what_decides_a_model_is_what_the_manifest_says():
     # A field that changes the training and is not in the list would be ignored.
     (default,) = models(seeds=(0,))
-    for name, value in OF_PRETRAINED.items():
+    for name, value in PRETRAINED_VALUES.items():
         assert getattr(config(), name) == value, name
-    assert default.recipe.window == OF_PRETRAINED["train_len"]
+    assert default.recipe.window == PRETRAINED_VALUES["train_len"]
 
 
 @pytest.mark.slow
