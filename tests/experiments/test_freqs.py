@@ -12,8 +12,8 @@ from ropelab.experiments.freqs import FreqsConfig
 from ropelab.experiments.freqs.pairs import (
     answer,
     cells,
-    following,
     scale_head,
+    suggest_command,
     summary,
     tables,
 )
@@ -299,7 +299,7 @@ def test_the_next_command_is_about_the_same_head_and_training():
         "factor": 4,
     }
     config = config_of(**values)
-    command = shlex.split(following(config, tables(config, Values())))
+    command = shlex.split(suggest_command(config, tables(config, Values())))
     assert command[:2] == ["ropelab", "precision"]
     assert dict(zip(command[2::2], command[3::2], strict=True)) == {
         "--base": "500000",
@@ -314,7 +314,7 @@ def test_the_next_command_is_about_the_same_head_and_training():
 @pytest.mark.parametrize("base", [51881.25, 1e6, 1000001.0, 123456789.125])
 def test_the_next_command_is_about_the_same_base(base: float) -> None:
     config = config_of(base=base)
-    words = shlex.split(following(config, tables(config, Values())))
+    words = shlex.split(suggest_command(config, tables(config, Values())))
     assert float(words[words.index("--base") + 1]) == base
 
 
@@ -322,7 +322,9 @@ def test_a_given_factor_says_the_length_also_beside_a_model() -> None:
     config = config_of(model="llama-2-7b", method="pi", factor=8)
     found = tables(config, Values())
     assert found["scaling"]["test_len_tokens"].item() == 32768
-    assert following(config, found).endswith("--context 32768 --method 'pi(factor=8)'")
+    assert suggest_command(config, found).endswith(
+        "--context 32768 --method 'pi(factor=8)'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The table has a row per pair: its frequency, wavelength and rotations, and the effect of
 the scaling method on them. It also says whether the pair meets angles at the target
-length that training did not show. `ropelab extrapolate` measures what that does to a
+length that training did not show. `ropelab extrapolate` measures what new angles do to a
 small model.
 """
 
@@ -109,7 +109,7 @@ class FreqsConfig(Config):
         return scope
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.rotary_dim and self.rotary_dim > self.head_dim:
             raise ValueError(
                 f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"

@@ -25,12 +25,12 @@ from ropelab.runs.spelling import write_command
 from ropelab.runs.tables import Tables
 
 # The memory, in bytes, of Python with NumPy, pandas and matplotlib.
-LIBRARIES = 200_000_000
-# The memory of a row of the table: five million pairs took 3.5 GB.
+LIBRARY_BYTES = 200_000_000
+# The memory, in bytes, of a row of the table: five million pairs took 3.5 GB.
 BYTES_PER_PAIR = 750
-# The time to compute a row and to write it as text.
+# The seconds to compute a row of the table and to write it as text.
 SECONDS_PER_PAIR = 4e-5
-# The effects of a method on a pair, in the order in which the answer counts them.
+# What a method does to a pair, in the order in which the answer counts the pairs.
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
@@ -82,7 +82,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
     pairs = config.head_dim // 2
     resources = Resources(
         seconds=pairs * SECONDS_PER_PAIR,
-        memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR,
+        memory_bytes=LIBRARY_BYTES + pairs * BYTES_PER_PAIR,
     )
 
     cell = Computation(
@@ -242,7 +242,7 @@ def answer(tables: Tables) -> str:
     return f"{text} Of the axes {'; '.join(axes)}."
 
 
-def following(config: FreqsConfig, tables: Tables) -> str:
+def suggest_command(config: FreqsConfig, tables: Tables) -> str:
     """Return the command that writes the scaling of a known model as configuration. If
     no model is named, return the command about precision.
     """
