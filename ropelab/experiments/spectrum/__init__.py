@@ -97,7 +97,7 @@ class SpectrumConfig(ShapedConfig):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         # Each of the three bands needs a pair of two features.
         if self.bands and self.head_dim < 6:
             raise ValueError(

@@ -46,8 +46,8 @@ from ropelab.runs.own import make_sources_key
 from ropelab.runs.sentences import join_names, write_with_interval
 from ropelab.runs.tables import Tables
 
-# The version of the trained models. It is raised when a scheme starts or learns
-# differently, and all models are then trained again.
+# The version of the trained models. Raise it when a scheme starts or learns differently:
+# all models are then trained again.
 LEARNING_VERSION = 1
 # The value of the column `removed` for a model that is evaluated as it was trained.
 NOTHING_REMOVED = "none"
@@ -67,7 +67,7 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
     geometry = config.geometry()
     schemes = list(config.parsed_schemes().values())
     # The scheme that a model is trained with, the band that is removed for the evaluation,
-    # and the frequencies that the model is evaluated with.
+    # and the scheme that the model is evaluated with.
     conditions: list[tuple[Scaling, str, Scaling]] = []
     for scheme in schemes:
         conditions.append((scheme, NOTHING_REMOVED, scheme))
@@ -130,20 +130,20 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
     learned = pd.DataFrame(rows, columns=columns)
     learned = _drop_text_distances(learned)
 
-    # The first scheme is compared with each other one, in models evaluated as they were
+    # Every other scheme is compared with the first, in models evaluated as they were
     # trained. Schemes are labels here.
     first, *others = config.parsed_schemes()
-    as_trained = units[units["removed"] == NOTHING_REMOVED]
+    units_as_trained = units[units["removed"] == NOTHING_REMOVED]
     tables = {
         "schemes": make_schemes_table(config),
         "representable": make_representable_table(config),
         "learned": learned.assign(train_len_tokens=config.train_len),
-        "comparisons": _compare_values(as_trained, "scheme", first, others),
+        "comparisons": _compare_values(units_as_trained, "scheme", first, others),
     }
     if config.bands:
-        of_first = units[units["scheme"] == first]
+        units_of_first = units[units["scheme"] == first]
         tables["removed"] = _compare_values(
-            of_first, "removed", NOTHING_REMOVED, list(config.bands)
+            units_of_first, "removed", NOTHING_REMOVED, list(config.bands)
         )
     return tables
 
@@ -336,8 +336,8 @@ def _name_fully_rotated(tables: Tables) -> str:
     """Name the schemes whose pairs all rotate, as words for the end of a sentence; empty
     if there are none.
 
-    A pair counts if it rotates by a quarter or more in the trained window. A pair that
-    rotates by less marks hardly any position.
+    A pair counts if it completes more than a quarter of a rotation in the trained window.
+    A pair that rotates by less marks hardly any position.
     """
     schemes = tables["schemes"]
     trained_len = tables["learned"]["train_len_tokens"].iloc[0]
@@ -359,7 +359,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     longest = learned["context_tokens"].max()
     frequencies = tables["schemes"].set_index("scheme")["frequencies"]
     rows = learned[["scheme", "removed"]].drop_duplicates()
-    short = rows.assign(frequencies=rows["scheme"].map(frequencies))
+    short_table = rows.assign(frequencies=rows["scheme"].map(frequencies))
 
     # The name of each column, its metric, and its distance (None for text) and context.
     columns = [
@@ -383,5 +383,5 @@ def summary(tables: Tables) -> pd.DataFrame:
             ]
             ends = {"ci_low": f"{name} ci_low", "ci_high": f"{name} ci_high"}
             values = values.rename(columns={"value": name, **ends})
-            short = short.merge(values, how="left")
-    return short.reset_index(drop=True)
+            short_table = short_table.merge(values, how="left")
+    return short_table.reset_index(drop=True)
