@@ -262,19 +262,19 @@ def test_the_period_changes_the_short_table():
 def test_formats_and_schemes_change_what_is_shown():
     tables = tables_of(formats=["float16"], schemes=["single"])
     assert body.summary(tables).columns[1:].tolist() == ["float16 %"]
-    stages = body.further(tables)["casts"]
+    stages = body.make_further_tables(tables)["casts"]
     assert stages.columns[1:].tolist() == ["float16 score_spread", "float16 wrong_from"]
     assert "bfloat16" not in body.answer(tables)
     assert set(tables["casts"].query("kind == 'stage'")["format"]) == {"float16"}
     many = body.summary(tables_of(schemes=["rope"]))
     assert many["neighbours_that_look_equal"].str.startswith("RoPE").all()
-    assert list(body.further(tables_of(schemes=[]))) == ["reductions"]
+    assert list(body.make_further_tables(tables_of(schemes=[]))) == ["reductions"]
     assert "only_this_is_rounded" in body.summary(tables_of(schemes=[]))
 
 
 @pytest.mark.slow
 def test_the_second_table_has_a_row_per_stage(million) -> None:
-    shown = body.further(million)["casts"].set_index("only_this_is_rounded")
+    shown = body.make_further_tables(million)["casts"].set_index("only_this_is_rounded")
     assert len(shown) == 6
     assert shown["bfloat16 wrong_from"].to_dict() == {
         "position": "257",
@@ -737,7 +737,7 @@ def test_formats_of_stored_keys_are_predicted_by_pair() -> None:
 )
 def test_errors_grow_from_twice_those_of_the_first_octave(errors, grows) -> None:
     octaves = [SimpleNamespace(error_rad=error) for error in errors]
-    assert stages._grow_with_position(cast(Any, octaves)) is grows
+    assert stages._has_growing_errors(cast(Any, octaves)) is grows
 
 
 def test_sines_of_large_arguments_lose_by_the_terms_of_two_pi():

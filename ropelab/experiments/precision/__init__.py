@@ -186,7 +186,7 @@ class PrecisionConfig(Config):
         return self.rotary_dim or self.head_dim
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.rotated > self.head_dim:
             raise ValueError(
                 f"rotary_dim {self.rotary_dim} is above head_dim {self.head_dim}"

@@ -40,7 +40,7 @@ from ropelab.runs.sentences import describe_casts_apart, write_interval
 from ropelab.runs.stats import Interval, average_crossed
 from ropelab.runs.tables import Tables
 
-# The processor time of one position and pair: angles, cosines and sines of two plans.
+# The processor seconds of one position and pair: angles, cosines and sines of two plans.
 SECONDS_PER_ANGLE = 2e-7
 
 
@@ -54,7 +54,7 @@ def read_other_plan(config: PrecisionConfig) -> Rounding:
             f"against is {config.against}, a format of stored keys: `ropelab evaluate"
             " MODEL --casts ... --against` compares it with casts"
         )
-    # A format that `cast` names, too, means the same plan in both places.
+    # A text that is also given as `cast` means the same plan in both places.
     if config.against == config.cast:
         return Rounding(config.against, parse_cast(config.cast))
     return parse_rounding(config.against)

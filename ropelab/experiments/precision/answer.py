@@ -67,7 +67,7 @@ def answer(tables: Tables) -> str:
     return join_sentences(clauses)
 
 
-def following(config: PrecisionConfig, tables: Tables) -> str:
+def suggest_command(config: PrecisionConfig, tables: Tables) -> str:
     """If implementations were judged, return the command that checks the user's own
     code. Otherwise return the command that judges all known implementations.
     """
@@ -139,24 +139,27 @@ def _state_equal_positions(implementations: pd.DataFrame) -> Iterator[str]:
 
 
 def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
-    """Say for which stages one format is precise enough: where no model would notice."""
+    """Say for which stages one format is precise enough: no model would notice that the
+    stage is rounded to it.
+    """
     stages = casts[casts["kind"] == "stage"]
     fmt = choose_formats(stages)[0]
     stages = stages[stages["format"] == fmt]
     noticed, unnoticed = _split_by_spread(stages)
 
-    names = noticed["stage"].tolist()
+    noticed_stages = noticed["stage"].tolist()
     lead = f"{fmt} is precise enough for RoPE"
-    if not names:
+    if not noticed_stages:
         yield f"{lead} at every stage"
     elif len(unnoticed):
         # In long contexts rounded inverse frequencies raise the loss, which was
         # measured only for bfloat16.
         is_long = (unnoticed["stage"] == "inv_freq") & (unnoticed["length"] > MEASURED)
-        also = ""
+        long_contexts = ""
         if is_long.any() and fmt == "bfloat16":
-            also = ", or inv_freq in long contexts"
-        yield f"{lead} unless {join_names(names, 'or')} is rounded to it{also}"
+            long_contexts = ", or inv_freq in long contexts"
+        names = join_names(noticed_stages, "or")
+        yield f"{lead} unless {names} is rounded to it{long_contexts}"
     else:
         yield f"{fmt} is not precise enough for RoPE at any stage"
 

@@ -41,22 +41,25 @@ from ropelab.runs.cell import Advance
 from ropelab.runs.stats import estimate_proportion
 from ropelab.runs.tables import Tables
 
-# Measured for all components in four formats: 2^20 positions took 0.3 s, with 32 pairs
-# 0.6 s. In longer ranges, whose hashes do not fit into a cache, a position takes two to
-# three times as long.
+# The processor seconds of a position, and of each pair at a position. Measured for all
+# components in four formats: 2^20 positions of one pair took 0.3 s, of 32 pairs 0.6 s. In
+# longer ranges, whose hashes do not fit into a cache, a position takes two to three times
+# as long.
 SECONDS_PER_POSITION = 1e-6
 SECONDS_PER_ANGLE = 2e-8
-# The memory of a hash, and of a sampled position and pair, in bytes.
+# The memory, in bytes, of a hash, and of a sampled position of one pair.
 BYTES_PER_HASH = 8
 BYTES_PER_SAMPLE = 64
 
-# Most rows have one of a few counts. Their intervals are cached, since an interval takes
-# longer than all the rest of a row.
-share_interval = cache(estimate_proportion)
+# Intervals of shares are cached: most rows have one of a few counts, and to compute an
+# interval takes longer than all the rest of a row.
+estimate_share = cache(estimate_proportion)
 
 
 def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
-    """Return a cell per scheme. It has all formats, which round the same cosines."""
+    """Return a cell per scheme. A cell has all formats, since all of them round the same
+    cosines.
+    """
     formats = list_formats(config)
     cells = []
     for scheme in config.schemes:
@@ -69,10 +72,10 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
             components = list(config.components)
 
         # Two lists of hashes are held for each format.
-        hashes = (
+        hash_bytes = (
             2 * len(formats) * min(config.length, HASHES_IN_MEMORY) * BYTES_PER_HASH
         )
-        samples = config.samples * pairs * BYTES_PER_SAMPLE
+        sample_bytes = config.samples * pairs * BYTES_PER_SAMPLE
         per_position = SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE
         cell = make_cell(
             config,
@@ -83,7 +86,7 @@ def make_encoding_cells(config: PrecisionConfig) -> list[PrecisionCell]:
             function=measure_encodings,
             inputs={"scheme": scheme, "components": components, "formats": formats},
             seconds=config.length * per_position,
-            memory=hashes + samples,
+            memory=hash_bytes + sample_bytes,
             scores=count_scores(config, pairs),
         )
         cells.append(cell)
@@ -118,8 +121,8 @@ def measure_encodings(
         resolution += _list_resolution(config, encoded, formats, censuses)
         collisions += _list_collisions(config, component, formats, censuses)
 
-    # Distance 0 is among them: a key that equals its query is where a score changes
-    # least.
+    # Distance 0 is added to the powers of two, because the score of a key that equals its
+    # query changes least there.
     distances = np.append(0, list_powers_below(config.length))
     margins = scores.measure_score_margins(
         spectrum.inv_freq, formats, distances, config.draws, config.seed
@@ -140,15 +143,17 @@ def measure_encodings(
 
 
 def _encode(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
-    """Return the unrounded encoding by a component of some frequencies."""
+    """Return the unrounded encoding of positions by a component, with the frequencies of
+    a spectrum.
+    """
     unrounded = Chain(CastPlan(), spectrum)
     if component not in OF_ONE_FREQUENCY:
         # A vector and a score are made of all pairs.
         all_pairs = range(spectrum.pairs)
         return encoding.PositionEncoding(unrounded, component, all_pairs)
 
-    # Of many pairs the slowest that rotates is taken: it is comparable to a single
-    # frequency.
+    # Of several pairs, the slowest pair that rotates is taken, since it is comparable to
+    # the scheme of a single frequency.
     rotating = np.flatnonzero(spectrum.inv_freq)
     slowest = int(rotating[-1])
     one_pair = range(slowest, slowest + 1)
@@ -170,19 +175,19 @@ def _list_resolution(
 
     for fmt, census in zip(formats, censuses, strict=True):
         steps = encoding.measure_neighbour_steps(encoded, fmt, sampled)
-        codes = census.distinct
+        distinct_codes = census.distinct
         period = None
         exact_codes = None
         if repetition is not None:
             period, representatives = repetition
-            codes = count_distinct_among(encoded, fmt, representatives)
+            distinct_codes = count_distinct_among(encoded, fmt, representatives)
             exact_codes = representatives.size
         yield {
             "format": fmt.name,
             "component": encoded.component,
             "pairs": len(encoded.pairs),
             "positions": census.positions,
-            "distinct_codes": codes,
+            "distinct_codes": distinct_codes,
             "adjacent_collisions": census.adjacent_collisions,
             "first_collision_position": census.first_collision,
             "resolved_from_tokens": _find_resolved_distance(
@@ -298,32 +303,41 @@ def _list_limits(
     pairs: pd.DataFrame,
 ) -> pd.DataFrame:
     """Return per format how slow a pair may be to keep its neighbours, and which pairs
-    do not keep theirs. `pairs` is the table `pairs`.
+    lose neighbours. `pairs` is the table `pairs`.
 
-    ``longest_kept_period_tokens`` is proved, ``losing_period_tokens`` was found by
-    counting; both are missing if a pair of any period keeps its neighbours.
-    ``score_step``: the root mean square change of a score over one token, random vectors,
-    in standard deviations of the score; ``weight_change``: the relative weight of the two
-    tokens.
+    ``longest_kept_period_tokens``: up to this period a pair is proved to keep its
+    neighbours. ``losing_period_tokens``: a period at which a count finds equal neighbours.
+    Both are missing if a pair of any period keeps its neighbours.
+    ``score_step``: the root mean square change of a score over one token, for random
+    vectors, in standard deviations of the score. ``weight_change``: the share by which
+    such a change raises the attention weight of one of two neighbouring keys over the
+    other.
     """
     step = scores.compute_typical_step(spectrum.inv_freq)
     rows = []
     for fmt in formats:
-        kept = neighbours.find_longest_kept_period(fmt, config.offset, config.length)
-        lost = neighbours.find_losing_period(fmt, config.offset, config.length)
+        kept_period = neighbours.find_longest_kept_period(
+            fmt, config.offset, config.length
+        )
+        if not math.isfinite(kept_period):
+            kept_period = math.nan
+        losing_period = neighbours.find_losing_period(fmt, config.offset, config.length)
+
         pairs_in_format = pairs[pairs["format"] == fmt.name]
-        loses = pairs_in_format["equal_neighbours"] > 0
-        losing = pairs_in_format.loc[loses, "pair"]
+        is_losing = pairs_in_format["equal_neighbours"] > 0
+        losing_pairs = pairs_in_format.loc[is_losing, "pair"]
         status = "every pair keeps its neighbours"
-        if len(losing):
-            status = f"{len(losing)} of {spectrum.pairs} pairs lose neighbours"
+        if len(losing_pairs):
+            status = f"{len(losing_pairs)} of {spectrum.pairs} pairs lose neighbours"
 
         row: dict[str, object] = {
             "format": fmt.name,
-            "longest_kept_period_tokens": kept if math.isfinite(kept) else math.nan,
-            "losing_period_tokens": math.nan if lost is None else lost,
-            "first_losing_pair": losing.min() if len(losing) else None,
-            "losing_pairs": len(losing),
+            "longest_kept_period_tokens": kept_period,
+            "losing_period_tokens": math.nan
+            if losing_period is None
+            else losing_period,
+            "first_losing_pair": losing_pairs.min() if len(losing_pairs) else None,
+            "losing_pairs": len(losing_pairs),
             "score_step": step,
             "weight_change": math.expm1(step),
             "status": status,
@@ -408,7 +422,7 @@ def _list_score_steps(
             is_equal = round_to(scores_here, fmt) == round_to(scores_next, fmt)
             shares = []
             for count in is_equal.sum(axis=0).tolist():
-                shares.append(share_interval(count, config.draws))
+                shares.append(estimate_share(count, config.draws))
 
             steps = np.abs(scores_next - scores_here) / spacing(scores_here, fmt)
             table = {

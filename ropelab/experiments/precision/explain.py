@@ -53,11 +53,13 @@ def _explain_plans(
     # A slice of one pair keeps the axis of pairs: angles and tables are [1 pair, 1
     # position].
     chosen = slice(pair, pair + 1)
-    exact = Chain(CastPlan(), spectrum)
-    exact_angle = float(exact.angles(positions, chosen).item())
+    # An empty cast plan rounds nothing: all stages are in float64.
+    exact_plan = CastPlan()
+    exact_chain = Chain(exact_plan, spectrum)
+    exact_angle = float(exact_chain.angles(positions, chosen).item())
 
     rows = []
-    for name, plan in {"float64": CastPlan(), **plans}.items():
+    for name, plan in {"float64": exact_plan, **plans}.items():
         chain = Chain(plan, spectrum)
         angle = float(chain.angles(positions, chosen).item())
         cos, _ = chain.table(positions, chosen)
@@ -77,18 +79,22 @@ def _explain_plans(
 def _explain_formats(
     formats: list[str], position: int, pair: int, theta: float
 ) -> pd.DataFrame:
-    """Return four rows per format: a position as given and as stored, and the stored
-    values below and above.
+    """Return four rows per format: a position as given and as stored, and the two numbers
+    of the format next to the stored one.
 
-    Angles and cosines are exact, to show how far apart the values are that the format
-    can choose. `theta` is the frequency of the pair, in radians per token.
+    Angles and cosines are computed in float64 from each of the four positions, so that
+    they differ only by the rounding of the position. `theta` is the frequency of the pair,
+    in radians per token.
     """
     exact_position = np.array(float(position))
     rows = []
     for fmt in map(format_named, formats):
         stored = round_to(exact_position, fmt)
-        # Just below a power of two, values are half as far apart as above it.
-        below = stored - spacing(np.nextafter(stored, 0.0), fmt)
+        # Just below a power of two, the numbers of a format are half as far apart as just
+        # above it. The spacing below is therefore that of a slightly smaller number.
+        spacing_below = spacing(np.nextafter(stored, 0.0), fmt)
+        below = stored - spacing_below
+        # The sum may exceed the largest number of the format. Rounding then makes it inf.
         above = round_to(stored + spacing(stored, fmt), fmt)
         candidates = {
             "asked": exact_position,
@@ -96,6 +102,7 @@ def _explain_formats(
             "below": below,
             "above": above,
         }
+        spacing_at_position = float(spacing(exact_position, fmt))
 
         for what, candidate in candidates.items():
             value = math.nan
@@ -103,7 +110,7 @@ def _explain_formats(
             status = "overflow"
             if np.isfinite(candidate):
                 value = float(candidate)
-                step = float(spacing(exact_position, fmt))
+                step = spacing_at_position
                 status = "ok"
 
             row = {

@@ -106,18 +106,18 @@ def compare_frequencies(tables: Tables) -> Iterator[str]:
         formats_clause = _compare_formats(single, many, _write_period(tables))
         steps_clause = _compare_steps(single, step_of_single, step_of_many)
         yield formats_clause + steps_clause
-        more_of_many = write_roughly(100 * step_of_many["weight_change"])
-        more_of_single = write_roughly(100 * step_of_single["weight_change"], 1)
+        percent_with_many = write_roughly(100 * step_of_many["weight_change"])
+        percent_with_single = write_roughly(100 * step_of_single["weight_change"], 1)
         yield (
             "with many frequencies one of two neighbouring keys gets"
-            f" {more_of_many} % more weight than the other, with one slow frequency"
-            f" {more_of_single} %"
+            f" {percent_with_many} % more weight than the other, with one slow frequency"
+            f" {percent_with_single} %"
         )
     elif many is not None:
         yield f"many frequencies tell all positions apart in {_list_formats(many)}"
     elif single is not None:
-        keeping = sum(single.values())
-        alone = " alone" if 0 < keeping < len(single) else ""
+        keeping_formats = sum(single.values())
+        alone = " alone" if 0 < keeping_formats < len(single) else ""
         yield (
             f"one frequency of period {_write_period(tables)} tells all positions apart in"
             f" {_list_formats(single)}{alone}"
@@ -149,7 +149,9 @@ def _find_keeping_formats(
 
 
 def _compare_formats(single: KeepsAll, many: KeepsAll, period: str) -> str:
-    """Return the clause about the formats in which all positions differ."""
+    """Return the clause about the formats in which all positions differ, with a single
+    frequency and with many. `period` is the period of the single frequency in words.
+    """
     lead = f"many frequencies tell all positions apart in {_list_formats(many)}"
     slow = f"one slow frequency (period {period})"
     if single == many:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.against import make_against_cell
-from ropelab.experiments.precision.answer import answer, following
+from ropelab.experiments.precision.answer import answer, suggest_command
 from ropelab.experiments.precision.axes import compute_axes
 from ropelab.experiments.precision.encodings import make_encoding_cells
 from ropelab.experiments.precision.explain import make_explain_table
@@ -21,7 +21,7 @@ from ropelab.experiments.precision.neighbours import choose_encodings, list_neig
 from ropelab.experiments.precision.plans import list_entries, read_implementations
 from ropelab.experiments.precision.shared import make_spectrum
 from ropelab.experiments.precision.stages import make_cast_tables, make_stage_cells
-from ropelab.experiments.precision.summary import further, summary
+from ropelab.experiments.precision.summary import make_further_tables, summary
 from ropelab.math.numerics.keys import parse_keys
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.errors import InputError
@@ -32,8 +32,8 @@ __all__ = [
     "answer",
     "cells",
     "check",
-    "following",
-    "further",
+    "make_further_tables",
+    "suggest_command",
     "summarize_finished",
     "summary",
     "tables",

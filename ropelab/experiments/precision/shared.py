@@ -31,9 +31,9 @@ SCORED = ("offset", "length", "draws", "seed")
 # The base of the sinusoidal encoding.
 SINUSOIDAL_BASE = 1e4
 # The memory, in bytes, of Python with NumPy, SciPy, pandas and matplotlib.
-LIBRARIES = 300_000_000
-# The cost of a drawn pair of vectors at one distance, with the intermediate results of
-# three rotations.
+LIBRARY_BYTES = 300_000_000
+# The processor seconds and the bytes of a partial score (see `count_scores`), with the
+# intermediate results of three rotations.
 SECONDS_PER_SCORE = 1e-7
 BYTES_PER_SCORE = 200.0
 
@@ -87,7 +87,7 @@ def make_cell(
     """
     resources = Resources(
         seconds=seconds + scores * SECONDS_PER_SCORE,
-        memory_bytes=int(LIBRARIES + memory + scores * BYTES_PER_SCORE),
+        memory_bytes=int(LIBRARY_BYTES + memory + scores * BYTES_PER_SCORE),
     )
     fields = config.model_dump(mode="json", include=set(field_names))
     return PrecisionCell(inputs={**fields, **inputs}, resources=resources, **about)
@@ -124,8 +124,8 @@ def list_formats(config: PrecisionConfig) -> list[str]:
 
 
 def count_scores(config: PrecisionConfig, pairs: float) -> float:
-    """Count the partial scores that a cell computes: each is that of one pair of features,
-    in one draw, at one of the powers of two below the length.
+    """Count the partial scores that a cell computes. A partial score is the score of one
+    pair of features, in one draw, at one of the powers of two below the length.
     """
     return config.draws * pairs * math.log2(config.length)
 

@@ -53,7 +53,7 @@ def make_drift_cell(config: PrecisionConfig) -> PrecisionCell:
 
 def _choose_plans(config: PrecisionConfig) -> dict[str, CastPlan]:
     """Return plans by name: every format at all stages, float32 angles with all other
-    stages in bfloat16, and a rounded inv_freq, which no shift can show.
+    stages in bfloat16, and a rounded inv_freq, with which no shift changes a score.
     """
     plans = {}
     for fmt in list_formats(config):

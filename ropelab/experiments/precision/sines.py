@@ -35,14 +35,14 @@ WORDS = {
     2: "2 pi in two",
     3: "2 pi in three",
 }
-# Seconds for a position under one reduction.
+# The processor seconds of a position under one reduction.
 SECONDS_PER_REDUCTION = 1e-8
 
 
 def make_reductions_cell(config: PrecisionConfig) -> PrecisionCell:
     """Return the cell of the table `reductions`."""
     lengths = sorted({config.length, *config.long_lengths})
-    counted = sum(min(length, MOST_POSITIONS) for length in lengths)
+    position_count = sum(min(length, MOST_POSITIONS) for length in lengths)
     return make_cell(
         config,
         (*ROTARY, "tolerance"),
@@ -51,8 +51,8 @@ def make_reductions_cell(config: PrecisionConfig) -> PrecisionCell:
         title="sin and cos of large arguments",
         function=measure_reductions,
         inputs={"lengths": lengths},
-        seconds=counted * len(REDUCTIONS) * SECONDS_PER_REDUCTION,
-        memory=8 * max(counted, BLOCK),
+        seconds=position_count * len(REDUCTIONS) * SECONDS_PER_REDUCTION,
+        memory=8 * max(position_count, BLOCK),
     )
 
 

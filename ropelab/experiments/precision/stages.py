@@ -43,11 +43,11 @@ from ropelab.math.numerics.spread import FARTHEST, WHOLE, SpreadMeter
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
-# Query positions at which score errors are measured.
+# The number of query positions at which score errors are measured.
 QUERIES = 16
 
-# Seconds per position and pair: to count the distinct tables of one phase, and all else
-# of one plan.
+# Seconds per position and pair: to count the distinct tables of one phase, and for
+# everything else that is measured of one plan.
 SECONDS_PER_TABLE = 2e-8
 SECONDS_PER_PLAN = 2e-10
 # Seconds per position and pair for the spread at every distance, which is computed for
@@ -65,8 +65,8 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
     """Return the cells of all cast plans, of further lengths in float32, of shifted
     positions, of sines of large arguments, and of stored keys.
     """
-    # Plans that round the same stages of the phase are in one cell. It computes the angles
-    # of equal phases once.
+    # Plans that round the same stages of the phase are in one cell, which computes the
+    # angles of equal phases once.
     groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
     for entry in list_entries(config):
         rounded_stages = tuple(name for name, _ in entry.plan.phase.list_inexact())
@@ -94,7 +94,10 @@ def make_stage_cells(config: PrecisionConfig) -> list[PrecisionCell]:
 def _make_plans_cell(
     config: PrecisionConfig, stages: Sequence[str], plans: Mapping[str, CastPlan]
 ) -> PrecisionCell:
-    """Return the cell of plans, by their labels, that round these stages of the phase."""
+    """Return the cell of the plans that round these stages of the phase.
+
+    `plans` has the plans by their labels.
+    """
     pairs = config.rotated / 2
     # To count distinct tables takes time only if both the angles and the table of a plan
     # are rounded. Otherwise the count follows without computing a cosine.
@@ -110,7 +113,7 @@ def _make_plans_cell(
         seconds += len(plans_with_spread) * SECONDS_PER_SPREAD
 
     # Four lists of hashes of 8 bytes are held.
-    hashes = 8 * min(config.length, HASHES_IN_MEMORY) * 4
+    hash_bytes = 8 * min(config.length, HASHES_IN_MEMORY) * 4
     return make_cell(
         config,
         field_names=(*ROTARY, *SCORED, "tolerance"),
@@ -120,12 +123,13 @@ def _make_plans_cell(
         function=measure_plans,
         inputs={"plans": list(plans)},
         seconds=config.length * pairs * seconds,
-        memory=hashes + _count_bytes_of_stretches(config, config.length),
+        memory=hash_bytes + _count_bytes_of_stretches(config, config.length),
         scores=count_scores(config, pairs),
     )
 
 
 def _count_bytes_of_stretches(config: PrecisionConfig, length: int) -> float:
+    """Count the bytes that the search for errors in a range of positions takes."""
     per_stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * config.rotated / 2
     return length / STRETCH * per_stretch
 
@@ -235,7 +239,7 @@ def _measure_plans_of_phase(
             "score_spread": score_spread.value,
             "spread_ci_low": score_spread.low,
             "spread_ci_high": score_spread.high,
-            "grows_with_position": _grow_with_position(octaves),
+            "grows_with_position": _has_growing_errors(octaves),
             "status": status,
         }
 
@@ -257,7 +261,7 @@ def _choose_distances(length: int) -> list[int]:
     """Return powers of two up to three quarters of the length, and odd numbers between.
 
     Positions that are rounded to few bits are most exact at multiples of powers of two,
-    so that powers of two by themselves would show too little.
+    so that powers of two alone would show a spread that is too small.
     """
     farthest = max(1, int(length * FARTHEST))
     distances = set()
@@ -289,7 +293,7 @@ def _describe_angles(
     }
 
 
-def _grow_with_position(octaves: Sequence[Worst]) -> bool:
+def _has_growing_errors(octaves: Sequence[Worst]) -> bool:
     """Return True if angles overflow, or if the error of an octave exceeds twice the
     error of the first octave that has any error.
     """
@@ -311,7 +315,7 @@ def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> 
         "length": further,
         "offset": config.offset,
         **_describe_angles(chain, octaves, config.tolerance),
-        "grows_with_position": _grow_with_position(octaves),
+        "grows_with_position": _has_growing_errors(octaves),
         "status": "angles only",
     }
     advance(1)
@@ -345,11 +349,11 @@ def make_cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     phases = [entry.plan.phase.label for entry in entries]
     curves = about_entries.assign(phase=phases)
     curves = curves[curves["kind"] != "repair"]
-    identity = ["kind", "name", "stage", "format"]
-    growth = curves[[*identity, "phase"]].merge(
+    entry_columns = ["kind", "name", "stage", "format"]
+    growth = curves[[*entry_columns, "phase"]].merge(
         measured["growth"], on="phase", how="left"
     )
-    spread = curves[[*identity, "plan"]].merge(
+    spread = curves[[*entry_columns, "plan"]].merge(
         measured["spread"], on="plan", how="left"
     )
     return {

@@ -29,6 +29,7 @@ from ropelab.runs.thresholds import UNNOTICED
 
 # The first position at which an angle is off by more than the tolerance.
 WRONG_FROM = "first_position_over_tolerance"
+# The column of the spread, which the docstring of this file explains.
 SPREAD = "score_spread"
 # The words for two stages. All other stages are called by their names.
 STAGE_WORDS = {"table": "cos and sin", "score": "q, k and score"}
@@ -69,7 +70,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     )
 
 
-def further(tables: Tables) -> dict[str, pd.DataFrame]:
+def make_further_tables(tables: Tables) -> dict[str, pd.DataFrame]:
     """Return the short tables after the summary: of stages (if the summary is about
     encodings), of sines, of plans against another, and of axes.
     """
@@ -141,9 +142,10 @@ def write_spread_of(row: Mapping[Any, Any]) -> str:
 class Cure(NamedTuple):
     """The repair of an implementation whose scores vary with position."""
 
-    # The stage to fix first; None if nothing has to be fixed, or nothing was tried.
+    # The stage to fix first, or `angle or table` if fixing either is enough; None if
+    # nothing has to be fixed, or if no repair was measured.
     stage: str | None
-    # A clause about the effect; empty without a stage.
+    # A clause about the effect of the repair; empty without a stage.
     clause: str
 
 
@@ -156,9 +158,9 @@ def find_cure(casts: pd.DataFrame, implementation: Mapping[Any, Any]) -> Cure:
         return Cure(None, "")
 
     # To make any one of these stages exact is enough.
-    sufficient = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
-    if sufficient:
-        stages = " or ".join(sufficient)
+    sufficient_stages = repairs.loc[repairs[SPREAD] <= UNNOTICED, "stage"].tolist()
+    if sufficient_stages:
+        stages = " or ".join(sufficient_stages)
         return Cure(stages, f"fixing {stages} alone cures {name}")
 
     # The repair with the smallest spread is best. Among equal spreads it is the repair
