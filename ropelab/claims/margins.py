@@ -6,14 +6,15 @@ different measurements can therefore be compared: the least one is closest to fa
 
 import math
 
-# A number that a finding may have; None if it has none.
+# A number of a finding; None if the finding has no such number.
 Number = float | None
 
 
 def margin_below(value: float, bound: float) -> Number:
     """Return the margin of a number that must not exceed a bound.
 
-    The margin is None for a bound of 0, which allows exactly 0: no number is close to it.
+    The margin is None for a bound of 0. Such a bound allows 0 alone, and there is no scale
+    on which another number would be close to it.
     """
     if bound == 0:
         return None
@@ -21,7 +22,7 @@ def margin_below(value: float, bound: float) -> Number:
 
 
 def margin_above(value: float, bound: float) -> Number:
-    """Return the margin of a number that must exceed a bound; None for 0."""
+    """Return the margin of a number that must exceed a bound; None for the number 0."""
     if value == 0:
         return None
     return 1 - bound / value
