@@ -15,15 +15,15 @@ from ropelab.claims.record import Agrees, Claim, Findings, Role
 from ropelab.runs.errors import is_installed
 
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
-# The columns of findings, in the table of a run. The file has `expected` and `models`,
-# too.
+# The columns of the table `findings` of a run. The file has these columns, and besides
+# them `expected` and `models`.
 FINDINGS = ["id", "role", "what", "measured", "value", "agrees", "margin", "draws"]
 # The words for the answer of a finding.
 AGREES: dict[Agrees, str] = {True: "yes", False: "no", None: "unknown"}
-# The words for where a verdict comes from.
+# The words for where the findings on a claim come from.
 HERE = "here"
 COMMITTED = "committed results"
-CLOSED = "committed results, without torch"
+WITHOUT_TORCH = "committed results, without torch"
 
 
 @cache
@@ -52,6 +52,6 @@ def _read_number(text: str) -> Number:
     return float(text) if text else None
 
 
-def is_closed(claim: Claim) -> bool:
-    """Return True for a claim whose check cannot be computed in this installation."""
+def lacks_torch(claim: Claim) -> bool:
+    """Return True for a claim whose check needs torch, if torch is not installed."""
     return claim.needs_torch and not is_installed("torch")
