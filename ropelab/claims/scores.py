@@ -48,7 +48,9 @@ def _make_first_codes(width: int, tokens: int) -> Float[arrays.Array, "tokens wi
 
 @claim("concatenation-wider")
 def check_concatenation(findings: Findings, seed: int = 0) -> None:
-    """Put embeddings and codes side by side as inputs of a layer, or add them."""
+    """Compare two inputs of a layer: embeddings and codes side by side, and the sum of
+    both.
+    """
     embeddings = arrays.gaussian(seed, TOKENS, WIDTH)
     codes = _make_first_codes(WIDTH, TOKENS)
     concatenated = np.concatenate((embeddings, codes), axis=-1)
@@ -171,8 +173,8 @@ def check_only_at_product(
     # Keys after the query do not count: `tril` sets their scores to 0.
     scores = layer.scores(encoded_q, encoded_k, *positions).detach().tril()
     products = (encoded_q @ encoded_k.mT / q.shape[-1] ** 0.5).tril()
-    moved = encode(layer, q, k, start=shift)
-    moved_scores = layer.scores(*moved).detach().tril()
+    moved_arguments = encode(layer, q, k, start=shift)
+    moved_scores = layer.scores(*moved_arguments).detach().tril()
     change = arrays.max_abs((moved_scores - scores).numpy())
     added_to_product = arrays.max_abs((scores - products).numpy())
 
@@ -189,7 +191,7 @@ def check_only_at_product(
 def check_polynomial(findings: Findings, degree: int = 3) -> None:
     """Fit polynomials of the distance to two biases, and follow one fit farther."""
     fitted_tokens = 128
-    far = 512
+    far_distance = 512
     distance = np.arange(fitted_tokens)
     # The fit would be badly conditioned in powers of the distance itself, so that the
     # distance is divided by its range.
@@ -212,9 +214,11 @@ def check_polynomial(findings: Findings, degree: int = 3) -> None:
     what = "share of a bias for the token before"
     findings.add_limit(what, f"{share:.0%}", share >= 0.9, share)
 
-    fit_at_far = float(np.polyval(np.polyfit(x, log_bias, degree), far / fitted_tokens))
-    bias_at_far = -float(np.log1p(far))
-    what = f"the fit of the former at {far} tokens"
+    fit_at_far = float(
+        np.polyval(np.polyfit(x, log_bias, degree), far_distance / fitted_tokens)
+    )
+    bias_at_far = -float(np.log1p(far_distance))
+    what = f"the fit of the former at {far_distance} tokens"
     text = f"{fit_at_far:.0f}, should be {bias_at_far:.1f}"
     findings.add_limit(what, text, abs(fit_at_far - bias_at_far) <= 1, fit_at_far)
 
@@ -491,8 +495,8 @@ def check_decay_of_scores(findings: Findings, head_dim: int = 128) -> None:
     findings.add_part(what, text, _is_falling(means), means[-1])
 
     # The first limit that disagrees is the condition that a reader sees. It is about
-    # distances of the claim. These are the scores of tokens that have nothing to do with
-    # each other.
+    # distances of the claim. The scores of independent vectors stand for tokens that have
+    # nothing to do with each other.
     ratio = float(compute_independent_curve(head_dim)[-1])
     what = f"independent q and k, typical |score| at {FARTHEST:,} over that at 0"
     findings.add_limit(what, f"{ratio:.6g}, exactly", ratio < 1 - EXACT, ratio)

@@ -152,18 +152,13 @@ def test_an_overflow_is_a_status_and_no_number():
 def test_the_answer_begins_with_it_and_the_short_table_has_it():
     config = build(PrecisionConfig, {**PLAIN, "cast": "angle=bfloat16"})
     tables = made(precision, config, Context())
-<<<<<<< HEAD
     answer = precision.answer(tables)
     assert answer.startswith("angle=bfloat16 against ")
     # A number of drawn vectors has its interval.
     assert re.search(r"scores differ by 0\.\d+ \[[\d.]+, [\d.]+\]", answer), answer
-    short = precision.further(tables)["against"]
+    short = precision.make_further_tables(tables)["against"]
     assert len(short) == 1
     assert len(short["score"].item()) <= len("0.00")
-=======
-    assert precision.answer(tables).startswith("angle=bfloat16 against ")
-    assert len(precision.make_further_tables(tables)["against"]) == 1
->>>>>>> 7851c020 (Precision names bytes, periods and exact chains)
 
 
 @pytest.mark.parametrize(
