@@ -24,11 +24,11 @@ VERSION = 12
 BODY = "ropelab.claims.verdicts"
 # The folder of configs about released models. `--run` leaves them out, because the files
 # of these models have to be fetched first.
-FETCHED = "released/"
+RELEASED_CONFIGS = "released/"
 
 
 class ClaimsConfig(Config):
-    """The claims to check, and their seed."""
+    """The claims to check, and the seed of their checks."""
 
     bare: ClassVar[str] = "id"
     argument_word: ClassVar[str] = "ID"
@@ -78,8 +78,8 @@ class ClaimsConfig(Config):
         return tuple(dict.fromkeys(claim.reads for claim in CLAIMS if claim.reads))
 
     def list_required_runs(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return the runs that decide the chosen claims: the experiment and the values of
-        each config that a claim names.
+        """Return the runs that decide the chosen claims: for each config that a claim
+        names, the experiment and the values of the config.
         """
         if not self.run:
             return ()
@@ -87,7 +87,7 @@ class ClaimsConfig(Config):
 
         names = []
         for claim in choose_claims(self.id, self.source):
-            if claim.config and not claim.config.startswith(FETCHED):
+            if claim.config and not claim.config.startswith(RELEASED_CONFIGS):
                 names.append(claim.config)
         return tuple(_read_config(name) for name in dict.fromkeys(names))
 
