@@ -6,7 +6,7 @@ page is a run about a single source: it is shown sentence by sentence.
 
 import pandas as pd
 
-from ropelab.claims.committed import CLOSED, COMMITTED
+from ropelab.claims.committed import COMMITTED, WITHOUT_TORCH
 from ropelab.claims.record import OUTCOMES, Kind
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.tables import Tables
@@ -25,10 +25,10 @@ def answer(tables: Tables) -> str:
     sentences = []
     if is_page(tables):
         # All passages are of one source, so that the first one names it.
-        first = _fill_missing(passages.iloc[0])
-        source = _name_source(first)
-        if first["link"]:
-            source += f", {first['link']}"
+        first_passage = _fill_missing(passages.iloc[0])
+        source = _name_source(first_passage)
+        if first_passage["link"]:
+            source += f", {first_passage['link']}"
         sentences.append(f"{source}.")
         # A page lists sentences, of which several may make the same claim.
         evidence_of = claims.set_index("id")["evidence"]
@@ -79,10 +79,10 @@ def _describe_origins(claims: pd.DataFrame) -> list[str]:
             " of the committed results, and `ropelab claims --run` decides them anew."
         )
 
-    closed = int((claims["decided_from"] == CLOSED).sum())
-    if closed:
+    without_torch = int((claims["decided_from"] == WITHOUT_TORCH).sum())
+    if without_torch:
         sentences.append(
-            f"{closed} of arithmetic need torch, which is not installed: theirs are"
+            f"{without_torch} of arithmetic need torch, which is not installed: theirs are"
             " those of the committed results (pip install '.[train]')."
         )
     return sentences
@@ -90,12 +90,12 @@ def _describe_origins(claims: pd.DataFrame) -> list[str]:
 
 def _describe_draws(tables: Tables) -> list[str]:
     """Say how many claims have numbers that are means of random draws."""
-    drawn = len(_list_drawn(tables))
-    if not drawn:
+    drawn_claims = len(_list_drawn(tables))
+    if not drawn_claims:
         return []
     return [
-        f"{drawn} claims measure means of random draws, each with an interval of 95 %:"
-        " another --seed gives other digits and the same verdicts."
+        f"{drawn_claims} claims measure means of random draws, each with an interval of"
+        " 95 %: another --seed gives other digits and the same verdicts."
     ]
 
 
@@ -180,7 +180,7 @@ def _explain_claim(claim: pd.Series, tables: Tables) -> str:
         models = f" ({claim['models']})"
 
     notes = ""
-    if claim["decided_from"] == CLOSED:
+    if claim["decided_from"] == WITHOUT_TORCH:
         reason = "its check needs torch (pip install '.[train]')"
         notes = f" These are the committed results; {reason}."
     elif claim["decided_from"] == COMMITTED:
