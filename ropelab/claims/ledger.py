@@ -163,10 +163,10 @@ def find_claim(id_: str) -> Claim:
             return claim
     # The cutoff is lower than the default of 0.6, since a poor guess does no harm.
     ids = [claim.id for claim in CLAIMS]
-    near = get_close_matches(id_.lower(), ids, n=3, cutoff=0.4)
+    near_ids = get_close_matches(id_.lower(), ids, n=3, cutoff=0.4)
     guess = ""
-    if near:
-        guess = f"did you mean {' or '.join(near)}? "
+    if near_ids:
+        guess = f"did you mean {' or '.join(near_ids)}? "
     raise InputError(
         f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists"
     )
