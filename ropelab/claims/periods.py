@@ -205,7 +205,7 @@ def compare_with_clock(
 
     Args:
         findings: the findings.
-        periods: the periods in tokens, the shortest first; empty for those of RoPE.
+        periods: the periods in tokens, the shortest first; empty for the periods of RoPE.
         base: the base of RoPE.
         length: the number of positions that all periods together are to tell apart; 0 if
             the source does not say that they do.
@@ -216,10 +216,10 @@ def compare_with_clock(
     else:
         compared = 2 * math.pi / frequencies(HEAD, base)
     ratios = compared[1:] / compared[:-1]
-    whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
+    whole_count = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
 
-    longer = int((ratios > 1).sum())
-    findings.add_count("periods longer than the one before", longer, len(ratios))
+    longer_count = int((ratios > 1).sum())
+    findings.add_count("periods longer than the one before", longer_count, len(ratios))
     if length:
         spectrum = Spectrum(2 * math.pi / compared)
         counts = count_codes(spectrum, "vector", length, ("float32",))["float32"]
@@ -232,10 +232,10 @@ def compare_with_clock(
         return
     what = f"periods that are whole multiples of the one before, of {len(ratios)}"
     text = (
-        f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
+        f"{whole_count} (each is {ratios[0]:.4g} times the one before; a clock's are 60"
         " and 12)"
     )
-    findings.add_limit(what, text, whole == len(ratios), whole)
+    findings.add_limit(what, text, whole_count == len(ratios), whole_count)
 
 
 # One slow frequency against many: codes that number formats can distinguish
@@ -279,15 +279,15 @@ def count_equal_neighbours(findings: Findings, format_: str = "float32") -> None
     for scheme, spectrum in spectra.items():
         for name, component in COMPONENTS.items():
             for fmt, counts in count_codes(spectrum, component, LENGTH).items():
-                equal = counts.adjacent_collisions
-                shares[scheme, fmt, name] = equal / neighbours
+                equal_count = counts.adjacent_collisions
+                shares[scheme, fmt, name] = equal_count / neighbours
                 row = {
                     "scheme": scheme,
                     "pairs": spectrum.pairs,
                     "format": fmt,
                     "component": name,
                     "neighbours": neighbours,
-                    "adjacent_collisions": equal,
+                    "adjacent_collisions": equal_count,
                     "distinct_codes": counts.distinct,
                 }
                 rows.append(row)
@@ -337,11 +337,11 @@ def compare_signal_of_next_token(findings: Findings, period: float = PERIOD) -> 
     """Compare how much a score changes when its key is one token further away, with one
     frequency and with the frequencies of RoPE.
     """
-    # The score of random queries and keys is a sum over pairs of features. If the key is
-    # one token further away, the term of a pair with frequency theta changes: the standard
-    # deviation of this change is 2 sin(theta / 2) times that of the term itself. The mean
-    # of the squares over all pairs gives the change of the whole score. A single pair has
-    # theta = 2 pi / period.
+    # The score of random queries and keys is a sum of terms, one for each pair of features.
+    # If the key is one token further away, the term of a pair with frequency theta changes.
+    # The standard deviation of this change is 2 sin(theta / 2) times the standard deviation
+    # of the term. The mean of the squares over all pairs gives the change of the whole
+    # score. A single pair has theta = 2 pi / period.
     change_with_one = 2 * math.sin(math.pi / period)
     changes_of_pairs = 2 * np.sin(inverse_frequencies(HEAD, BASE) / 2)
     change_with_rope = math.sqrt(float(np.mean(changes_of_pairs**2)))
@@ -395,10 +395,10 @@ def check_fastest_pair(findings: Findings, printed_degrees: float = 57.3) -> Non
     for fmt, counts in count_codes(
         make_one_frequency(2 * math.pi), "pair", LENGTH
     ).items():
-        equal = counts.adjacent_collisions
+        equal_count = counts.adjacent_collisions
         what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
-        findings.add(role, what, str(equal), equal == 0, equal)
+        findings.add(role, what, str(equal_count), equal_count == 0, equal_count)
 
 
 @claim("many-unique")
@@ -422,11 +422,11 @@ def count_codes_of_slow_pairs(
 ) -> None:
     """Count the codes of the slower half of the pairs, from pair `first` on."""
     slow = Spectrum(inverse_frequencies(HEAD, BASE)[first:])
-    last = HEAD // 2 - 1
+    last_pair = HEAD // 2 - 1
     for fmt, counts in count_codes(slow, "vector", length).items():
         what = (
             f"distinct codes of the first {length} positions in {fmt}, pairs {first} to"
-            f" {last}"
+            f" {last_pair}"
         )
         # The source names no format here. Elsewhere it speaks about float32.
         role: Role = "part" if fmt == "float32" else "limit"
@@ -474,17 +474,19 @@ def compare_cosines_of_position_1(
     cosines = np.cos(frequencies(HEAD, BASE)).tolist()
     printed = [*first, last]
     true = [*cosines[: len(first)], cosines[-1]]
-    right = 0
+    right_count = 0
     for true_cosine, printed_cosine in zip(true, printed, strict=True):
         # Half a unit of the last of four printed digits.
         if abs(true_cosine - printed_cosine) <= 0.5e-4:
-            right += 1
+            right_count += 1
 
     findings.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
     first_true = ", ".join(f"{cosine:.4f}" for cosine in cosines[: len(first)])
-    hits = write_hits(right, len(printed))
+    hits = write_hits(right_count, len(printed))
     text = f"[{first_true}, ..., {cosines[-1]:.4f}], {hits} as printed"
-    findings.add_part("cosines of position 1", text, right == len(printed), right)
+    findings.add_part(
+        "cosines of position 1", text, right_count == len(printed), right_count
+    )
 
 
 @claim("script-dimension-angles", "knowledge-base-angles")
@@ -530,6 +532,6 @@ def find_equal_phases(
             first_with_phases[phases] = position
 
     text = ", ".join(agreeing) or "all differ"
-    different = float(len(first_with_phases))
+    different_phases = float(len(first_with_phases))
     what = f"phases of {len(positions)} positions"
-    findings.add_part(what, text, not agreeing, different)
+    findings.add_part(what, text, not agreeing, different_phases)
