@@ -12,15 +12,15 @@ from typing import Any
 
 
 class _CallableClaims(ModuleType):
-    # This module itself is called as `ropelab.claims(...)`. A function of that name would
-    # be replaced by the module as soon as anything imports it.
+    # `ropelab.claims(...)` calls this module itself. A function `ropelab.claims` would be
+    # replaced by the module as soon as anything imports the module.
     def __call__(self, **values: Any) -> Any:
         import ropelab
 
         return ropelab.make_experiment_function("claims")(**values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pool of processes is given what it calls as a name.
+        # A module cannot be pickled. A pool of processes imports it by its name instead.
         return import_module, (__name__,)
 
 
