@@ -15,11 +15,11 @@ import pandas as pd
 from ropelab.claims.answer import answer, summary
 from ropelab.claims.committed import (
     AGREES,
-    CLOSED,
     COMMITTED,
     FINDINGS,
     HERE,
-    is_closed,
+    WITHOUT_TORCH,
+    lacks_torch,
     read_committed,
 )
 from ropelab.claims.experiment import VERSION, ClaimsConfig
@@ -49,14 +49,14 @@ class Decided(NamedTuple):
     """The findings of a claim, and where they come from."""
 
     findings: Findings
-    # HERE, COMMITTED or CLOSED.
+    # HERE, COMMITTED or WITHOUT_TORCH.
     origin: str
 
 
 def cells(config: ClaimsConfig) -> list[Cell]:
     """Return a computation for each claim that needs no stored run."""
     claims = [find_claim(id_) for id_ in list_needed(config)]
-    computed = [claim for claim in claims if not claim.reads and not is_closed(claim)]
+    computed = [claim for claim in claims if not claim.reads and not lacks_torch(claim)]
     return [_cell(claim, config) for claim in computed]
 
 
@@ -113,10 +113,10 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     tables that figures are drawn from.
     """
     decided = _decide_claims(config, values)
-    chosen = choose_claims(config.id, config.source)
+    chosen_claims = choose_claims(config.id, config.source)
     claim_rows = []
     finding_rows = []
-    for claim in chosen:
+    for claim in chosen_claims:
         findings = decided[claim.id].findings
         claim_rows.append(_make_claim_row(claim, decided[claim.id]))
         for finding in findings.findings:
@@ -124,7 +124,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             finding_rows.append({"id": claim.id, **asdict(finding), "agrees": agrees})
 
     evidence = {id_: decision.findings for id_, decision in decided.items()}
-    passage_rows = _list_passages(chosen, config.source, evidence)
+    passage_rows = _list_passages(chosen_claims, config.source, evidence)
     tables = {
         "claims": pd.DataFrame(claim_rows),
         "findings": pd.DataFrame(finding_rows, columns=FINDINGS),
@@ -133,7 +133,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     question_rows = _list_answers(config, evidence)
     if question_rows:
         tables["questions"] = pd.DataFrame(question_rows).astype(YEAR)
-    for claim in chosen:
+    for claim in chosen_claims:
         tables |= evidence[claim.id].series
     return {name: table for name, table in tables.items() if len(table)}
 
@@ -148,8 +148,8 @@ def _decide_claims(config: ClaimsConfig, values: Values) -> dict[str, Decided]:
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
             claim = find_claim(id_)
-            if is_closed(claim):
-                decided[id_] = Decided(read_committed()[id_], CLOSED)
+            if lacks_torch(claim):
+                decided[id_] = Decided(read_committed()[id_], WITHOUT_TORCH)
             elif claim.reads:
                 runs = tuple(read_runs(claim.reads))
                 decided[id_] = _decide_by_runs(claim, runs)
