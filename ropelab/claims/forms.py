@@ -497,9 +497,9 @@ def check_vector_on_score(
 @claim("index-range")
 def check_last_index(findings: Findings, said: int = 16) -> None:
     """Find the last index of the pairs in a printed listing."""
-    last = int(np.arange(0, HEAD // 2)[-1])
+    last_index = int(np.arange(0, HEAD // 2)[-1])
     what = f"last i of the printed listing, d = {HEAD}"
-    findings.add_part(what, f"{last}", last == said, last)
+    findings.add_part(what, f"{last_index}", last_index == said, last_index)
 
 
 # The worked example
@@ -539,15 +539,20 @@ def check_printed_table(findings: Findings, digits: int = 4) -> None:
     findings.series["worked_example"] = pd.DataFrame(rows, columns=columns)
 
     cells = errors.size
-    near = int((errors <= unit_of_last_digit).sum())
+    cells_within_unit = int((errors <= unit_of_last_digit).sum())
     what = "cells right to one unit of the last digit"
-    findings.add_part(what, f"{near} of {cells}", near == cells)
-    right = cells - len(wrong_texts)
-    text = f"{right} of {cells}"
+    findings.add_part(
+        what, f"{cells_within_unit} of {cells}", cells_within_unit == cells
+    )
+    cells_rounded_right = cells - len(wrong_texts)
+    text = f"{cells_rounded_right} of {cells}"
     if wrong_texts:
         text += f" ({', '.join(wrong_texts)})"
     findings.add_limit(
-        "cells that are rounded right", text, not wrong_texts, float(right)
+        "cells that are rounded right",
+        text,
+        not wrong_texts,
+        float(cells_rounded_right),
     )
 
 
@@ -601,6 +606,8 @@ def check_index_in_formula(findings: Findings, index: Literal["k", "i"] = "k") -
     inv_freq = BASE ** (-np.arange(0, 4, 2) / 4)
     angles = np.outer(numbers, inv_freq)
     # Codes that differ by rounding only count as one.
-    different = len(np.unique(np.sin(angles).round(12), axis=0))
+    different_codes = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
-    findings.add_part(what, f"{different} different", different == 5, different)
+    findings.add_part(
+        what, f"{different_codes} different", different_codes == 5, different_codes
+    )
