@@ -374,12 +374,14 @@ class Findings:
         If no finding has the words, all findings are selected. If all selected findings
         are limits, they count as parts.
         """
-        chosen = [finding for finding in self.findings if by in finding.what]
-        if not chosen:
-            chosen = self.findings
-        if all(finding.role == "limit" for finding in chosen):
-            chosen = [replace(finding, role="part") for finding in chosen]
-        return replace(self, findings=chosen)
+        chosen_findings = [finding for finding in self.findings if by in finding.what]
+        if not chosen_findings:
+            chosen_findings = self.findings
+        if all(finding.role == "limit" for finding in chosen_findings):
+            chosen_findings = [
+                replace(finding, role="part") for finding in chosen_findings
+            ]
+        return replace(self, findings=chosen_findings)
 
     def to_json(self) -> str:
         """Write all but the tables of figures."""
