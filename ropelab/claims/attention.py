@@ -40,8 +40,8 @@ TOKENS = 16
 WIDTH = 32
 # The numbers of tokens by which the positions of a query and its key are moved.
 SHIFTS = (1, 100, 4096)
-# Scores of the same tokens differ by less than this. Those of random tokens of HEAD
-# features differ by about sqrt(2 HEAD), 11.
+# A difference of two scores below this counts as rounding. The scores of random tokens of
+# HEAD features differ by about sqrt(2 HEAD), which is 11.
 EQUAL_SCORES = 1e-3
 # How attention gets the positions: queries and keys are rotated, codes are added to
 # queries and keys, or values are rotated like queries and keys.
@@ -66,7 +66,8 @@ def compute_attention(
 def attend_in_order(
     order: NDArray[np.intp], causal: bool, seed: int
 ) -> tuple[Float[arrays.Array, "tokens tokens"], Float[arrays.Array, "tokens width"]]:
-    """Return scores and attention outputs of random tokens put into `order`.
+    """Return the scores and the outputs of attention for random tokens in an order: the
+    token at place i is the token number `order[i]`.
 
     The tokens and the weights of queries, keys and values follow from the seed.
     """
@@ -133,7 +134,7 @@ def check_order_in_scores(findings: Findings, tokens: int = 3, seed: int = 0) ->
     backward_scores = q[::-1] @ k[::-1].T
     difference = arrays.max_abs(backward_scores - scores)
     findings.add_zero("difference of the two matrices", difference, SUM_TOLERANCE)
-    # Sorted, the numbers of a matrix do not tell their places.
+    # Sorted numbers of a matrix show nothing of their places.
     sorted_scores = np.sort(scores, axis=None)
     sorted_backward_scores = np.sort(backward_scores, axis=None)
     difference = arrays.max_abs(sorted_backward_scores - sorted_scores)
@@ -153,10 +154,10 @@ def check_printed_softmax(
     x = arrays.gaussian(seed, 3, WIDTH)
     scores = x @ x.T
     if inside:
-        printed = arrays.softmax(scores @ x)
+        printed_output = arrays.softmax(scores @ x)
     else:
-        printed = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
-    difference = arrays.max_abs(printed - compute_attention(x, x, x))
+        printed_output = arrays.softmax(scores / math.sqrt(WIDTH)) @ x
+    difference = arrays.max_abs(printed_output - compute_attention(x, x, x))
     findings.add_zero("difference of the two outputs", difference, SUM_TOLERANCE)
 
 
@@ -374,24 +375,24 @@ def check_absolute_too(
     zeros = np.zeros((TOKENS, 1))
     weights_of_first = compute_attention(zeros, zeros, values, causal)[:, 0]
     # Weights that differ by rounding only count as one.
-    distinct = len(np.unique(weights_of_first.round(12)))
+    distinct_weights = len(np.unique(weights_of_first.round(12)))
 
     # From position 5 to 10 a vector is rotated by five steps.
     five_steps = 5 * arrays.frequencies(HEAD, BASE)
     rotation_difference = _compute_typical_change(five_steps)
 
-    at_start = attend_from(0, positions, seed)
+    outputs_at_start = attend_from(0, positions, seed)
     changes = []
     for shift in SHIFTS:
-        moved = attend_from(shift, positions, seed)
-        changes.append(arrays.max_abs(moved - at_start))
+        moved_outputs = attend_from(shift, positions, seed)
+        changes.append(arrays.max_abs(moved_outputs - outputs_at_start))
 
     what = "a rotated vector at positions 5 and 10 (root mean square)"
     text = f"{{:.2f}} apart, of a length of {math.sqrt(HEAD):g}"
     findings.add_above(what, rotation_difference, EXACT, text)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
-    text = f"1/(n + 1): {distinct} values at {TOKENS} positions"
-    findings.add_part(what, text, distinct == TOKENS, distinct)
+    text = f"1/(n + 1): {distinct_weights} values at {TOKENS} positions"
+    findings.add_part(what, text, distinct_weights == TOKENS, distinct_weights)
     what = (
         "what the rotation adds to that: attention's output after all positions move by"
         f" up to {max(SHIFTS)} changes by"
@@ -407,9 +408,9 @@ def check_values_left_alone(
     """Move all positions, with values as they are and with rotated values."""
 
     def measure_change(method: PositionMethod) -> float:
-        at_start = attend_from(0, method, seed)
-        moved = attend_from(shift, method, seed)
-        return arrays.max_abs(moved - at_start)
+        outputs_at_start = attend_from(0, method, seed)
+        moved_outputs = attend_from(shift, method, seed)
+        return arrays.max_abs(moved_outputs - outputs_at_start)
 
     what = f"change of outputs when all positions move by {shift}, values as they are"
     findings.add_zero(what, measure_change("rotated"), EXACT)
@@ -484,8 +485,8 @@ def check_scaled_scores(
     findings: Findings, widths: Sequence[int] = (16, 64, 256, 1024), scaled: bool = True
 ) -> None:
     """Compare the scores of vectors of several widths, divided by sqrt(width) or not."""
-    # The product of two standard normal features has a variance of 1. A score is the sum
-    # of as many products as there are features. Each list has a number per width.
+    # The product of two standard normal features has a variance of 1, and a score is the
+    # sum of the products of all features. Each of these lists has a number per width.
     undivided = [math.sqrt(width) for width in widths]
     # Scores that are divided by sqrt(width) have the deviation 1 at every width.
     divided = [1.0 for _ in widths]
