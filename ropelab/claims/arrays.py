@@ -1,4 +1,4 @@
-"""Tools of the checks of claims: random vectors, rotations, and numbers in words.
+"""Functions for the checks of claims: random vectors, rotations, and numbers in words.
 
 The rotation is written with complex numbers here, and not taken from
 ropelab.math.rotary: a check of that code must not use the code itself.
@@ -55,6 +55,7 @@ def write_hits(hits: int, total: int) -> str:
 
 
 def softmax(scores: Float[Array, "... keys"]) -> Float[Array, "... keys"]:
+    """Return the softmax of the scores of each query."""
     # The largest score is subtracted, so that no exponential overflows.
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
@@ -75,7 +76,7 @@ def join(
     second: Float[Array, "... pairs"],
     pairing: Pairing,
 ) -> Float[Array, "... d"]:
-    """Make vectors of the first and the second features of their pairs."""
+    """Make vectors from the first and the second features of all pairs."""
     if pairing == "half":
         return np.concatenate((first, second), axis=-1)
     # An array [..., pairs, 2], whose last two axes become one.
