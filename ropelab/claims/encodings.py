@@ -118,17 +118,17 @@ def compare_with_table(findings: Findings, said: Sequence[tuple[str, str]]) -> N
     """
     findings.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
-        short = count_trained(name)
-        long = count_trained(name, 2 * LENGTH)
+        count = count_trained(name)
+        count_at_twice = count_trained(name, 2 * LENGTH)
         # A table with a row per position doubles with the length. A table of distances
         # does not, since far distances share a row.
         answers = {
-            "none": short == long == 0,
-            "some": short > 0,
-            "with length": long == 2 * short > 0,
+            "none": count == count_at_twice == 0,
+            "some": count > 0,
+            "with length": count_at_twice == 2 * count > 0,
         }
         what = f"{name}, said to train: {growth}; trains"
-        findings.add_part(what, f"{short:,}", answers[growth], short)
+        findings.add_part(what, f"{count:,}", answers[growth], count)
 
 
 @claim("absolute-fixed")
@@ -147,8 +147,8 @@ def count_relative(
     tables: Sequence[str] = ("shaw", "t5"),
     others: Sequence[str] = ("alibi", "rope"),
 ) -> None:
-    """Count the trained numbers of encodings of relative positions: of encodings with
-    tables, and of encodings without.
+    """Count the trained numbers of encodings of relative positions: of encodings that
+    have tables, and of `others`, which have none.
     """
     for name in tables:
         count = count_trained(name)
@@ -170,8 +170,10 @@ def ask_beyond_end(findings: Findings, name: str = "learned") -> None:
     text = "no vector" if stops else "a vector"
     findings.add_part(f"at position {LENGTH} it has", text, stops)
 
-    last = encoding.max_position
-    findings.add_part("its last position", f"{last}", last == LENGTH - 1)
+    last_position = encoding.max_position
+    findings.add_part(
+        "its last position", f"{last_position}", last_position == LENGTH - 1
+    )
 
 
 @claim("absolute-limited")
@@ -194,8 +196,8 @@ def ask_far_beyond_end(findings: Findings, far: int = 10**6) -> None:
 
 @claim("relative-space")
 def count_biases_of_t5(findings: Findings) -> None:
-    """Count the biases of T5 at one length and at twice that length: all biases, and
-    the different biases.
+    """Count the scores that get a bias of T5, and the different biases among them, at one
+    length and at twice that length.
     """
 
     def count_biases(tokens: int) -> tuple[int, int]:
@@ -220,10 +222,10 @@ def count_biases_of_t5(findings: Findings) -> None:
 @claim("rope-space")
 def count_numbers_of_rope(findings: Findings) -> None:
     """Count what RoPE trains and keeps at one length and at twice that length."""
-    short = count_trained("rope")
-    long = count_trained("rope", 2 * LENGTH)
+    count = count_trained("rope")
+    count_at_twice = count_trained("rope", 2 * LENGTH)
     what = "trained numbers at one length and at twice it"
-    findings.add_part(what, f"{short} and {long}", short == long)
+    findings.add_part(what, f"{count} and {count_at_twice}", count == count_at_twice)
 
     # The printed code keeps a cos and a sin for each position and feature.
     short_table = 2 * LENGTH * HEAD
@@ -246,13 +248,16 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
         kept = (*encoding.parameters(), *encoding.buffers())
         return sum(tensor.numel() for tensor in kept)
 
-    short = count_kept(LENGTH)
-    long = count_kept(2 * LENGTH)
+    count = count_kept(LENGTH)
+    count_at_twice = count_kept(2 * LENGTH)
     # One slope for each head is kept, which is less than a single vector.
-    keeps_no_vector = short < HEADS * HEAD
+    keeps_no_vector = count < HEADS * HEAD
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
     findings.add_part(
-        what, f"{short} and {long}", short == long and keeps_no_vector, short
+        what,
+        f"{count} and {count_at_twice}",
+        count == count_at_twice and keeps_no_vector,
+        count,
     )
 
 
@@ -260,15 +265,15 @@ def count_kept_numbers(findings: Findings, name: str = "alibi") -> None:
 def compare_operations(
     findings: Findings, name: str, slow: bool, masked_too: bool = False
 ) -> None:
-    """Count the operations from queries and keys to the scores of LENGTH tokens, over
-    those of plain attention.
+    """Count the operations from queries and keys to the scores of LENGTH tokens, divided
+    by the operations of plain attention.
 
     Args:
         findings: the findings.
         name: the encoding.
-        slow: what the claim says.
-        masked_too: True if the encoding computes scores of keys after the query, too, which
-            are then also left out.
+        slow: True if the claim says that the encoding is slow.
+        masked_too: True if the encoding computes scores of keys after the query, too. The
+            operations are then also counted without these scores.
     """
     q, k = draw_queries_and_keys(LENGTH, seed=0)
 
@@ -283,8 +288,8 @@ def compare_operations(
     is_slow = ratio >= SLOW
     findings.add_part(WORK, f"{ratio:.3f}", is_slow == slow, ratio)
     if slow and not is_slow:
-        # Many operations make an encoding slow, but few do not make it fast: reading a
-        # bias for each score takes time, too.
+        # Many operations make an encoding slow, but few operations do not make it fast:
+        # reading a bias for each score takes time, too.
         findings.leave_open("the time depends on the machine, and was not asked")
 
     if masked_too and isinstance(encoding, TransformerXL):
@@ -372,13 +377,13 @@ def compare_printed_bias(findings: Findings, slope: float = 0.25) -> None:
     bias = read_biases("alibi", 8)[0].tril()  # [queries, keys] of the first head
     positions = torch.arange(8)
     distances = positions - positions[:, None]
-    printed = slope * distances.tril()
+    printed_bias = slope * distances.tril()
     what = f"alpha = {slope} with distance = key position minus query position"
-    findings.add_at_most(what, max_abs(bias - printed), 0, "{} from the bias")
+    findings.add_at_most(what, max_abs(bias - printed_bias), 0, "{} from the bias")
 
     what = "the same with distances counted from 0 up"
     text = "far keys are preferred, {:.1f} from the bias"
-    findings.add_at_most(what, max_abs(bias + printed), 0, text, role="limit")
+    findings.add_at_most(what, max_abs(bias + printed_bias), 0, text, role="limit")
 
 
 @claim("heads-unaffected")
@@ -401,14 +406,16 @@ def find_acting_encodings(
                 acting_names.append(name)
     # The biases of all heads for the last query and the first key.
     biases_by_head = read_biases("alibi", 8)[:, -1, 0]
-    different = len(biases_by_head.unique())
+    different_biases = len(biases_by_head.unique())
 
     what = f"methods of the page that act inside every head, of {len(methods)}"
     count = len(acting_names)
     text = f"{count} ({', '.join(acting_names)})"
     findings.add_part(what, text, count < len(methods) / 2, count)
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
-    findings.add_limit(what, f"{different}", different == 1, different)
+    findings.add_limit(
+        what, f"{different_biases}", different_biases == 1, different_biases
+    )
 
 
 @claim("sinusoid-unstable", bound=ANGLE_RAD)
