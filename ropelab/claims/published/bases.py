@@ -183,12 +183,14 @@ def find_first_negatives(findings: Findings, base: float = 1e4) -> None:
     for role, model, head_dim, length in models:
         # The search goes far beyond both lengths, so that a failure there is reported,
         # too.
-        first = find_first_negative(Similarity.of_head(head_dim), base, 1 << 18)
-        is_beyond_texts = first is None or first >= length
+        first_negative = find_first_negative(
+            Similarity.of_head(head_dim), base, 1 << 18
+        )
+        is_beyond_texts = first_negative is None or first_negative >= length
 
         what = (
             f"base {base:g}, heads of {head_dim}: first distance at which the sum of"
             f" cosines is negative, for texts of {length:,} ({model})"
         )
-        text = "none" if first is None else f"{first:,} tokens"
-        findings.add(role, what, text, is_beyond_texts, first)
+        text = "none" if first_negative is None else f"{first_negative:,} tokens"
+        findings.add(role, what, text, is_beyond_texts, first_negative)
