@@ -45,19 +45,19 @@ def compare_years(
         # The year that is given may be the year of the example, or the year of the first
         # paper of its kind.
         is_either_year = year in (example_year, first_year)
-        dated = f"{example}, {write_month(example_number)}"
+        dates = f"{example}, {write_month(example_number)}"
         if first_number != example_number:
-            dated += f", and {first}, {write_month(first_number)}"
+            dates += f", and {first}, {write_month(first_number)}"
         what = f"{kind}, {year}: the example and the first of them"
-        findings.add_part(what, dated, is_either_year, first_year)
+        findings.add_part(what, dates, is_either_year, first_year)
 
-        others = []
+        other_years = []
         for name, year_of_one in ((example, example_year), (first, first_year)):
             if year_of_one != year:
-                others.append(f"{name} {year_of_one}")
-        text = ", ".join(dict.fromkeys(others)) or "none"
+                other_years.append(f"{name} {year_of_one}")
+        text = ", ".join(dict.fromkeys(other_years)) or "none"
         what = f"{kind}, {year}: those of another year"
-        findings.add_limit(what, text, not others, len(others))
+        findings.add_limit(what, text, not other_years, len(other_years))
 
 
 @claim("shaw-earliest")
@@ -136,13 +136,13 @@ def count_encodings(
     findings.add_limit(what, f"{known} of {known}, chosen for RoPE", None, known)
 
     counts: dict[str, int] = {}
-    others = []
+    other_names = []
     for name, _, kind in published:
         counts[kind] = counts.get(kind, 0) + 1
         if kind not in claimed_kinds:
-            others.append(name)
+            other_names.append(name)
     total = len(published)
-    with_claimed = total - len(others)
+    with_claimed = total - len(other_names)
 
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
     what = "large language models of papers, 2020 to 2023, RoPE or ALiBi"
@@ -150,7 +150,9 @@ def count_encodings(
     is_most = 2 * with_claimed > total
     findings.add_part(what, text, is_most, with_claimed)
     what = "those with something else"
-    findings.add_limit(what, ", ".join(others) or "none", not others, len(others))
+    findings.add_limit(
+        what, ", ".join(other_names) or "none", not other_names, len(other_names)
+    )
 
 
 @claim("gpt-3-rope", "gpt-4-rope")
