@@ -71,9 +71,11 @@ def measure_angle_errors(
 
     implementation = make_preset_chain(preset)
     octaves = find_worst_by_octave(implementation, 0, max(lengths))
-    first = find_first_beyond(implementation, octaves, ANGLE_RAD)
-    text = "nowhere" if first is None else f"position {first:,}"
-    findings.add_limit("first error beyond the tolerance", text, first is None, first)
+    first_wrong = find_first_beyond(implementation, octaves, ANGLE_RAD)
+    text = "nowhere" if first_wrong is None else f"position {first_wrong:,}"
+    findings.add_limit(
+        "first error beyond the tolerance", text, first_wrong is None, first_wrong
+    )
 
 
 @claim("bfloat16-breaks", bound=BROKEN)
