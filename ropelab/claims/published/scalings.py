@@ -108,16 +108,24 @@ def count_new_angles_of_yarn(findings: Findings, length: int = LONGER) -> None:
 
     is_fast = rotations(model.inv_freq, model.trained_len) >= yarn.beta_fast
     ratios = plan.inv_freq / model.inv_freq
-    changed = int((ratios[is_fast] < 1 - SAME).sum())
+    changed_pairs = int((ratios[is_fast] < 1 - SAME).sum())
     what = f"pairs with {yarn.beta_fast:g} turns or more in training that YaRN changes"
-    findings.add_part(what, f"{changed} of {int(is_fast.sum())}", changed == 0, changed)
+    findings.add_part(
+        what,
+        f"{changed_pairs} of {int(is_fast.sum())}",
+        changed_pairs == 0,
+        changed_pairs,
+    )
 
     # "Fast" may also mean a full rotation in training, after which no angle is new.
     rotates_fully = rotations(model.inv_freq, model.trained_len) >= 1
-    slowed = int((ratios[rotates_fully] < 1 - SAME).sum())
+    slowed_pairs = int((ratios[rotates_fully] < 1 - SAME).sum())
     what = "pairs with a full turn in training that YaRN slows, too"
     findings.add_limit(
-        what, f"{slowed} of {int(rotates_fully.sum())}", slowed == 0, slowed
+        what,
+        f"{slowed_pairs} of {int(rotates_fully.sum())}",
+        slowed_pairs == 0,
+        slowed_pairs,
     )
 
     multiplier = plan.logit_multiplier
@@ -201,8 +209,8 @@ def compare_ramps(findings: Findings, factor: float = 16.0) -> None:
 @claim("ntk-ends")
 def compare_end_divisors(findings: Findings, factor: float = 16.0) -> None:
     """Compute by what NTK-aware scaling divides the first and the last frequency."""
-    scaled = NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
-    divisors = (LLAMA_2.inv_freq / scaled).tolist()
+    scaled_inv_freq = NtkAware(factor=factor).plan(LLAMA_2, 0).inv_freq
+    divisors = (LLAMA_2.inv_freq / scaled_inv_freq).tolist()
     ends = (("first", divisors[0], 1.0), ("last", divisors[-1], factor))
     for name, divisor, wanted in ends:
         is_right = abs(divisor / wanted - 1) <= SAME
@@ -228,10 +236,10 @@ def look_up_lengths(
 ) -> None:
     """Look up the lengths of the released YaRN models."""
     # These are the lengths in the README of jquesnelle/yarn.
-    released = (8192, 32768, 65536, 131072)
+    released_lengths = (8192, 32768, 65536, 131072)
     what = "YaRN models released for the 4096-token model"
-    text = ", ".join(map(str, released))
-    findings.add_part(what, text, claimed in released, max(released))
+    text = ", ".join(map(str, released_lengths))
+    findings.add_part(what, text, claimed in released_lengths, max(released_lengths))
     text = "no, all were fine-tuned" if finetuned else "yes"
     findings.add_limit("reached without fine-tuning", text, not finetuned)
 
@@ -248,14 +256,14 @@ def compare_with_yarn(
         "lengths in Code Llama's paper", "16k and 100k", said == (16, 100)
     )
 
-    released = frequencies(LLAMA_2.rotary_dim, base)
+    released_inv_freq = frequencies(LLAMA_2.rotary_dim, base)
     # Factors from 1 to 256 in quarter octaves are fine enough: with any factor some pair
     # differs several times.
     factors = [2 ** (k / 4) for k in range(33)]
     ratio_by_factor = {}
     for factor in factors:
-        scaled = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
-        ratio_by_factor[factor] = find_largest_ratio(released, scaled)
+        scaled_inv_freq = Yarn(factor=factor).plan(LLAMA_2, 0).inv_freq
+        ratio_by_factor[factor] = find_largest_ratio(released_inv_freq, scaled_inv_freq)
 
     nearest = min(factors, key=lambda factor: ratio_by_factor[factor])
     what = (
