@@ -78,11 +78,11 @@ def measure_far_wins(values: Array) -> float:
     one of the near half. `values` are the scores by distance.
     """
     half = len(values) // 2
-    near = np.sort(values[:half])
-    far = values[half:]
+    near_scores = np.sort(values[:half])
+    far_scores = values[half:]
     # The place of a far score among the sorted near scores is the number of near scores
     # below it.
-    lower_counts = np.searchsorted(near, far)
+    lower_counts = np.searchsorted(near_scores, far_scores)
     return float(lower_counts.mean() / half)
 
 
@@ -306,7 +306,7 @@ def check_token_inversion(
     Args:
         findings: the findings.
         base: the base.
-        said: the distance that a passage names; None for one as large as the base.
+        said: the distance in tokens that a passage names; None if it is the base itself.
         onset: True if the passage says that the order is a coin toss from this distance
             on, False if it says that the order is a coin toss at this distance.
     """
@@ -322,15 +322,20 @@ def check_token_inversion(
     )
     findings.add(at_distance, what, f"{mean:.3f}", is_half, mean)
 
-    first = find_half(base)
+    first_distance = find_half(base)
     what = f"first octave whose mean is within {NEAR_HALF:g} of 1/2, from"
     text = f"none below {FARTHEST // 2:,}"
-    if math.isfinite(first):
-        # That all queries weight their pairs alike moves the crossing by a hundred tokens:
-        # the means around it differ by less than 0.001. Two digits are certain.
-        digits = 1 - math.floor(math.log10(first))
-        text = f"about {round(first, digits):,.0f}, {first / base:.2g} of the base"
-    findings.add(of_onset, what, text, is_about(first, distance), first)
+    if math.isfinite(first_distance):
+        # `compute_token_inversion` gives all pairs of a query the same weight. This changes
+        # the means by up to 0.001, which moves the distance by a hundred tokens. Two digits
+        # are certain.
+        digits = 1 - math.floor(math.log10(first_distance))
+        rounded_distance = round(first_distance, digits)
+        ratio = first_distance / base
+        text = f"about {rounded_distance:,.0f}, {ratio:.2g} of the base"
+    findings.add(
+        of_onset, what, text, is_about(first_distance, distance), first_distance
+    )
 
 
 @claim("du-token-aliasing")
@@ -373,8 +378,8 @@ def check_token_aliasing(
 def follow_modes_over_bases(
     findings: Findings, bases: Sequence[float] = BASES, seed: int = 0
 ) -> None:
-    """Follow the four modes of failure over growing bases. Each list has a number per
-    base.
+    """Follow the four modes of failure over growing bases. Every list in the findings has
+    a number per base.
     """
     head = Similarity.of_head(HEAD)
     distances = []
