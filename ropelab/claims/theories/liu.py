@@ -116,12 +116,12 @@ def follow_score_through_layers(
     # The two features of the slowest pair are a complex number, and a rotation is a factor
     # of absolute value 1. There is a factor for each of the two positions.
     turns = np.exp(1j * np.array([0.0, math.acos(kept)]))
-    drawn = gaussian(0, layers + 1, 2, models, 2, 2)
-    start = drawn[0, 0, :, 0]
+    random_numbers = gaussian(0, layers + 1, 2, models, 2, 2)
+    start = random_numbers[0, 0, :, 0]
     # All models have both tokens equal: [models, tokens, features].
     hidden = np.stack((start, start), axis=1)
     shares = []
-    for weights in drawn[1:]:
+    for weights in random_numbers[1:]:
         q_weights, v_weights = weights
         # Queries and keys have the same weights, so that a key can equal its query.
         query = _join_pair(hidden @ q_weights)
@@ -140,21 +140,21 @@ def follow_score_through_layers(
         # Each token gets a mean square of 1, as normalized layers have it.
         hidden /= np.sqrt((hidden**2).mean(axis=-1, keepdims=True))
 
-    first = float(shares[0].mean())
-    last = float(shares[-1].mean())
+    first_share = float(shares[0].mean())
+    last_share = float(shares[-1].mean())
     what = (
         f"share of a score of the slowest pair that the rotation leaves in layer {layers},"
-        f" where it leaves {first:.3g} in layer 1"
+        f" where it leaves {first_share:.3g} in layer 1"
     )
-    compounds = last < first - EXACT
-    text = f"{last:.3g}"
+    compounds = last_share < first_share - EXACT
+    text = f"{last_share:.3g}"
     if not compounds:
         text += ": q and k alone are rotated, no phase is passed on"
-    findings.add_part(what, text, compounds, last)
+    findings.add_part(what, text, compounds, last_share)
 
     power = kept**layers
     what = f"the share that the bound has for layer {layers}, {kept:g}^{layers}"
-    is_power = abs(last - power) <= 0.05
+    is_power = abs(last_share - power) <= 0.05
     findings.add_limit(what, f"{power:.3f}", is_power, power)
 
 
@@ -302,10 +302,10 @@ def compare_angle_errors(
     what = f"the same, above {ANGLE_RAD:g} rad"
     findings.add_part(what, f"{error:.4f}", error > ANGLE_RAD, error)
 
-    longer = 4 * NATIVE
-    error = find_largest_error(base, longer)
-    usual_error = find_largest_error(usual, longer)
-    what = f"the same in the last {TOKENS} of {longer:,} tokens"
+    longer_context = 4 * NATIVE
+    error = find_largest_error(base, longer_context)
+    usual_error = find_largest_error(usual, longer_context)
+    what = f"the same in the last {TOKENS} of {longer_context:,} tokens"
     text = f"{error:.4f} rad at base {base:g}, {usual_error:.4f} at {usual:g}"
     findings.add_limit(what, text, min(error, usual_error) > ANGLE_RAD)
 
@@ -318,7 +318,7 @@ def compare_table_errors(
     errors.
     """
     chain = make_chain(FLOAT32, base, ROTATED)
-    right = 0
+    reproduced_count = 0
     for position, printed_error in printed:
         positions = np.array([float(position)])
         exact_angles = chain.spectrum.inv_freq[:, None] * positions
@@ -327,7 +327,7 @@ def compare_table_errors(
         sin_error = np.abs(sin - np.sin(exact_angles)).max()
         error = max(cos_error, sin_error)
         if f"{error:.2e}" == f"{printed_error:.2e}":
-            right += 1
+            reproduced_count += 1
 
     what = "printed errors of cos and sin reproduced, to three digits"
-    findings.add_count(what, right, len(printed))
+    findings.add_count(what, reproduced_count, len(printed))
