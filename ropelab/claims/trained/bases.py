@@ -45,22 +45,22 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     predictions = predictions[predictions["agrees"].notna()]
     # A base is below the bound if a failure is predicted for it.
     is_below = predictions["first_failing_position_tokens"].notna()
-    below = predictions[is_below]
-    above = predictions[~is_below]
-    if below.empty:
+    rows_below = predictions[is_below]
+    rows_above = predictions[~is_below]
+    if rows_below.empty:
         findings.add_missing("trained bases that the bound speaks about")
         return
 
-    failing = int(below["agrees"].astype(bool).sum())
+    failing_rows = int(rows_below["agrees"].astype(bool).sum())
     # If a failure is predicted within the measured distances, this is the only outcome in
     # which retrieval is not worse than with the largest base.
-    is_not_worse = below["outcome"] == "retrieves where failure was predicted"
-    worse = int((~is_not_worse).sum())
-    has_low_loss = below["text_ci_high_nats_per_byte"] < LOW_LOSS
+    is_not_worse = rows_below["outcome"] == "retrieves where failure was predicted"
+    worse_rows = int((~is_not_worse).sum())
+    has_low_loss = rows_below["text_ci_high_nats_per_byte"] < LOW_LOSS
     with_low_loss = int(has_low_loss.sum())
 
     recalls = []
-    for row in below.to_dict("records"):
+    for row in rows_below.to_dict("records"):
         recall = Interval(
             row["accuracy"],
             row["accuracy_ci_low"],
@@ -74,15 +74,19 @@ def check_bound(findings: Findings, runs: Sequence[Stored] = ()) -> None:
     findings.add_part(
         f"bases below the bound, times tasks, where retrieval is below {FAILS} at all"
         " those distances",
-        f"{failing} of {len(below)} (worse than with the largest base: {worse}; mean"
-        f" recall at those distances, by task and base: {', '.join(recalls)})",
-        failing == len(below),
-        failing,
+        f"{failing_rows} of {len(rows_below)} (worse than with the largest base:"
+        f" {worse_rows}; mean recall at those distances, by task and base:"
+        f" {', '.join(recalls)})",
+        failing_rows == len(rows_below),
+        failing_rows,
     )
     findings.add_count(
-        "of all of them with a low text loss", with_low_loss, len(below), role="limit"
+        "of all of them with a low text loss",
+        with_low_loss,
+        len(rows_below),
+        role="limit",
     )
-    if len(above):
-        holding = int(above["agrees"].astype(bool).sum())
+    if len(rows_above):
+        holding_rows = int(rows_above["agrees"].astype(bool).sum())
         what = "admissible bases, times tasks, where retrieval is not worse"
-        findings.add_count(what, holding, len(above), role="limit")
+        findings.add_count(what, holding_rows, len(rows_above), role="limit")
