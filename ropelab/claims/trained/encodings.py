@@ -35,10 +35,10 @@ def check_extrapolation(
     A model goes on copying if its copy accuracy beyond the trained length is at least
     `kept` times the accuracy within it.
     """
-    near = run.read_interval(encoding, COPYING, longest=False)
-    far = run.read_interval(encoding, COPYING, longest=True)
-    threshold = kept * near.value
-    copies = interval_reaches(far, threshold)
+    near_accuracy = run.read_interval(encoding, COPYING, longest=False)
+    far_accuracy = run.read_interval(encoding, COPYING, longest=True)
+    threshold = kept * near_accuracy.value
+    copies = interval_reaches(far_accuracy, threshold)
 
     loss_row = run.find_row("extrapolation", encoding=encoding, metric="text loss")
     if loss_row is not None and math.isnan(loss_row["ci_low"]):
@@ -64,13 +64,14 @@ def check_extrapolation(
         _explain_harmless(findings, loss_row)
     open_last_unless_learned(findings, run, encoding)
 
-    plain_near = run.read_interval(run.plain, COPYING, longest=False)
-    plain_far = run.read_interval(run.plain, COPYING, longest=True)
+    plain_near_accuracy = run.read_interval(run.plain, COPYING, longest=False)
+    plain_far_accuracy = run.read_interval(run.plain, COPYING, longest=True)
     what = "copy accuracy at the trained length and at the longest"
-    plain = f"{run.plain}: {_write_share(plain_near)} and {_write_share(plain_far)}"
-    measured = f"{_write_share(near)} and {_write_share(far)} ({plain})"
-    margin = margin_of_interval(far.low, far.high, threshold)
-    findings.add(copy_role, what, measured, copies, far.value, margin)
+    plain_shares = _write_shares(plain_near_accuracy, plain_far_accuracy)
+    shares = _write_shares(near_accuracy, far_accuracy)
+    measured = f"{shares} ({run.plain}: {plain_shares})"
+    margin = margin_of_interval(far_accuracy.low, far_accuracy.high, threshold)
+    findings.add(copy_role, what, measured, copies, far_accuracy.value, margin)
     if copies is None:
         findings.leave_open(f"the interval contains {threshold:.3f}")
     open_last_unless_learned(findings, run, encoding)
@@ -88,8 +89,9 @@ def _decides_by_copying(copies: Agrees, loss_is_harmless: Agrees) -> bool:
     return copies
 
 
-def _write_share(share: Interval) -> str:
-    return write_interval(share, ".3f")
+def _write_shares(near: Interval, far: Interval) -> str:
+    """Write two copy accuracies with their intervals."""
+    return f"{write_interval(near, '.3f')} and {write_interval(far, '.3f')}"
 
 
 @claim(
@@ -224,11 +226,11 @@ def check_cost(
         shortest = int(run.config.get("first_window") or run.train_len)
         what = "every position trained as often"
         if shortest < run.train_len:
-            shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
-            findings.add_unmet(what, shown, False)
+            text = f"no, windows grew from {shortest} to {run.train_len} tokens"
+            findings.add_unmet(what, text, False)
         else:
-            shown = f"yes, windows of {run.train_len} tokens from the first step"
-            findings.add_limit(what, shown, True)
+            text = f"yes, windows of {run.train_len} tokens from the first step"
+            findings.add_limit(what, text, True)
 
     if turned_back_encoding:
         _compare_with_plain(findings, run, turned_back_encoding)
