@@ -165,7 +165,7 @@ def _add_fall(
     """Add the change of copying in the first of the rows.
 
     A part agrees with the claim if copying falls by `MISSED` or more. A limit agrees if
-    copying does not fall by as much.
+    copying falls by less than `MISSED`.
     """
     row = rows.iloc[0]
     result = count_verdicts(rows, name)
