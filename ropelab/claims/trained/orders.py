@@ -130,8 +130,8 @@ def _find_tuned_length(run: MethodsRun) -> int:
     """Return the length of fine-tuning. A config without this length fine-tunes at the
     tested length.
     """
-    given = run.config.get("finetune_len")
-    return int(given) if given else run.test_len
+    finetune_len = run.config.get("finetune_len")
+    return int(finetune_len) if finetune_len else run.test_len
 
 
 def _select_place(
@@ -176,18 +176,20 @@ def _compare_groups(
 
 
 def _unite(findings_on_pair: Sequence[ClaimFinding]) -> ClaimFinding:
-    """Unite the findings of several runs on one pair of methods; the united finding is
-    open if the runs do not decide alike.
+    """Unite the findings of several runs on one pair of methods. The united finding is
+    open if the findings have different answers.
     """
-    first = findings_on_pair[0]
-    if all(other.agrees == first.agrees for other in findings_on_pair):
-        return first
+    first_finding = findings_on_pair[0]
+    if all(other.agrees == first_finding.agrees for other in findings_on_pair):
+        return first_finding
 
-    # Equal results are named once.
+    # Runs with equal results are listed once.
     results = dict.fromkeys(finding.measured for finding in findings_on_pair)
     listed = ", in another ".join(results)
     reason = "runs of the same models do not decide alike"
-    return replace(first, agrees=None, measured=f"in one run {listed}; {reason}")
+    return replace(
+        first_finding, agrees=None, measured=f"in one run {listed}; {reason}"
+    )
 
 
 def _label(name: str, factor: float, arm: str) -> str:
@@ -212,10 +214,10 @@ def _compare(
     # texts and lengths.
     row = select_pair(rows, a, b).iloc[0]
     interval = Interval(row["difference"], row["ci_low"], row["ci_high"], n=1)
-    better = str(row["verdict"])
-    is_significant = better != "~"
+    better_label = str(row["verdict"])
+    is_significant = better_label != "~"
     is_small = abs(interval.value) < CLOSE
-    sign = {a: ">", b: "<", "~": "~"}[better]
+    sign = {a: ">", b: "<", "~": "~"}[better_label]
 
     # The finding stays open, for the reason given, unless one of the cases decides it.
     agrees: bool | None = None
@@ -238,7 +240,7 @@ def _compare(
         margin = margin_of_interval(interval.low, interval.high, 0)
         reason = "the interval contains 0"
         if is_significant and not is_small:
-            agrees = better == a
+            agrees = better_label == a
         elif is_significant:
             reason = (
                 f"the difference is below {CLOSE:g}, up to which two results are equal"
