@@ -338,8 +338,8 @@ class EncodingsRun(TrainedRun):
         if rows.empty:
             # If the run has no row for each seed, the mean stands for all seeds.
             return [self.copies_within(encoding) >= LEARNED]
-        near = rows[rows["distance_tokens"] <= self.train_len / 2]
-        shares = near.groupby("seed")["accuracy"].mean()
+        near_rows = rows[rows["distance_tokens"] <= self.train_len / 2]
+        shares = near_rows.groupby("seed")["accuracy"].mean()
         return [bool(share >= LEARNED) for share in shares]
 
     def bounds_between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
@@ -361,17 +361,17 @@ class EncodingsRun(TrainedRun):
     def _bounds_by_baseline(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         # The two encodings were compared with the baseline, not with each other, so the
         # widths of their intervals add up.
-        first = self.find_end_row(
+        row_a = self.find_end_row(
             "comparisons", longest, encoding_a=a, metric="text loss"
         )
-        second = self.find_end_row(
+        row_b = self.find_end_row(
             "comparisons", longest, encoding_a=b, metric="text loss"
         )
-        if first is None or second is None:
+        if row_a is None or row_b is None:
             return math.nan, math.nan
-        if "ci_low" not in first or "ci_low" not in second:
+        if "ci_low" not in row_a or "ci_low" not in row_b:
             return math.nan, math.nan
-        return first["ci_low"] - second["ci_high"], first["ci_high"] - second["ci_low"]
+        return row_a["ci_low"] - row_b["ci_high"], row_a["ci_high"] - row_b["ci_low"]
 
     def tally_against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """Return the baseline, and the comparison of an encoding with the baseline in
