@@ -83,8 +83,8 @@ def _describe_given(given: Any) -> str:
     if given.admissible:
         verdict = "is admissible there"
     else:
-        first = given.first_failing_position_tokens
-        verdict = f"fails first at position {first:.0f}"
+        first_failing = given.first_failing_position_tokens
+        verdict = f"fails first at position {first_failing:.0f}"
     base = write_parameter(given.base).removesuffix(".0")
     return f" Base {base}{method} {verdict}."
 
@@ -104,16 +104,17 @@ def _describe_published(published: pd.DataFrame, fits: pd.DataFrame) -> str:
         fit = fit_by_set.loc[name]
         return f"context^({fit['exponent']:.2f} ± {fit['standard_error']:.2f})"
 
-    exact = describe_growth(f"exact values{suffix}")
-    recommended = describe_growth(f"recommended bases{suffix}")
-    paper = describe_growth("paper values")
+    exact_growth = describe_growth(f"exact values{suffix}")
+    recommended_growth = describe_growth(f"recommended bases{suffix}")
+    paper_growth = describe_growth("paper values")
 
-    loose = published[published.verdict == "loose"]
-    worst = loose.times_exact.max() if len(loose) else 1.0
+    loose_rows = published[published.verdict == "loose"]
+    worst_ratio = loose_rows.times_exact.max() if len(loose_rows) else 1.0
     return (
-        f" {len(loose)} of the paper's {len(published)} values here are loose, by"
-        f" up to {worst:.2g} times; the exact ones grow as {exact}, the paper's as"
-        f" {paper}, the recommended bases as {recommended} (standard errors)."
+        f" {len(loose_rows)} of the paper's {len(published)} values here are loose, by"
+        f" up to {worst_ratio:.2g} times; the exact ones grow as {exact_growth}, the"
+        f" paper's as {paper_growth}, the recommended bases as {recommended_growth}"
+        " (standard errors)."
     )
 
 

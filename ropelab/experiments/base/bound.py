@@ -287,24 +287,24 @@ def _describe_search(complete: bool, smallest: float, stable: float) -> str:
 
 def _find_first(walk: Walk, start: float) -> list[Window]:
     """Return a list of the first window from `start` on; it is empty if there is none."""
-    first = walk.find_first(start)
-    return [] if first is None else [first]
+    first_window = walk.find_first(start)
+    return [] if first_window is None else [first_window]
 
 
 def _find_first_and_last(walk: Walk, start: float) -> list[Window]:
     """Return the first window from `start` on and, if it is proved, the last window."""
-    first = walk.find_first(start)
-    if first is None:
+    first_window = walk.find_first(start)
+    if first_window is None:
         return []
-    _, first_high = first
+    _, first_high = first_window
     # A first window without an end is also the last window.
     if first_high == math.inf:
-        return [first]
+        return [first_window]
 
     stable = walk.find_stable()
     if stable == math.inf:
-        return [first]
-    return [first, (stable, math.inf)]
+        return [first_window]
+    return [first_window, (stable, math.inf)]
 
 
 def _exp(log_base: float) -> float:
@@ -341,7 +341,7 @@ def round_up(base: float, digits: int = 2) -> float:
     >>> round_up(3325751.03), round_up(99.5), round_up(1.5e7), round_up(629978.3, 6)
     (3400000.0, 100.0, 15000000.0, 629979.0)
     """
-    exact = Context(digits, ROUND_CEILING).create_decimal_from_float(base)
+    rounded = Context(digits, ROUND_CEILING).create_decimal_from_float(base)
     # The nearest float64 may be below the decimal number. It is never below `base`, which
     # is a float64 itself.
-    return float(exact)
+    return float(rounded)
