@@ -246,23 +246,25 @@ def _select_late_losses(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
 def _compare_limits(
     head_dim: int, base: float, first_failing: float, accuracies: pd.DataFrame
 ) -> dict[str, float]:
-    """Return two predictions of the distance up to which retrieval works, the measured
-    limit, and the predictions as multiples of that limit.
+    """Return two predictions of the distance up to which retrieval works (the bound and a
+    quarter rotation of the slowest pair), the measured distance, and both predictions
+    divided by the measured distance.
     """
     bound = first_failing if math.isfinite(first_failing) else math.nan
     slowest = float(inverse_frequencies(head_dim, base)[-1])
     quarter_rotation = math.pi / 2 / slowest
-    # The limit is between these two distances: their geometric mean stands for it.
+    # Retrieval stops working between two measured distances. Their geometric mean stands
+    # for the distance up to which it works.
     works_at, fails_at = find_maximum_distance(accuracies)
-    limit = math.sqrt(works_at * fails_at)
+    measured_limit = math.sqrt(works_at * fails_at)
 
     return {
         "first_failing_position_tokens": bound,
         "quarter_rotation_tokens": quarter_rotation,
         "maximum_distance_tokens": works_at,
         "fails_from_tokens": fails_at,
-        "bound_times_measured": bound / limit,
-        "quarter_rotation_times_measured": quarter_rotation / limit,
+        "bound_times_measured": bound / measured_limit,
+        "quarter_rotation_times_measured": quarter_rotation / measured_limit,
     }
 
 
@@ -409,14 +411,14 @@ def answer(tables: Tables) -> str:
         )
 
     sentences = _describe_limits(decided)
-    right = decided["agrees"].astype(bool).sum()
-    failing = decided["failing_before"].sum()
-    distances = decided["distances_before"].sum()
+    right_rows = decided["agrees"].astype(bool).sum()
+    failing_distances = decided["failing_before"].sum()
+    distances_before = decided["distances_before"].sum()
     rows = "bases" if decided["task"].nunique() == 1 else "pairs of base and task"
     sentences.append(
-        f"Over all distances the bound is right for {right} of"
+        f"Over all distances the bound is right for {right_rows} of"
         f" {len(decided)} {rows}: where it predicts success, retrieval fails at"
-        f" {failing} of {distances} distances"
+        f" {failing_distances} of {distances_before} distances"
     )
 
     superficial = decided[decided["outcome"] == Outcome.SUPERFICIAL]
