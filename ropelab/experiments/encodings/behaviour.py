@@ -90,7 +90,7 @@ def decode_with_cache(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 
     cache_bytes_per_token: the size of the cache.
     cache_logit_error: the relative change of the logits.
-    cache_same_choice: the share of tokens for which the likeliest token is the same.
+    cache_same_choice: the share of tokens after which both find the same token likeliest.
     """
     # Some encodings are not defined at all positions.
     defined_length = find_defined_length(model.encoding, tokens.shape[1])

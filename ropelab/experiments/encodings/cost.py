@@ -1,9 +1,10 @@
 """The cost of each encoding before anything is trained: parameters, work, memory and
 times.
 
-Work is counted in operations, so that the tables are the same on every machine. It is
-compared with NoPE, a model without positions. Times are measured, too: in each round, an
-encoding and NoPE are timed one after the other. Times go into the manifest of a run.
+Work is counted in operations, so that the tables are the same on every machine. The work
+of an encoding is compared with the work of NoPE, a model without positions. Times are
+measured, too: in each round, an encoding and NoPE are timed one after the other. Times go
+into the manifest of a run.
 """
 
 import statistics
@@ -187,11 +188,11 @@ class LargestTensor(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         # torch calls this method instead of each operation.
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
+        results = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(results):
             if isinstance(leaf, Tensor):
                 self.bytes = max(self.bytes, leaf.untyped_storage().nbytes())
-        return result
+        return results
 
 
 def count_kept_bytes(owner: object) -> int:
