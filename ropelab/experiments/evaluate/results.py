@@ -186,9 +186,9 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
     geometry = config.facts.geometry()
     unmodified = Unmodified()
     rows = [EvaluatedRow(AS_SHIPPED, 1.0, unmodified)]
-    rounded = []
+    rounded_rows = []
     for label, mode in round_rows(config, AS_SHIPPED, unmodified, geometry):
-        rounded.append(EvaluatedRow(label, 1.0, mode, ROUNDED))
+        rounded_rows.append(EvaluatedRow(label, 1.0, mode, ROUNDED))
 
     for method in config.parsed_methods():
         if is_unscaled_checkpoint(config) and method.label == UNSCALED.label:
@@ -196,13 +196,15 @@ def list_rows(config: EvaluateConfig) -> list[EvaluatedRow]:
             rows.append(EvaluatedRow(method.label, method.factor, unmodified))
             continue
 
-        changed = WithMethod(method, geometry)
-        rows.append(EvaluatedRow(method.label, method.factor, changed))
+        mode_of_method = WithMethod(method, geometry)
+        rows.append(EvaluatedRow(method.label, method.factor, mode_of_method))
         if isinstance(method, Scaled):
-            for label, mode in round_rows(config, method.label, changed, geometry):
-                rounded.append(EvaluatedRow(label, method.factor, mode, ROUNDED))
+            for label, mode in round_rows(
+                config, method.label, mode_of_method, geometry
+            ):
+                rounded_rows.append(EvaluatedRow(label, method.factor, mode, ROUNDED))
 
-    rows += rounded
+    rows += rounded_rows
     if config.window < config.context:
         window = SlidingWindow(unmodified, config.window)
         rows.append(EvaluatedRow(WINDOW, 1.0, window))
