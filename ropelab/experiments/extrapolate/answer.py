@@ -129,16 +129,17 @@ def _describe_retrieval(tables: Tables, task: str) -> str:
     }
     lead = find_lead(published, tables["comparisons"], place, lower_is_better=False)
     assert lead is not None, "a run has a row"
-    first = task_tables.write_mean(means, lead.first)
+    first_value = task_tables.write_mean(means, lead.first)
 
     if len(published) > 1 and not lead.is_shown:
         finding = (
             f"{where} no method is shown to be better than another; {lead.first} has"
-            f" {first} right"
+            f" {first_value} right"
         )
     else:
         finding = (
-            f"{where} {lead.first} {does} best: {first} right{name_tied(lead.tied)}"
+            f"{where} {lead.first} {does} best: {first_value} right"
+            f"{name_tied(lead.tied)}"
         )
     if "unscaled" in published.index and lead.first != "unscaled":
         finding += f"; unscaled {task_tables.write_mean(means, 'unscaled')}"

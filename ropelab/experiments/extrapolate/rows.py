@@ -93,8 +93,8 @@ def list_rows(
 
     unscaled = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
-        longer = _train_at_test_len(config, base, geometry)
-        yield MethodRow(LONGER, 1.0, "ceiling", unscaled, longer)
+        longer_model = _train_at_test_len(config, base, geometry)
+        yield MethodRow(LONGER, 1.0, "ceiling", unscaled, longer_model)
 
     if labels.CACHE in config.arms:
         # The cache counts n-grams from a number of tokens back to another; None: to the
