@@ -105,7 +105,7 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
     blends it with an interpolated one. ``trained_phase_rad``, ``test_phase_rad``: the
     angle at the end of the length. ``unseen``: "new angles" if the pair had not completed
     a rotation in the trained length and goes beyond its largest angle there;
-    ``unseen_extended``: the same if training after the scaling counts, too.
+    ``unseen_extended``: like ``unseen``, if training after the scaling counts, too.
 
     scaling: one row. ``logit_multiplier``: the factor of the logits;
     ``softmax_multiplier``: the part of it that DeepSeek's code applies to whole scores.
@@ -153,12 +153,12 @@ def _list_pairs(
     """Return the rows of `pairs` for a head, or for its part of one axis."""
     # The frequencies in radians per token, and the angles at the end of a length, are
     # [pairs].
-    original = geometry.inv_freq
-    scaled = plan.inv_freq
-    trained_phase = original * geometry.trained_len
-    phase_after_extension = scaled * (extended_len or 0)
+    original_inv_freq = geometry.inv_freq
+    scaled_inv_freq = plan.inv_freq
+    trained_phase = original_inv_freq * geometry.trained_len
+    phase_after_extension = scaled_inv_freq * (extended_len or 0)
     extended_phase = np.maximum(trained_phase, phase_after_extension)
-    test_phase = scaled * test_len
+    test_phase = scaled_inv_freq * test_len
 
     def find_unseen(largest_trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
         """Say for each pair whether it meets angles that training did not show."""
@@ -175,21 +175,21 @@ def _list_pairs(
     # The scaled frequency of a dropped pair is 0. The result is inf here, and missing in
     # the table.
     with np.errstate(divide="ignore", over="ignore"):
-        divided_by = original / scaled
+        divided_by = original_inv_freq / scaled_inv_freq
 
     table = pd.DataFrame(
         {
             "pair": range(geometry.pairs),
-            "inv_freq": original,
-            "wavelength_tokens": wavelengths(original),
-            "trained_rotations": rotations(original, geometry.trained_len),
-            "test_rotations": rotations(original, test_len),
+            "inv_freq": original_inv_freq,
+            "wavelength_tokens": wavelengths(original_inv_freq),
+            "trained_rotations": rotations(original_inv_freq, geometry.trained_len),
+            "test_rotations": rotations(original_inv_freq, test_len),
             "role": name_roles(plan, geometry),
             "weight": compute_kept_weights(plan, geometry),
-            "scaled_inv_freq": scaled,
-            "scaled_wavelength_tokens": wavelengths(scaled),
+            "scaled_inv_freq": scaled_inv_freq,
+            "scaled_wavelength_tokens": wavelengths(scaled_inv_freq),
             "divided_by": divided_by,
-            "scaled_test_rotations": rotations(scaled, test_len),
+            "scaled_test_rotations": rotations(scaled_inv_freq, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": test_phase,
             "unseen": find_unseen(trained_phase),
