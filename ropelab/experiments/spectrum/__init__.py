@@ -3,11 +3,11 @@ each?
 
 A scheme is a choice of frequencies for the pairs of a head. There are two kinds of
 evidence, in separate tables. Arithmetic compares the change of a score from one token
-to the next with the rounding of scores, under each scheme. Training: the same small
-model is trained once per scheme and seed. Three tasks are then measured, inside and
-beyond the trained length: to copy a repeated stretch of symbols, to recall the more
-recent of two values, and to predict text. At last, bands of frequencies are taken away
-from the models of the first scheme, and the tasks are measured again.
+to the next with the rounding of scores, under each scheme. Training shows what a model
+learns: models of the same size are trained, one per scheme and seed. Three tasks are then
+measured, inside and beyond the trained length: to copy a repeated stretch of symbols, to
+recall the more recent of two values, and to predict text. At last, bands of frequencies
+are taken away from the models of the first scheme, and the tasks are measured again.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self

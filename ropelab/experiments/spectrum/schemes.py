@@ -71,9 +71,9 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
     conditions: list[tuple[Scaling, str, Scaling]] = []
     for scheme in schemes:
         conditions.append((scheme, NOTHING_REMOVED, scheme))
-    first = schemes[0]
+    first_scheme = schemes[0]
     for band in config.bands:
-        conditions.append((first, band, Without(band=band, inner=first)))
+        conditions.append((first_scheme, band, Without(band=band, inner=first_scheme)))
 
     # Cells go seed by seed, so that an interrupted run has whole seeds.
     tasks = [make_task_beyond_training(config, task) for task in config.tasks]
@@ -132,16 +132,18 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
 
     # Every other scheme is compared with the first, in models evaluated as they were
     # trained. Schemes are labels here.
-    first, *others = config.parsed_schemes()
+    first_label, *other_labels = config.parsed_schemes()
     units_as_trained = units[units["removed"] == NOTHING_REMOVED]
     tables = {
         "schemes": make_schemes_table(config),
         "representable": make_representable_table(config),
         "learned": learned.assign(train_len_tokens=config.train_len),
-        "comparisons": _compare_values(units_as_trained, "scheme", first, others),
+        "comparisons": _compare_values(
+            units_as_trained, "scheme", first_label, other_labels
+        ),
     }
     if config.bands:
-        units_of_first = units[units["scheme"] == first]
+        units_of_first = units[units["scheme"] == first_label]
         tables["removed"] = _compare_values(
             units_of_first, "removed", NOTHING_REMOVED, list(config.bands)
         )
@@ -175,21 +177,21 @@ def make_schemes_table(config: SpectrumConfig) -> pd.DataFrame:
     rows = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
-        rotating = inv_freq[inv_freq > 0]
+        rotating_inv_freq = inv_freq[inv_freq > 0]
 
         # A scheme in which no pair rotates has no periods.
         shortest = None
         longest = None
-        if rotating.size:
-            periods = wavelengths(rotating)
+        if rotating_inv_freq.size:
+            periods = wavelengths(rotating_inv_freq)
             shortest = periods.min()
             longest = periods.max()
 
         row = {
             "scheme": label,
             # Pairs with the same frequency count once.
-            "frequencies": np.unique(rotating).size,
-            "rotating_pairs": rotating.size,
+            "frequencies": np.unique(rotating_inv_freq).size,
+            "rotating_pairs": rotating_inv_freq.size,
             "pairs": inv_freq.size,
             "shortest_period_tokens": shortest,
             "longest_period_tokens": longest,
@@ -316,11 +318,11 @@ def _describe_steps(tables: Tables) -> str:
     if rows.empty:
         return ""
 
-    first = rows.iloc[0]["scheme"]
-    weakest = rows.sort_values("score_step").iloc[0]["scheme"]
+    first_scheme = rows.iloc[0]["scheme"]
+    weakest_scheme = rows.sort_values("score_step").iloc[0]["scheme"]
     steps = []
     # The first scheme may be the weakest one, which is then named once.
-    for scheme in dict.fromkeys((first, weakest)):
+    for scheme in dict.fromkeys((first_scheme, weakest_scheme)):
         for row in rows[rows["scheme"] == scheme].to_dict("records"):
             steps.append(
                 f"{write_roughly(row['score_step'])} with {scheme},"
