@@ -122,14 +122,14 @@ def _state_equal_positions(implementations: pd.DataFrame) -> Iterator[str]:
         plan = parse_cast(label)
         if plan.position.precision < FLOAT32_BITS:
             # A format of n bits has no odd numbers above 2^n.
-            first = 2**plan.position.precision
-            implementations_and_starts.append(f"{name} (from {first})")
+            first_equal = 2**plan.position.precision
+            implementations_and_starts.append(f"{name} (from {first_equal})")
         elif plan.angle.precision < FLOAT32_BITS:
             rounds_angle = True
 
-    # A rounded position is the same for every pair, at any base. If angles are rounded, it
-    # is not known here from where on neighbours are equal in every pair, and nothing is
-    # said.
+    # A rounded position is the same for every pair, at any base. If angles are rounded, the
+    # tables do not tell from which position on neighbours are equal in every pair, and
+    # nothing is said.
     if not rounds_angle:
         where = join_names(implementations_and_starts) or "none"
         yield f"neighbouring positions are one in every pair, at any base, in {where}"
@@ -166,9 +166,11 @@ def _judge_stages(casts: pd.DataFrame) -> Iterator[str]:
     overflowing = noticed[noticed[SPREAD].isna()]
     if len(overflowing):
         verb = "overflows" if len(overflowing) == 1 else "overflow"
-        first = overflowing["worst_position"].min()
+        first_position = overflowing["worst_position"].min()
         overflowing_names = join_names(overflowing["stage"].tolist())
-        yield f"in {fmt} {overflowing_names} {verb} from position {first:.0f} on"
+        yield (
+            f"in {fmt} {overflowing_names} {verb} from position {first_position:.0f} on"
+        )
     varying = noticed.dropna(subset=SPREAD)
     if len(varying):
         yield (

@@ -113,7 +113,7 @@ def measure_axis(
     chain = Chain(plan, axis.spectrum)
     pairs = np.flatnonzero(axis.is_rotated)
 
-    worst = 0.0
+    worst_error = 0.0
     first_wrong = None
     for start in range(0, axis.length, BLOCK):
         positions = list_positions(start, min(start + BLOCK, axis.length))
@@ -127,10 +127,10 @@ def measure_axis(
             first_wrong = start + int(is_wrong.argmax())
 
         largest = np.nan_to_num(errors, nan=math.inf).max()
-        worst = max(worst, float(largest))
+        worst_error = max(worst_error, float(largest))
 
     return {
-        "max_angle_error_rad": worst if math.isfinite(worst) else math.nan,
+        "max_angle_error_rad": worst_error if math.isfinite(worst_error) else math.nan,
         "first_position_over_tolerance": first_wrong,
     }
 
@@ -139,19 +139,19 @@ def state_axes(table: pd.DataFrame) -> list[str]:
     """Say for each axis which rounded stages or implementations make angles wrong."""
     clauses = []
     for (axis, positions), rows in table.groupby(["axis", "positions"], sort=False):
-        wrong = rows[rows["first_position_over_tolerance"].notna()]
+        wrong_rows = rows[rows["first_position_over_tolerance"].notna()]
         causes = []
         for fmt in TRAINING_FORMATS:
-            stages = wrong[wrong["format"] == fmt]
+            stages = wrong_rows[wrong_rows["format"] == fmt]
             if len(stages):
-                first = stages["first_position_over_tolerance"].min()
+                first_position = stages["first_position_over_tolerance"].min()
                 names = join_names([str(stage) for stage in stages["stage"]])
-                causes.append(f"{fmt} for {names} (from {first} on)")
+                causes.append(f"{fmt} for {names} (from {first_position} on)")
         if not causes:
             # Only the rows of implementations have no format.
-            for row in wrong[wrong["format"].isna()].to_dict("records"):
-                first = row["first_position_over_tolerance"]
-                causes.append(f"{row['name']} (from {first} on)")
+            for row in wrong_rows[wrong_rows["format"].isna()].to_dict("records"):
+                first_position = row["first_position_over_tolerance"]
+                causes.append(f"{row['name']} (from {first_position} on)")
 
         lead = f"along {positions} positions of {axis}"
         if causes:

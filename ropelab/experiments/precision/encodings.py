@@ -99,11 +99,11 @@ def measure_encodings(
     """Return the tables of one scheme, without empty tables.
 
     - resolution: a row per component and format, the count of equal encodings;
-    - collisions: the same by octave of positions;
+    - collisions: the count of equal encodings by octave of positions;
     - pairs: a row per pair and format, the spacing of stored angles;
     - limits: a row per format, how slow a pair may be to keep its neighbours;
     - scores: the change of a score over one token;
-    - score_margin: the same, compared with the spacing of the format.
+    - score_margin: this change, compared with the spacing of the format.
     """
     spectrum = make_spectrum(config, scheme)
     formats = [FORMATS[name] for name in config.formats]
@@ -208,10 +208,10 @@ def _list_collisions(
 ) -> Iterator[dict[str, object]]:
     """Yield a row of `collisions` for each format and octave of one component."""
     # The last position of the range has no neighbour in it.
-    last = config.offset + config.length - 1
+    last_position = config.offset + config.length - 1
     for fmt, census in zip(formats, censuses, strict=True):
         for start, stop, collisions in census.by_octave:
-            end = min(stop, last)
+            end = min(stop, last_position)
             neighbours_inside = end - start
             if neighbours_inside <= 0:
                 continue
@@ -275,8 +275,8 @@ def _find_only_frequency(encoded: encoding.PositionEncoding) -> float:
 def _describe_census(fmt: FloatFormat, census: Census, exact_codes: int | None) -> str:
     """Say which positions collide.
 
-    `exact_codes` is the number of distinct encodings without rounding; None: as many as
-    positions.
+    `exact_codes` is the number of distinct encodings without rounding; None if all
+    positions have distinct encodings.
     """
     colliding_neighbours = ""
     if census.adjacent_collisions:
@@ -379,7 +379,7 @@ def _list_pairs(
     for number, fmt in enumerate(formats):
         fits = largest_angles <= fmt.largest
         step = np.where(fits, spacing(largest_angles, fmt), np.nan)
-        equal = np.array([counts[number] for counts in equal_counts])
+        equal_in_format = np.array([counts[number] for counts in equal_counts])
         status_of_rotating = np.where(fits, "ok", "angle overflows")
         table = {
             "pair": range(spectrum.pairs),
@@ -393,7 +393,7 @@ def _list_pairs(
             # this cannot be written as step > tolerance.
             "exceeds_tolerance": ~(step <= config.tolerance),
             "token_step_ulp": inv_freq / (fmt.epsilon / 2),
-            "equal_neighbours": equal / (config.length - 1),
+            "equal_neighbours": equal_in_format / (config.length - 1),
             "status": np.where(rotates, status_of_rotating, "does not turn"),
         }
         tables.append(pd.DataFrame(table))
@@ -405,7 +405,7 @@ def _list_score_steps(
 ) -> pd.DataFrame:
     """Return the change of a score over one token, by vectors, format and distance.
 
-    ``median_step_ulp``: its median in last places of the format.
+    ``median_step_ulp``: the median of the change, in last places of the format.
     ``unchanged_fraction``: the share of draws whose stored score stays the same, with its
     interval.
     """

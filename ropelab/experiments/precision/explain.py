@@ -91,7 +91,7 @@ def _explain_formats(
     for fmt in map(format_named, formats):
         stored = round_to(exact_position, fmt)
         # Just below a power of two, the numbers of a format are half as far apart as just
-        # above it. The spacing below is therefore that of a slightly smaller number.
+        # above it. The spacing below is therefore the spacing at a slightly smaller number.
         spacing_below = spacing(np.nextafter(stored, 0.0), fmt)
         below = stored - spacing_below
         # The sum may exceed the largest number of the format. Rounding then makes it inf.

@@ -219,11 +219,11 @@ def state_limits(tables: Tables) -> Iterator[str]:
         yield _state_periods(single)
     yield from _state_cosine(tables)
 
-    losing = limits[limits["scheme"] == "rope"].dropna(subset="first_losing_pair")
-    if len(losing):
+    losing_rows = limits[limits["scheme"] == "rope"].dropna(subset="first_losing_pair")
+    if len(losing_rows):
         texts = [
             f"from pair {row['first_losing_pair']:.0f} on in {row['format']}"
-            for row in losing.to_dict("records")
+            for row in losing_rows.to_dict("records")
         ]
         yield f"by themselves RoPE's slow pairs lose neighbours: {join_names(texts)}"
 

@@ -1,10 +1,10 @@
 """The cells and the tables of the precision experiment.
 
-The work is cut into cells, each of which computes some tables or a part of one. There are
-two kinds. Those of `encodings` round the stored encodings of positions, such as cosines,
-to each number format. Those of `stages`, `sines` and `against` round the stages of an
-implementation (position, inv_freq, angle, table, rotation and score) by a cast plan, which
-says the format of every stage.
+The work is cut into cells, each of which computes some tables or a part of a table. There
+are two kinds of cells. The cells of `encodings` round the stored encodings of positions,
+such as cosines, to each number format. The cells of `stages`, `sines` and `against` round
+the stages of an implementation (position, inv_freq, angle, table, rotation and score) by a
+cast plan, which says the format of every stage.
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
 # Offsets that are added to the slowest pairs of random keys, in standard deviations of a
-# feature: no offset, and an offset as large as in some models.
+# feature: no offset, and an offset that keys of some models have.
 OFFSETS = (0.0, 20.0)
 
 
