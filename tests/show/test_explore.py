@@ -10,6 +10,7 @@ import pytest
 
 from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS
+from ropelab.readers.registry import REFERENCE, RUNTIMES, read
 from ropelab.show.page import explore
 from tests.show.test_explore_in_browser import PARAMETERS
 
@@ -68,3 +69,72 @@ def test_models_are_set_as_the_package_knows_them():
     llama = found["llama-3.1-8b"]
     assert (llama["trained"], llama["target"]) == (8192, 131072)
     assert llama["parameters"]["factor"] == 8
+
+
+SIZES = {"num_attention_heads": 32, "max_position_embeddings": 8192}
+BLOCKS = {
+    "unscaled": {"rope_type": "default"},
+    "pi": {"rope_type": "linear", "factor": 4.0},
+    "dynamic_ntk": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 2048,
+    },
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 2048,
+    },
+}
+
+
+def list_files(rules):
+    """Files that state what the page asks for, and what the page reads of each: base,
+    features of a head and rotated ones, method, trained length.
+    """
+    shares = [0.5, 0.25] if "share" in rules["stated"] else [None]
+    if rules["share"]:
+        shares.append(0.5)
+    heads = [128, 160] if "head_dim" in rules["stated"] else [None, 128]
+    bases = [7e6] if "rope_theta" in rules["stated"] else [7e6, None]
+    methods = list(BLOCKS) if rules["scaled"] else ["unscaled"]
+    for method in methods:
+        for share in shares:
+            for head in heads:
+                for base in bases:
+                    file = {**SIZES, "hidden_size": 4096 if head else 2560}
+                    stated = {
+                        "head_dim": head,
+                        "rope_theta": base,
+                        "partial_rotary_factor": share,
+                    }
+                    file |= {k: v for k, v in stated.items() if v is not None}
+                    if method != "unscaled":
+                        file["rope_scaling"] = dict(BLOCKS[method])
+                    width = head or 80
+                    trained = BLOCKS[method].get(
+                        "original_max_position_embeddings", 8192
+                    )
+                    rotated = int(width * (share or 1))
+                    yield file, (base or 10000.0, width, rotated, method, trained)
+
+
+@pytest.mark.parametrize("name", sorted(explore.list_types()))
+def test_the_page_reads_a_file_as_the_class_of_its_type(name):
+    for file, expected in list_files(explore.list_types()[name]):
+        reading = read(RUNTIMES[REFERENCE], {"model_type": name, **file})
+        assert reading.main is not None, (file, reading.problem)
+        spec = reading.layers[reading.main_layer]
+        found = spec.base, spec.head_dim, spec.rotary_dim, spec.scaling.name
+        assert (*found, spec.trained_len) == expected, file
+        assert spec.softmax_factor == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["deepseek_v3", "gemma4_text", "glm_moe_dsa", "nemotron_h", "chatglm"]
+)
+def test_types_that_rotate_by_other_keys_are_not_read(name):
+    assert name not in explore.list_types()

@@ -320,7 +320,7 @@ def test_a_config_is_read(visit, path):
     page.get_by_role("button", name="Use it").click()
     said = page.locator("#config-said").inner_text()
     shape = "head_dim 128", "rotary_dim 128", "trained length 8192"
-    assert mentions(said, *shape, "method llama3")
+    assert mentions(said, *shape, "method llama3", "read as a Llama's")
     assert page.locator("#parameter-factor").input_value() == "8"
     assert page.locator("#set-target").input_value() == "131072"
 
@@ -334,6 +334,23 @@ def test_a_config_is_read(visit, path):
         (
             '{"head_dim": 64, "rope_scaling": {"type": "<b>new</b>"}}',
             "rope type '<b>new</b>' is not",
+        ),
+        (
+            json.dumps({**CONFIG, "model_type": "deepseek_v3"}),
+            "files of type 'deepseek_v3' are not read",
+        ),
+        (
+            '{"head_dim": 64, "rope_scaling": {"type": "toString"}}',
+            "rope type 'toString' is not",
+        ),
+        (json.dumps({**CONFIG, "rope_theta": None}), "rope_theta is null"),
+        (json.dumps({**CONFIG, "rope_theta": "1e6"}), 'rope_theta is "1e6"'),
+        (json.dumps({**CONFIG, "qk_rope_head_dim": 64}), "qk_rope_head_dim is not"),
+        (json.dumps({**CONFIG, "partial_rotary_factor": 0.5}), "may pass over"),
+        (json.dumps({**CONFIG, "rope_parameters": {}}), "both rope_parameters and"),
+        (
+            json.dumps({"model_type": "qwen3", **CONFIG}),
+            "no head_dim, which this class sets itself",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS, KnownModel
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
+from ropelab.runs.files import read_table_beside
 from ropelab.show.looks import list_looks_for_script
 from ropelab.show.page.document import write_page
 
@@ -25,6 +26,8 @@ NOT_HERE = {"longrope", "one", "spaced", "without"}
 PLAIN_TYPES = (bool, int, float, str, type(None))
 # The tolerated error of an angle in radians, as `ropelab precision` has it by default.
 TOLERANCE = 0.01
+# What a model's file must state to be read on the page, by groups of model types.
+READS: list[dict[str, Any]] = read_table_beside(__file__)["reads"]
 # The words that the script reads for numbers that JSON does not have.
 NUMBER_WORDS = {"inf": "Infinity", "nan": "NaN"}
 
@@ -54,7 +57,17 @@ def list_known() -> dict[str, Any]:
         "models": models,
         "tolerance": TOLERANCE,
         "looks": list_looks_for_script(),
+        "types": list_types(),
     }
+
+
+def list_types() -> dict[str, dict[str, Any]]:
+    """Return what the file of each model type that the page reads must state."""
+    types = {}
+    for group in READS:
+        for name in group["types"]:
+            types[name] = {key: group[key] for key in ("stated", "share", "scaled")}
+    return types
 
 
 def _describe_method(name: str) -> dict[str, Any]:

@@ -286,43 +286,114 @@ function tellPhase(event) {
 }
 
 // A config.json as models have it: what was read is said, and what could not be.
-const ROPE_TYPES = { default: "unscaled", none: "unscaled", linear: "pi", dynamic: "dynamic_ntk", yarn: "yarn", llama3: "llama3", proportional: "proportional" };
+const ROPE_TYPES = { default: "unscaled", linear: "pi", dynamic: "dynamic_ntk", yarn: "yarn", llama3: "llama3" };
+
+// The keys by which a class says what rotates. A file with any other of these is not read here.
+const OTHER_KEYS = ["qk_rope_head_dim", "rotary_dim", "rotary_pct", "rotary_emb_base", "rope_ratio", "rope_local_base_freq", "original_max_position_embeddings"];
+
+function refuse(reason) {
+  throw new Error(`${reason}; ropelab audit knows more classes and keys`);
+}
+
+// A number that the file states. To some classes null is a missing key, others stop: it is refused.
+function stated(block, key, least) {
+  if (!(key in block)) return undefined;
+  const value = block[key];
+  if (typeof value !== "number" || !(value >= least) || !Number.isFinite(value)) refuse(`${key} is ${JSON.stringify(value)}`);
+  return value;
+}
+
+// The one block of a scaling that the file has, or none.
+function ropeBlock(config) {
+  const given = ["rope_parameters", "rope_scaling"].filter((key) => (config[key] ?? null) !== null);
+  if (given.length > 1) refuse("both rope_parameters and rope_scaling");
+  const rope = given.length ? config[given[0]] : {};
+  if (typeof rope !== "object" || Array.isArray(rope)) refuse("a scaling that is no block");
+  for (const [key, value] of Object.entries(rope)) {
+    // The pairs of each axis of a position change no frequency.
+    if (value !== null && typeof value === "object" && key !== "mrope_section") refuse(`${key} is not read on this page`);
+  }
+  if ("type" in rope && "rope_type" in rope && rope.type !== rope.rope_type) refuse("type and rope_type differ");
+  return rope;
+}
+
+// A key that may stand beside the block or in it, and not with two values.
+function beside(config, rope, key, least) {
+  const [outer, inner] = [stated(config, key, least), stated(rope, key, least)];
+  if (outer !== undefined && inner !== undefined && outer !== inner) refuse(`${key} has two values`);
+  return inner ?? outer;
+}
+
+function headOf(config, rules) {
+  const [hidden, heads] = [stated(config, "hidden_size", 1), stated(config, "num_attention_heads", 1)];
+  const head = stated(config, "head_dim", 1);
+  if (head === undefined && rules.stated.includes("head_dim")) refuse("no head_dim, which this class sets itself");
+  if (head === undefined && hidden % heads !== 0 && hidden !== undefined && heads !== undefined) refuse("hidden_size is no multiple of num_attention_heads");
+  const width = head ?? hidden / heads;
+  if (!(width >= 4 && width % 2 === 0)) throw new Error("no head_dim, and no hidden_size with num_attention_heads to compute it from");
+  return width;
+}
+
+function scalingOf(rope, rules) {
+  const type = rope.rope_type ?? rope.type ?? "default";
+  if (!Object.hasOwn(ROPE_TYPES, type)) throw new Error(`rope type '${type}' is not computed on this page`);
+  const method = ROPE_TYPES[type];
+  if (method !== "unscaled" && !rules.scaled) refuse("a scaling, which this class may refuse");
+  const parameters = { ...known.methods[method].parameters };
+  for (const name of Object.keys(parameters)) {
+    if (typeof parameters[name] === "boolean" && name in rope) {
+      if (typeof rope[name] !== "boolean") refuse(`${name} is ${JSON.stringify(rope[name])}`);
+      parameters[name] = rope[name];
+    } else if ((rope[name] ?? null) !== null) parameters[name] = stated(rope, name, 0);
+  }
+  if ("factor" in parameters && !(rope.factor >= 1)) refuse("a scaling without a factor of at least 1");
+  return { method, parameters };
+}
 
 function readConfig(text) {
   const whole = JSON.parse(text);
   if (whole === null || typeof whole !== "object" || Array.isArray(whole)) throw new Error("a config.json is an object");
   const config = whole.text_config ?? whole;
-  let rope = config.rope_parameters ?? config.rope_scaling ?? {};
-  rope = rope.full_attention ?? rope;
-  const base = rope.rope_theta ?? config.rope_theta ?? config.rotary_emb_base ?? 10000;
-  const head = config.head_dim ?? (config.hidden_size ?? config.n_embd) / (config.num_attention_heads ?? config.n_head);
-  if (!(head >= 4 && head % 2 === 0)) throw new Error("no head_dim, and no hidden_size with num_attention_heads to compute it from");
-  const type = rope.rope_type ?? rope.type ?? "default";
-  if (!(type in ROPE_TYPES)) throw new Error(`rope type '${type}' is not computed on this page`);
-  const method = ROPE_TYPES[type];
-  const share = rope.partial_rotary_factor ?? config.partial_rotary_factor ?? config.rotary_pct ?? 1;
-  const longest = config.max_position_embeddings ?? config.n_positions ?? 4096;
-  const parameters = { ...known.methods[method].parameters };
-  for (const name of Object.keys(parameters)) if (rope[name] !== undefined && rope[name] !== null) parameters[name] = rope[name];
-  if (method === "proportional") parameters.p = share;
-  const trained = rope.original_max_position_embeddings ?? config.original_max_position_embeddings ?? longest;
+  if (config === null || typeof config !== "object" || Array.isArray(config)) throw new Error("text_config is no object");
+  const model = config.model_type ?? "llama";
+  const outer = config === whole ? [] : ["rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"];
+  for (const key of outer) if (key in whole) refuse(`${key} beside text_config`);
+  const rules = Object.hasOwn(known.types, model) ? known.types[model] : refuse(`files of type '${model}' are not read on this page`);
+  const rope = ropeBlock(config);
+  for (const key of OTHER_KEYS) if (key in config) refuse(`${key} is not read on this page`);
+  const head = headOf(config, rules);
+  const base = beside(config, rope, "rope_theta", 1);
+  if (base === undefined && rules.stated.includes("rope_theta")) refuse("no rope_theta, which this class sets itself");
+  const share = beside(config, rope, "partial_rotary_factor", 0);
+  if (share === undefined && rules.stated.includes("share")) refuse("no partial_rotary_factor, which this class sets itself");
+  if (share !== undefined && share !== 1 && !rules.share) refuse("a partial_rotary_factor, which this class may pass over");
+  const width = head * (share ?? 1);
+  if (!(width >= 2 && width <= head && width % 2 === 0)) refuse(`${width} of ${head} features rotate`);
+  const { method, parameters } = scalingOf(rope, rules);
+  const longest = stated(config, "max_position_embeddings", 1) ?? refuse("no max_position_embeddings");
+  const original = stated(rope, "original_max_position_embeddings", 1);
+  const trained = ["yarn", "llama3"].includes(method) ? original ?? longest : longest;
   const stretched = trained * (parameters.factor ?? 1);
   return {
-    base,
-    head_dim: head,
-    rotary_dim: method === "proportional" ? head : config.rotary_dim ?? 2 * Math.floor((head * share) / 2),
-    trained,
-    target: Math.max(trained, longest, method === "unscaled" ? 0 : stretched),
-    method,
-    parameters,
+    said: config.model_type ? "" : " The file has no model_type and was read as a Llama's.",
+    settings: {
+      base: base ?? 10000,
+      head_dim: head,
+      rotary_dim: width,
+      trained,
+      target: Math.max(trained, longest, method === "unscaled" ? 0 : stretched),
+      method,
+      parameters,
+    },
   };
 }
 
 function takeConfig() {
   const said = document.getElementById("config-said");
   try {
-    Object.assign(state, readConfig(document.getElementById("config").value));
-    said.textContent = `Read: base ${written(state.base)}, head_dim ${state.head_dim}, rotary_dim ${state.rotary_dim}, trained length ${state.trained}, method ${state.method}.`;
+    const { said: note, settings } = readConfig(document.getElementById("config").value);
+    Object.assign(state, settings);
+    said.textContent = `Read: base ${written(state.base)}, head_dim ${state.head_dim}, rotary_dim ${state.rotary_dim}, trained length ${state.trained}, method ${state.method}.${note}`;
     showAll();
     recompute();
   } catch (error) {
