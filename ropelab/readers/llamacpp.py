@@ -71,7 +71,43 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
             trace.mark(name, "ignored", "not loaded for this architecture")
     if RECOMPUTED in fields:
         trace.mark(RECOMPUTED, "overridden", "computed anew from the factor")
+    check_whole_heads(fields, trace.model_type)
+    fields = fill_sliding_base(fields, trace.model_type, trace.flags)
     return read_fields(trace, fields, trace.model_type)
+
+
+def check_whole_heads(fields: Fields, architecture: str) -> None:
+    """Raise RefusedError if a file rotates a part of its heads and llama.cpp stops
+    there.
+    """
+    if architecture not in NAMES["whole_heads"]:
+        return
+    head_dim, rotary_dim = read_widths(fields)
+    if rotary_dim != head_dim:
+        raise RefusedError(
+            f"rope.dimension_count is {rotary_dim}, and heads have {head_dim} features:"
+            f" a {architecture} rotates whole heads"
+        )
+
+
+def fill_sliding_base(
+    fields: Fields, architecture: str, flags: Mapping[str, Any]
+) -> Fields:
+    """Return the fields with the base that llama.cpp gives layers with a sliding window.
+
+    Files of some architectures name none, and llama.cpp rotates these layers by a base
+    of its own, without a scaling. Without a window it has no such layers.
+    """
+    rule = NAMES["sliding"].get(architecture)
+    if rule is None:
+        return fields
+    window = fields.get("attention.sliding_window")
+    if not rule["always"] and not window:
+        return {k: v for k, v in fields.items() if k != "rope.freq_base_swa"}
+    if not rule["base"]:
+        base, _ = read_base(fields, flags)
+        return {**fields, "rope.freq_base_swa": base}
+    return {"rope.freq_base_swa": rule["base"], **fields}
 
 
 def read_fields(

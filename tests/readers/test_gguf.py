@@ -174,6 +174,63 @@ def test_heads_per_layer_are_read_and_the_first_decides(
     assert (row["rotary_dim"], row["head_dim"]) == (width, width), row
 
 
+HEADS = {
+    "context_length": 8192,
+    "embedding_length": 4096,
+    "attention.head_count": 32,
+    "rope.dimension_count": 128,
+    "rope.freq_base": 5e5,
+    "rope.scaling.factor": 8.0,
+}
+
+
+@pytest.mark.parametrize("architecture", ["deci", "falcon", "llama", "llama-embed"])
+@pytest.mark.parametrize("rotated", [64, 256])
+def test_architectures_of_whole_heads_refuse_a_part(architecture, rotated):
+    fields = {**HEADS, "rope.dimension_count": rotated, "attention.key_length": 192}
+    runtime = RUNTIMES["llama.cpp"]
+    reading = read(runtime, {**fields, "model_type": architecture})
+    assert reading.main is None
+    if rotated < 192:
+        assert reading.outcome == "refused"
+        assert mentions(reading.problem, "64", "192", "whole heads")
+        other = read(runtime, {**fields, "model_type": "qwen2"}).main
+        assert (other.rotary_dim, other.head_dim) == (64, 192)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "window", "base", "sliding"),
+    [
+        ("gemma3", 1024, None, 1e4),
+        ("gemma3", 1024, 2e4, 2e4),
+        ("gemma3", 0, None, None),
+        ("gemma3", None, 2e4, None),
+        ("gemma3n", None, None, 1e4),
+        ("gemma-embedding", 512, None, 1e4),
+        ("modern-bert", 128, None, 1e4),
+        ("olmo2", 4096, None, 5e5),
+        ("olmo2", None, None, None),
+        ("llama", 4096, None, None),
+    ],
+)
+def test_layers_with_a_window_rotate_by_a_base_of_their_own(
+    architecture, window, base, sliding
+):
+    fields = {**HEADS, "model_type": architecture}
+    if window is not None:
+        fields["attention.sliding_window"] = window
+    if base is not None:
+        fields["rope.freq_base_swa"] = base
+    layers = read(RUNTIMES["llama.cpp"], fields).layers
+    if sliding is None:
+        (spec,) = layers.values()
+    else:
+        spec = layers["full_attention"]
+        local = layers["sliding_attention"]
+        assert (local.base, local.scaling.name) == (sliding, "unscaled")
+    assert (spec.base, spec.scaling.name) == (5e5, "pi")
+
+
 def test_a_first_layer_without_heads_is_said(tmp_path: Path) -> None:
     fields = {"model_type": "deci", "context_length": 8192, "embedding_length": 4096}
     reading = read(RUNTIMES["llama.cpp"], {**fields, "attention.head_count": [0, 32]})
