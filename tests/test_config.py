@@ -175,6 +175,17 @@ def test_a_list_has_a_bound_and_its_error_an_end(text):
     assert len(said) < 300
 
 
+def test_seeds_that_would_draw_the_weights_of_another_are_refused():
+    """torch takes the lowest 32 bits of a seed: 0 and 2^32 are one start."""
+    from ropelab.experiments.extrapolate import ExtrapolateConfig
+
+    largest = 2**31 - 1
+    assert build(ExtrapolateConfig, {"seeds": [0, largest]}).seeds == (0, largest)
+    for seed in (2**31, 2**32, 2**53):
+        with pytest.raises(InputError, match=f"less than or equal to {largest}"):
+            build(ExtrapolateConfig, {"seeds": [0, seed]})
+
+
 def test_seeds_and_another_list_have_a_bound_together():
     from ropelab.experiments.extrapolate import ExtrapolateConfig
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from ropelab.runs.config import (
+    AsLengths,
     Config,
     Count,
     Device,
     Dtype,
     EvenCount,
     Names,
+    Natural,
     Naturals,
     OfEvaluation,
     OfModel,
@@ -36,8 +38,13 @@ TrainLen = Annotated[
     OfModel[Count], Field(description="length the models are trained at, in tokens")
 ]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
+# torch takes the lowest 32 bits of a seed, and the encoding of a model is drawn from the
+# upper half of them (`RANDOM_STREAM`). Larger seeds would draw the same weights as others.
+LARGEST_SEED = 2**31 - 1
+TrainingSeed = Annotated[Natural, Field(le=LARGEST_SEED)]
 Seeds = Annotated[
-    OfModel[Naturals], Field(description="training seeds; each is a model of its own")
+    OfModel[Annotated[tuple[TrainingSeed, ...], AsLengths, Field(min_length=1)]],
+    Field(description="training seeds; each is a model of its own"),
 ]
 Documents = Annotated[
     OfEvaluation[Count], Field(description="held-out documents the text is measured on")
