@@ -46,6 +46,11 @@ Piece = tuple[Origin, list[int]]
 # So many bytes of text are tokenized for each token that is wanted. On average a token has
 # three or four.
 BYTES_PER_TOKEN = 16
+# A tokenizer gives a text back if its tokens are decoded to as many bytes, but for this
+# share: some drop a first space, or change a few characters.
+MOST_CHANGED = 0.02
+# The bytes of the beginning of each document on which this is tested.
+TESTED_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -268,6 +273,7 @@ def _make_rows(
         pieces = _take_beginnings(text, tokens_of_text, count)
     if len(pieces) < count:
         raise _make_shortage_error(corpus, len(pieces), count, length, is_cut)
+    _check_text_is_kept(text, corpus.held_out[:count])
 
     rows = []
     bytes_per_token = []
@@ -279,6 +285,28 @@ def _make_rows(
         bytes_per_token.append(len(decoded.encode()) / len(predicted))
     sizes = torch.tensor(bytes_per_token, dtype=torch.float64)
     return torch.tensor(rows), sizes, tuple(origin for origin, _ in pieces)
+
+
+def _check_text_is_kept(text: TokenText, documents: tuple[TextDocument, ...]) -> None:
+    """Raise InputError if a tokenizer does not give the text back.
+
+    Losses are divided by the bytes of the decoded tokens. Where characters are unknown or
+    dropped, these are not the bytes of the text.
+    """
+    before = 0
+    after = 0
+    for document in documents:
+        content = document.text[:TESTED_BYTES].decode(errors="replace")
+        ids = text.tokenizer(content, add_special_tokens=False)["input_ids"]
+        decoded = text.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        before += len(content.encode())
+        after += len(decoded.encode())
+    if abs(after - before) > MOST_CHANGED * before:
+        raise InputError(
+            f"the tokenizer of {text.model} does not give the text back: {before} bytes"
+            f" become {after}, so that losses per byte would be of another text; give"
+            " text whose characters it knows (--corpus)"
+        )
 
 
 def _make_shortage_error(

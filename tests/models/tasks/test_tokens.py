@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
 from ropelab.models.tasks.grid import Place
@@ -121,6 +122,32 @@ def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
         1
     ]
     assert plain.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (normalizers.Lowercase(), True),
+        (normalizers.Replace(" ", ""), False),
+        (normalizers.Replace("word", "<unknown>"), False),
+    ],
+)
+def test_a_tokenizer_that_does_not_give_the_text_back_is_refused(
+    tmp_path, change, kept
+):
+    """Bytes are those of the decoded tokens, which would be of another text."""
+    folder = saved(tmp_path / "model", "llama", vocab_size=256)
+    write_byte_tokenizer(folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.normalizer = change
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (tmp_path / "text.txt").write_text("A word and a Word " * 100)
+    text = TokenText.of(str(tmp_path / "text.txt"), str(folder))
+    if kept:
+        assert text.documents(60, 2)[1].tolist() == [1.0, 1.0]
+        return
+    with pytest.raises(InputError, match="does not give the text back: 1800 bytes"):
+        text.documents(60, 2)
 
 
 def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
