@@ -963,6 +963,13 @@ def test_a_plan_keeps_its_numbers_when_the_next_one_is_made(mymodule) -> None:
     assert first.inv_freq.tolist() == (geometry.inv_freq / 2).tolist()
 
 
+def test_a_frequency_of_minus_zero_is_no_rotation(mymodule) -> None:
+    mymodule(re.sub(r"return RopePlan.*", "return RopePlan(-0.0 * slow)", MODULE))
+    method: Any = own.find("methods", "mymodule:MyRoPE")
+    plan = method().plan(Geometry(8, 1e4, 64), 2)
+    assert [str(each) for each in plan.inv_freq.tolist()] == ["0.0"] * 4
+
+
 @pytest.mark.parametrize("place", ["module", "method"])
 def test_results_stay_in_the_working_folder(mymodule, capsys, place: str) -> None:
     here = Path.cwd()

@@ -247,7 +247,8 @@ def _read_frequencies(
         frequencies = np.array(array, dtype=np.float64)
     if not (np.isfinite(frequencies).all() and (frequencies >= 0).all()):
         return None
-    return frequencies
+    # A frequency of -0.0 is none, and numbers divided by it would be below 0.
+    return frequencies + 0.0
 
 
 def _is_positive(factor: object, largest: float) -> bool:
