@@ -13,6 +13,7 @@ from typing import Any
 from ropelab.readers.scaling_types import MadeScaling, ScalingRule, magnitude
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
+    BEYOND_WHOLE,
     MOST_FEATURES,
     NotModelledError,
     RefusedError,
@@ -91,6 +92,8 @@ class Reader:
         # of the scaling.
         is_stated = self.has_length(trace) or trained != settings.longest
         base = settings.number("rope_theta")
+        if isinstance(settings.read("rope_theta"), int) and base >= BEYOND_WHOLE:
+            raise NotModelledError(f"a base of {base:g}, written as a whole number")
         width = self.find_width(settings, head_dim)
 
         first_feature = 0

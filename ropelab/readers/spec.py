@@ -22,6 +22,11 @@ MOST_FEATURES = 2**14
 LONGEST_CONTEXT = 2**40
 # The most numbers in a list of a file. A head has far fewer pairs.
 MOST_NUMBERS = 2**16
+# The largest base. Runtimes compute in float32, where a larger one is infinite and leaves
+# the first pair alone to rotate.
+LARGEST_BASE = float(np.finfo(np.float32).max)
+# Whole numbers from here on are no scalar of torch, so that classes stop at such a base.
+BEYOND_WHOLE = 2**64
 
 
 class RefusedError(Exception):
@@ -130,11 +135,17 @@ class RopeSpec:
         """Return the spec itself if its frequencies can be computed.
 
         RefusedError: a list of the scaling has not one number for each pair.
-        NotModelledError: the rotated features do not fit into a head.
+        NotModelledError: the rotated features do not fit into a head, or float32 does not
+        hold the base.
         """
         if self.head_dim > MOST_FEATURES:
             raise RefusedError(
                 f"a head of {self.head_dim} features is more than any head has"
+            )
+
+        if self.base > LARGEST_BASE:
+            raise NotModelledError(
+                f"a base of {self.base:g}, which is infinite in float32"
             )
 
         if isinstance(self.scaling, LongRope):

@@ -338,6 +338,33 @@ def test_a_release_reads_only_its_own_model_types() -> None:
     assert reading.main.pairing == "interleaved"
 
 
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        (1e38, ""),
+        (2**63, ""),
+        (3.5e38, "infinite in float32"),
+        (1e60, "infinite in float32"),
+        (2**64, "written as a whole number"),
+        (10**40, "written as a whole number"),
+    ],
+)
+def test_bases_that_no_runtime_can_hold_are_not_modelled(base, says) -> None:
+    """Beyond float32 classes rotate the first pair alone; they stop at whole numbers
+    of more than 64 bits.
+    """
+    config = {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "max_position_embeddings": 4096,
+        "rope_theta": base,
+    }
+    reading = registry.read(registry.RUNTIMES["transformers-5"], config)
+    assert (reading.main is None) == bool(says)
+    assert says in reading.problem
+
+
 def test_bases_in_keys_of_their_own_are_read_where_the_code_was_read() -> None:
     """GLM-4's base is 10000 rope_ratio on half of each head; DBRX has its own in
     attn_config.
