@@ -195,6 +195,7 @@ def test_architectures_of_whole_heads_refuse_a_part(architecture, rotated):
         assert reading.outcome == "refused"
         assert mentions(reading.problem, "64", "192", "whole heads")
         other = read(runtime, {**fields, "model_type": "qwen2"}).main
+        assert other is not None
         assert (other.rotary_dim, other.head_dim) == (64, 192)
 
 

@@ -3,8 +3,10 @@ browser.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_models_are_set_as_the_package_knows_them():
 
 
 SIZES = {"num_attention_heads": 32, "max_position_embeddings": 8192}
-BLOCKS = {
+BLOCKS: dict[str, dict[str, Any]] = {
     "unscaled": {"rope_type": "default"},
     "pi": {"rope_type": "linear", "factor": 4.0},
     "dynamic_ntk": {"rope_type": "dynamic", "factor": 4.0},
@@ -91,10 +93,13 @@ BLOCKS = {
 }
 
 
-def list_files(rules):
+def list_files(
+    rules: Mapping[str, Any],
+) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
     """Files that state what the page asks for, and what the page reads of each: base,
     features of a head and rotated ones, method, trained length.
     """
+    shares: list[float | None]
     shares = [0.5, 0.25] if "share" in rules["stated"] else [None]
     if rules["share"]:
         shares.append(0.5)
@@ -105,7 +110,10 @@ def list_files(rules):
         for share in shares:
             for head in heads:
                 for base in bases:
-                    file = {**SIZES, "hidden_size": 4096 if head else 2560}
+                    file: dict[str, Any] = {
+                        **SIZES,
+                        "hidden_size": 4096 if head else 2560,
+                    }
                     stated = {
                         "head_dim": head,
                         "rope_theta": base,
