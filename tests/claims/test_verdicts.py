@@ -137,7 +137,9 @@ def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(
     assert asked.isdisjoint(closed)
     without = run(config)
     claims = without["claims"].set_index("id")
-    assert set(claims.index[claims["decided_from"] == committed.WITHOUT_TORCH]) == closed
+    assert (
+        set(claims.index[claims["decided_from"] == committed.WITHOUT_TORCH]) == closed
+    )
     # The last places of float32 differ between machines.
     here, stored = (
         found[["verdict", "measured", "expected"]].replace(

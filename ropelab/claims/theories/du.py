@@ -200,7 +200,9 @@ def compare_with_null(findings: Findings, what: str, sample: Array) -> None:
     findings.add_limit(what, text, is_more, change.value)
     findings.mark_drawn(DRAWS)
     if is_more is None:
-        findings.leave_open(f"the interval contains {LEAST_EXCESS:.0%} of {null_mean:{form}}")
+        findings.leave_open(
+            f"the interval contains {LEAST_EXCESS:.0%} of {null_mean:{form}}"
+        )
 
 
 def compute_token_inversion(base: float, distance: ArrayLike) -> Array:
