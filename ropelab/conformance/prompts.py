@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ropelab.conformance.prompt_parts import explain_parts
 from ropelab.math.axes import Positions
 from ropelab.readers.axes import PromptRule
 from ropelab.runs.errors import InputError, check_known
@@ -448,6 +449,9 @@ def explain_prompt(
                 fix = "check the steps per second and the seconds per frame"
                 return answer, fix, True
 
+    answer = explain_parts(got, rule, list_sizes(rule, prompt))
+    if answer:
+        return answer, fix, True
     is_different = (got != wanted).any(axis=0)
     token = int(is_different.argmax())
     place = ", ".join(f"{position:g}" for position in got[:, token].tolist())
@@ -456,6 +460,27 @@ def explain_prompt(
         f" instead of {tuple(wanted[:, token].tolist())}"
     )
     return answer, fix, True
+
+
+def list_sizes(
+    rule: PromptRule, prompt: Sequence[Segment]
+) -> list[tuple[str, int, tuple[int, int, int], float]]:
+    """Return the parts of a prompt in tokens, as `explain_parts` takes them."""
+    parts = []
+    for segment in prompt:
+        rows = segment.rows // rule.merged
+        columns = segment.columns // rule.merged
+        frames = segment.frames
+        step = 1.0
+        tokens = segment.tokens
+        if segment.kind == "clip":
+            frames //= rule.merged_frames
+            if rule.steps_per_second is not None:
+                step = rule.steps_per_second * segment.seconds_per_frame
+        if segment.kind != "text":
+            tokens = frames * rows * columns
+        parts.append((segment.kind, tokens, (frames, rows, columns), step))
+    return parts
 
 
 def find_step(got: Positions, rule: PromptRule, prompt: Sequence[Segment]) -> int:

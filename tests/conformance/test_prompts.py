@@ -1,5 +1,6 @@
 """Position ids of prompts, as transformers' get_rope_index counts them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,95 @@ def test_frames_with_timestamps_are_typed_one_by_one() -> None:
         parse_prompt("text 2, clip 4x4x4", rule_of("qwen3_vl"))
     prompt = parse_prompt("text 2, clip 1x4x4, text 2", rule_of("qwen3_vl"))
     assert [segment.kind for segment in prompt] == ["text", "clip", "text"]
+
+
+Change = Callable[[np.ndarray, Segment], tuple[np.ndarray, int]]
+
+
+def count_changed(rule: PromptRule, change: Change) -> np.ndarray:
+    """Positions whose images are changed, and text that goes on where the change says.
+
+    ``change`` takes a grid [3, frames, rows, columns] from 0 on and its segment.
+    """
+    start = 0
+    parts = []
+    for segment in make_prompt(rule):
+        if segment.kind == "text":
+            parts.append(np.stack([start + np.arange(segment.tokens)] * 3))
+            start += segment.tokens
+            continue
+        sides = segment.rows // rule.merged, segment.columns // rule.merged
+        grid, steps = change(np.indices((segment.frames, *sides)), segment)
+        parts.append(start + grid.reshape(3, -1))
+        start += steps
+    return np.concatenate(parts, axis=1)
+
+
+def longer(grid: np.ndarray) -> int:
+    return max(grid.shape[2:])
+
+
+def in_the_other_order(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, int]:
+    frames, rows, columns = grid.shape[1:]
+    return np.indices((frames, columns, rows)), longer(grid)
+
+
+def frames_apart(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, int]:
+    side = longer(grid)
+    moved = np.stack([0 * grid[0], grid[1], grid[2]]) + side * grid[0]
+    return moved, side * grid.shape[1]
+
+
+def numbered(grid: np.ndarray, segment: Segment) -> tuple[np.ndarray, int]:
+    numbers = np.arange(grid[0].size).reshape(grid[0].shape)
+    return np.stack([numbers, grid[1], grid[2]]), grid[0].size
+
+
+PARTS: dict[str, tuple[Change, str]] = {
+    "late": (lambda grid, _: (grid, int(grid.max()) + 2), "begins one step late"),
+    "transposed": (in_the_other_order, "6 rows of 4 tokens instead of 4 of 6"),
+    "one position": (lambda grid, _: (0 * grid, 1), "stand at one position"),
+    "no steps": (lambda grid, _: (grid, 1), "as if the image took one step"),
+    "numbered": (numbered, "the time of the image counts its patches"),
+    "from below": (
+        lambda grid, _: (
+            np.stack([grid[0], grid[1].max() - grid[1], grid[2]]),
+            longer(grid),
+        ),
+        "rows of the image are counted from the end",
+    ),
+    "axes": (lambda grid, _: (grid[[1, 0, 2]], longer(grid)), "height, time and width"),
+    "unmerged": (
+        lambda grid, _: (grid * np.reshape([1, 2, 2], (3, 1, 1, 1)), longer(grid)),
+        "count patches before they are merged",
+    ),
+    "early": (lambda grid, _: (grid - 1, longer(grid)), "one step early on all axes"),
+    "frames": (
+        frames_apart,
+        "each frame of the clip is counted as an image of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_mistakes_of_parts_are_named_one_by_one(name: str) -> None:
+    change, says = PARTS[name]
+    rule = rule_of("qwen2_vl")
+    answer, _, wrong = explain_prompt(count_changed(rule, change), rule)
+    assert wrong
+    assert says in answer
+
+
+@pytest.mark.parametrize(
+    ("begin", "says"),
+    [(64, "stands at its token's number in the prompt"), (25, "begins 7 steps late")],
+)
+def test_the_last_text_by_another_offset(begin: int, says: str) -> None:
+    """The offset of images is forgotten, or is that of another prompt."""
+    rule = rule_of("qwen2_vl")
+    got = count_positions(Counting(rule), make_prompt(rule))
+    assert got[0, -4:].tolist() == [18, 19, 20, 21]
+    got[:, -4:] = begin + np.arange(4)
+    answer, _, wrong = explain_prompt(got, rule)
+    assert wrong
+    assert mentions(answer, "behind the clip", says)
