@@ -22,7 +22,7 @@ from ropelab.conformance.answers import agree, join_rows
 from ropelab.conformance.calls_of_axes import WRAP, ask_axes
 from ropelab.conformance.calls_of_images import ask_grid, find_grid
 from ropelab.conformance.observation import Fault, Observed, Positions
-from ropelab.conformance.parameters import ROLES
+from ropelab.conformance.parameters import ROLES, TABLES
 from ropelab.conformance.rotations import (
     observe_rotation,
     observe_signs,
@@ -106,7 +106,8 @@ def find_and_ask(
     if not working:
         raise_problem(problem, name, spec)
 
-    way, parts = working[0]
+    working = drop_other_widths(working, spec)
+    way, parts = choose_apart(working, spec)
     called = str(way)
     if not give_equal_answers(working):
         if use_positions(working, spec):
@@ -118,7 +119,8 @@ def find_and_ask(
         # entered under the empty name.
         return {"": unused}
     if positions.ndim > 1:
-        return ask_axes(choose_way(working), set(parts), name, spec, positions)
+        way, parts = choose_apart(prefer_axes(working), spec)
+        return ask_axes(way, set(parts), name, spec, positions)
 
     if way.takes_length:
         positions = positions[positions < LONGEST_TABLE]
@@ -227,13 +229,51 @@ def describe_difference(name: str, working: Sequence[Working]) -> str:
     return f"{name}: {first_way} and {different[0]} both work and differ: {advice}"
 
 
-def choose_way(working: Sequence[Working]) -> Way:
-    """Return the first way that gives positions of several axes, else the first."""
-    for way, _ in working:
-        if way.takes_axes:
-            return way
-    first_way, _ = working[0]
-    return first_way
+def drop_other_widths(working: Sequence[Working], spec: RopeSpec) -> list[Working]:
+    """Return the ways whose rotated vectors have as many features as before.
+
+    Code may repeat its vectors if it is given them in a shape that it is not meant for.
+    If no way keeps the number of features, all ways are returned.
+    """
+    right_width = []
+    for way, parts in working:
+        vectors = [part for name, part in parts.items() if name not in TABLES]
+        if all(part.shape[1] == spec.head_dim for part in vectors):
+            right_width.append((way, parts))
+    return right_width or [*working]
+
+
+def prefer_axes(working: Sequence[Working]) -> Sequence[Working]:
+    """Return the ways that give positions of several axes, or all if none does."""
+    return [(way, parts) for way, parts in working if way.takes_axes] or working
+
+
+def choose_apart(working: Sequence[Working], spec: RopeSpec) -> Working:
+    """Return the first way in which each token is rotated by its own position, else the
+    first way.
+
+    Where all positions are equal, code may work in a shape that it is not meant for: it
+    may take the positions of the first tokens for all.
+    """
+    if len(working) == 1:
+        return working[0]
+
+    unit_vectors = np.eye(spec.head_dim)
+    positions = 1 + np.arange(spec.head_dim) % 2
+    is_at_1 = positions == 1
+    for way, parts in working:
+        try:
+            mixed = way.ask(unit_vectors, positions)
+        # The user's code may raise anything.
+        except Exception:
+            continue
+        if mixed.keys() != parts.keys():
+            continue
+        mixed_at_1 = {name: part[is_at_1] for name, part in mixed.items()}
+        parts_at_1 = {name: part[is_at_1] for name, part in parts.items()}
+        if agree(mixed_at_1, parts_at_1):
+            return way, parts
+    return working[0]
 
 
 def ask_at(

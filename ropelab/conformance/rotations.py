@@ -50,6 +50,10 @@ Rotate = Callable[
 LEFT_IN_HALVES = (
     "adjacent pairs come back as halves, which scores of q and k alike do not see"
 )
+SIGNED = (
+    "sin has two signs in a pair, for code that exchanges the features of a pair without a"
+    " sign; pairs were not judged"
+)
 NOT_SHOWN = "pairs were not judged, as tables do not show them"
 
 # Faults of codes, each with the advice to the user.
@@ -98,6 +102,10 @@ def observe_tables(
         # If each angle is in two columns, one for each feature of its pair, the first
         # column of each pair is kept.
         first_columns, second_columns = pair_features(order, width)
+        if may_be_doubled and are_opposite(cos, sin, first_columns, second_columns):
+            # The sine of the second feature has the sign of the angle.
+            columns = second_columns
+            return Observed(positions, cos[:, columns], sin[:, columns], note=SIGNED)
         if not (may_be_doubled and are_equal(cos, sin, first_columns, second_columns)):
             continue
         single = Observed(positions, cos[:, first_columns], sin[:, first_columns])
@@ -121,6 +129,18 @@ def are_equal(
     same_cos = np.array_equal(cos[:, first_columns], cos[:, second_columns])
     same_sin = np.array_equal(sin[:, first_columns], sin[:, second_columns])
     return same_cos and same_sin
+
+
+def are_opposite(
+    cos: Table,
+    sin: Table,
+    first_columns: Features,
+    second_columns: Features,
+) -> bool:
+    """Return True if both features of a pair have one cos, and sines of opposite signs."""
+    same_cos = np.array_equal(cos[:, first_columns], cos[:, second_columns])
+    opposite = np.array_equal(sin[:, first_columns], -sin[:, second_columns])
+    return same_cos and opposite and bool(sin.any())
 
 
 def observe_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:

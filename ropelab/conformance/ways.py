@@ -28,6 +28,9 @@ from ropelab.runs.errors import InputError
 # Shapes of n vectors, and of the position of each.
 VECTOR_SHAPES = ("nd", "n1d", "1n1d", "11nd")
 POSITION_SHAPES = ("n", "1n")
+# Shapes of n vectors for code that is given tables instead of positions. The last one is
+# Megatron-LM's.
+SHAPES_WITH_TABLES = (*VECTOR_SHAPES, "n11d")
 # Shapes of one vector, for functions whose position is a whole number.
 SINGLE_SHAPES = ("1d", "11d", "111d")
 # Shapes of positions with several axes.
@@ -138,8 +141,12 @@ class Way:
         vectors: Float[np.ndarray, "n d"],
         positions: Int[np.ndarray, "..."],
         length: int = 0,
+        whole: bool = False,
     ) -> dict[str, Any]:
-        """Call the function; return the parts of its answer as they are, by name."""
+        """Call the function; return the parts of its answer as they are, by name.
+
+        With ``whole`` a single array is one table, whatever it holds.
+        """
         values = self._make_values(vectors, positions, length)
         given = {}
         for name, role in self.roles.items():
@@ -147,13 +154,20 @@ class Way:
             if role == "vectors" and self.nonzero not in ("", name):
                 given[name] = np.zeros_like(values[role])
 
-        parts = name_parts(call(self.function, given), self.vectors)
+        answer = call(self.function, given)
+        if whole and not isinstance(answer, Mapping | tuple | list):
+            parts = {"table": answer}
+        else:
+            parts = name_parts(answer, self.vectors)
         if not self._gives_whole_tables(parts):
             return parts
 
         rows_of_parts = {}
         for name, whole_table in parts.items():
-            rows = whole_table.reshape(-1, whole_table.shape[-1])
+            rows = whole_table
+            # Axes of size 1 may come before that of positions.
+            if len(rows) == 1:
+                rows = rows.reshape(-1, rows.shape[-1])
             rows_of_parts[name] = rows[positions]
         return rows_of_parts
 
@@ -216,7 +230,7 @@ class Way:
             # The function looks its positions up in a table of all positions.
             positions = np.arange(int(positions.max()) + 1)
         ones = np.ones((len(positions), width))
-        return maker.call(ones, positions)
+        return maker.call(ones, positions, whole="table" in self.roles.values())
 
 
 def list_ways(
@@ -260,7 +274,7 @@ def list_shapes(other_roles: set[str], axis_count: int = 0) -> list[tuple[str, s
         return single
     if other_roles - {"length"} != {"positions"}:
         # No array of positions is given.
-        return [(shape, "n") for shape in VECTOR_SHAPES]
+        return [(shape, "n") for shape in SHAPES_WITH_TABLES]
     shapes = [*product(VECTOR_SHAPES, POSITION_SHAPES), *single]
     if axis_count:
         shapes += product(VECTOR_SHAPES, SHAPES_OF_AXES)
