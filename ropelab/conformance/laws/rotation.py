@@ -200,6 +200,10 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
+    # Imported here, because other subjects do without transformers.
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    is_known = text.model_type in CONFIG_MAPPING_NAMES
     turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
@@ -207,8 +211,31 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
             continue
         spec = reading.layers.get(kinds[layer], reading.main)
         first_row = rows[0] if rows else None
-        rows.append(judge_layer(layer, turn, positions, spec, first_row))
+        row = judge_layer(layer, turn, positions, spec, first_row)
+        if is_known and not row["wrong"]:
+            row |= explain_convention(row, spec)
+        rows.append(row)
     return rows
+
+
+def explain_convention(row: Mapping[str, Any], spec: RopeSpec) -> dict[str, Any]:
+    """Return what is wrong with the pairs and their direction; empty if nothing is.
+
+    The weights of a class of transformers are made for its own pairs and direction. Of
+    other code the weights decide, which nobody knows here.
+
+    Args:
+        row: the row of a layer.
+        spec: the rotation of the class.
+    """
+    if row["sign"] < 0:
+        says = "queries and keys turn the other way than the weights are made for"
+        return {"wrong": True, "says": says}
+    # The reverse is no fault: some classes put adjacent pairs into halves.
+    if row["pairing"] == "adjacent" and spec.pairing == "half":
+        says = "adjacent features form pairs, and the weights are made for halves"
+        return {"wrong": True, "says": says}
+    return {}
 
 
 def judge_layer(
@@ -220,8 +247,8 @@ def judge_layer(
 ) -> dict[str, Any]:
     """Return the row of one layer: its base, width, pairing, and what is wrong.
 
-    No configuration says which features form a pair, and which way pairs turn: this
-    follows from the weights. All layers have to do the same as the first layer.
+    Which features form a pair, and which way pairs turn, follows from the weights. All
+    layers have to do the same as the first layer.
 
     Args:
         layer: the number of the layer.

@@ -306,6 +306,27 @@ FAULTS = (
         "with what",
         "layer 1: ",
     ),
+    Fault(
+        "the other direction in every layer",
+        every_layer(lambda r, at: -at[..., None].float() * r.inv_freq),
+        "rotation",
+        "with what",
+        "queries and keys turn the other way",
+    ),
+    Fault(
+        "positions wrap at 32,768",
+        every_layer(lambda r, at: (at % 32768)[..., None].float() * r.inv_freq),
+        "shift",
+        "by 32,744",
+        "absolute position",
+    ),
+    Fault(
+        "positions of 16 bits without a sign",
+        every_layer(lambda r, at: (at % 65536)[..., None].float() * r.inv_freq),
+        "shift",
+        "by 65,512",
+        "absolute position",
+    ),
     Fault("inv_freq in bfloat16", rounded, "rotation", "with what", "bfloat16"),
     Fault(
         "NoPE flag inverted",
