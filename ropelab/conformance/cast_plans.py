@@ -65,6 +65,9 @@ def list_plans() -> dict[str, CastPlan]:
     *stages_before, table = CASTS
     for stage in stages_before:
         rounded[f"{stage} and table"] = (stage, table)
+    # Autocast rounds both factors and their product.
+    rounded["position, inv_freq and angle"] = tuple(stages_before)
+    rounded["position and inv_freq"] = ("position", "inv_freq")
     rounded["everything"] = CASTS
 
     for name in HALF_FORMATS:

@@ -66,7 +66,11 @@ def judge_other_lengths(
     scales_by_length = isinstance(expected.spec.scaling, LongRope | DynamicNtk)
     has_changed = False
     remark = ""
-    for length in list_lengths(expected):
+    lengths = list_lengths(expected)
+    if isinstance(expected.spec.scaling, DynamicNtk) and len(lengths) > 1:
+        # A code may keep the base of the longest context so far.
+        lengths.append(lengths[0])
+    for number, length in enumerate(lengths):
         parts = ask_at_length(length, ask, expected)
         is_told = False
         for _, observed, _ in parts:
@@ -80,6 +84,11 @@ def judge_other_lengths(
             result_here = judge_parts(parts, tolerance)
         if result_here.wrong and (has_changed or is_told):
             answer = f"{result_here.answer} ({length} tokens)"
+            if length in lengths[:number]:
+                answer = (
+                    f"{length} tokens after {lengths[number - 1]} have other frequencies"
+                    f" than before: {result_here.answer}"
+                )
             return replace(result_here, answer=answer)
         if scales_by_length and (result_here.wrong or not parts):
             remark = f"; no other frequencies were seen at {length} tokens"

@@ -110,9 +110,8 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
 
     if not isinstance(spec.scaling, scaling.Unscaled):
         answer = f"the scaling is not applied: {spec.method} is missing"
-        explains_both = are_near(with_ramp_of_head, plain)
-        if explains_both and not are_near(right, plain):
-            answer += f", or the ramp's ends come from {head} features"
+        if not are_near(right, plain):
+            answer += explain_no_scaling(expected, with_ramp_of_head)
         yield answer, plain
         yield "the factor is applied twice", expected.scale(right)
         yield "the factor is applied twice", right**2 / plain
@@ -120,6 +119,31 @@ def list_omissions(expected: Expected) -> Iterator[Explanation]:
         width = spec.rotary_dim
         answer = f"the ramp's ends come from {head} features instead of {width}"
         yield answer, with_ramp_of_head
+
+
+def explain_no_scaling(expected: Expected, with_ramp_of_head: Frequencies) -> str:
+    """Return another reason why a code may scale no pair; empty if there is none.
+
+    ``with_ramp_of_head``: the frequencies if YaRN's ramp is made for the whole head.
+    """
+    spec = expected.spec
+    plain = spec.geometry.inv_freq
+    if isinstance(spec.scaling, scaling.Yarn):
+        if are_near(with_ramp_of_head, plain):
+            return f", or the ramp's ends come from {spec.head_dim} features"
+        # The rest of a head of latents is beside the head that rotates, and often
+        # twice as wide.
+        with_rest = 3 * spec.rotary_dim
+        method = spec.scaling
+        wide = replace(spec, head_dim=with_rest, rotary_dim=with_rest)
+        shares = wide.inv_freq(expected.length) / wide.geometry.inv_freq
+        if are_near(plain * shares[: len(plain)], plain) and method.factor != 1:
+            return f", or the ramp's ends come from {with_rest} features"
+    if isinstance(spec.scaling, scaling.DynamicNtk):
+        trained = spec.trained_len
+        if trained < expected.length < 2 * trained:
+            return f", or {expected.length} / {trained} is rounded down to 1"
+    return ""
 
 
 def list_ramp_slips(expected: Expected) -> Iterator[Explanation]:

@@ -236,6 +236,8 @@ def describe_base(base: float, spec: RopeSpec) -> Fault:
     answer = f"base {write_number(shown_base)} instead of {write_number(spec.base)}"
     fix = f"base {write_number(spec.base)}"
 
+    if math.isclose(base, math.exp(math.log10(spec.base)), rel_tol=CLOSE):
+        return f"{answer}, as with log10 for ln", fix
     # NTK-aware scaling by s multiplies the base by s^(d / (d - 2)).
     width = spec.rotary_dim
     stretch = (base / spec.base) ** ((width - 2) / width)
@@ -279,6 +281,8 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
     From one end of the ramp to its other end, the share of a frequency that is divided
     by the factor grows from 0 to 1, by the same amount from pair to pair.
     """
+    if isinstance(spec.scaling, scaling.Llama3):
+        return explain_llama3_ramp(measured, spec)
     if not isinstance(spec.scaling, scaling.Yarn):
         return None
     pairs = np.arange(len(measured))
@@ -296,10 +300,78 @@ def explain_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
         return None
     low = -start / slope
     high = (1 - start) / slope
+    answer = f"the ramp runs from pair {low:.3g} to {high:.3g}"
     return (
-        f"the ramp runs from pair {low:.3g} to {high:.3g}",
+        answer + explain_ends(low, high, spec),
         "its ends come from the betas, 2 pi, the base and the original length",
     )
+
+
+def explain_llama3_ramp(measured: Frequencies, spec: RopeSpec) -> Fault | None:
+    """Name other factors of Llama 3's ramp, from the pairs that are between its ends.
+
+    The share of a frequency that is kept grows from 0 to 1 with the number of turns in
+    the original length, between low_freq_factor and high_freq_factor turns.
+    """
+    method = spec.scaling
+    assert isinstance(method, scaling.Llama3)
+    plain = spec.geometry.inv_freq
+    if method.factor == 1:
+        return None
+    shares = (measured / plain - 1 / method.factor) / (1 - 1 / method.factor)
+    is_in_ramp = (shares > LEAST_SHARE) & (shares < 1 - LEAST_SHARE)
+    if is_in_ramp.sum() < 2:
+        return None
+
+    turns = spec.trained_len * plain / math.tau
+    slope, start = np.polyfit(turns[is_in_ramp], shares[is_in_ramp], 1)
+    if not np.allclose(np.clip(start + slope * turns, 0, 1), shares, atol=2 * CLOSE):
+        return None
+    low = -start / slope
+    high = (1 - start) / slope
+    answer = (
+        f"low_freq_factor {low:.3g} and high_freq_factor {high:.3g} instead of"
+        f" {method.low_freq_factor:g} and {method.high_freq_factor:g}"
+    )
+    return answer, "the factors of the configuration, and its original length"
+
+
+def explain_ends(low: float, high: float, spec: RopeSpec) -> str:
+    """Return a likely reason for the wrong ends of a ramp; empty if there is none.
+
+    ``low`` and ``high``: the pairs at which the ramp begins and ends.
+    """
+    method = spec.scaling
+    assert isinstance(method, scaling.Yarn)
+    # The pairs that complete beta_fast and beta_slow turns in the original length.
+    turns = np.array([method.beta_fast, method.beta_slow])
+    wavelengths = spec.trained_len / turns
+    ends = spec.rotary_dim / 2 * np.log(wavelengths / math.tau) / math.log(spec.base)
+
+    reasons = {
+        ", as with beta_fast and beta_slow exchanged": ends[::-1],
+        ", half of the right pairs, as if it counted features": ends / 2,
+        ", twice the right pairs: the 2 of d / (2 ln base) is missing": 2 * ends,
+        ", as with beta_fast and beta_slow of 1 / beta": spec.rotary_dim
+        / 2
+        * np.log(spec.trained_len * turns / math.tau)
+        / math.log(spec.base),
+        ", as with log10 of the base": ends * math.log(10),
+        ", as with log2 of the base": ends * math.log(2),
+    }
+    rounded_otherwise = {
+        "down": np.floor(ends),
+        "up": np.ceil(ends),
+        "to the nearest pair": np.round(ends),
+    }
+    for where, expected in rounded_otherwise.items():
+        if np.abs(np.array([low, high]) - expected).max() < LEAST_SHARE:
+            return f", both ends rounded {where} instead of outwards"
+    for reason, expected in reasons.items():
+        # Ends may be rounded to whole pairs, before they are multiplied or after.
+        if np.abs(np.array([low, high]) - expected).max() <= 1:
+            return reason
+    return ""
 
 
 def describe_unexplained(measured: Frequencies, right: Frequencies) -> Fault:

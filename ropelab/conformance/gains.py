@@ -5,11 +5,13 @@ The factor of a code is called its gain.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ropelab.conformance.angles import CLOSE
 from ropelab.conformance.observation import Fault, Observed
+from ropelab.math import scaling
 from ropelab.readers.spec import RopeSpec
 
 # The largest share by which the factor of one pair may differ from the factor of all
@@ -43,7 +45,50 @@ def explain_gain(gain: float, spec: RopeSpec) -> Fault | None:
             answer = f"{name} is folded into the vectors"
             return answer, "leave it to attention, or divide by it before the check"
     answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    for reason, factor in list_wrong_factors(spec):
+        if math.isclose(gain, factor, rel_tol=CLOSE / 2):
+            answer += f", {reason}"
+            break
     return answer, f"attention factor {wanted:.6g}"
+
+
+def list_wrong_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
+    """Yield reasons for another attention factor, and what it is then."""
+    wanted = spec.attention_factor
+    if wanted > 0 and wanted != 1:
+        yield "its root", math.sqrt(wanted)
+        yield "its inverse", 1 / wanted
+    method = spec.scaling
+    if isinstance(method, scaling.Yarn) and method.factor > 1:
+        natural = math.log(method.factor)
+        formula = f"0.1 ln({method.factor:g}) + 1"
+        yield f"which is {formula}, YaRN's factor without mscale", 0.1 * natural + 1
+        yield f"the square of {formula}", (0.1 * natural + 1) ** 2
+        yield f"{formula} with log10 for ln", 0.1 * math.log10(method.factor) + 1
+        yield f"{formula} with log2 for ln", 0.1 * math.log2(method.factor) + 1
+        yield f"{formula} without the 1", 0.1 * natural
+        yield "the root of the scaling's factor", math.sqrt(method.factor)
+    if isinstance(method, scaling.LongRope):
+        yield from list_longrope_factors(spec)
+
+
+def list_longrope_factors(spec: RopeSpec) -> Iterator[tuple[str, float]]:
+    """Yield LongRoPE's sqrt(1 + ln(scale) / ln(original length)) with one slip."""
+    original, claimed = spec.trained_len, spec.length
+    if not 1 < original < claimed:
+        return
+    stretch = math.log(claimed / original)
+    yield (
+        f"with the logarithm of {claimed} tokens in place of {original}",
+        math.sqrt(1 + stretch / math.log(claimed)),
+    )
+    yield "without the root", 1 + stretch / math.log(original)
+    yield "without the 1", math.sqrt(stretch / math.log(original))
+    yield (
+        "with log2 over ln",
+        math.sqrt(1 + stretch / math.log(2) / math.log(original)),
+    )
+    yield "which is YaRN's", 0.1 * stretch + 1
 
 
 def explain_uneven_gain(observed: Observed) -> Fault | None:

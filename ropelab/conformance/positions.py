@@ -69,22 +69,25 @@ def explain_positions(observed: Observed, expected: Expected) -> Fault | None:
         answer = f"positions are multiplied by {stretch:.8g}"
         return answer, "count positions in whole steps, as arange does"
 
-    recovered = np.round(exact)
-    float32_errors = rounding_budget.angles(np.maximum(recovered, 0))
-    errors = np.abs(wrap_angles(angles - recovered[:, None] * inv_freq))
-    if (errors < TABLE_ERROR + float32_errors).all():
-        return explain_recovered(positions, recovered, len(inv_freq))
+    # If the slowest pair turns by more than half a turn in the context, several positions
+    # fit an angle: that near the right one, and the smallest one.
+    smallest = recover_positions(angles, np.zeros_like(positions), inv_freq)
+    for recovered in (np.round(exact), np.round(smallest)):
+        float32_errors = rounding_budget.angles(np.maximum(recovered, 0))
+        errors = np.abs(wrap_angles(angles - recovered[:, None] * inv_freq))
+        if (errors < TABLE_ERROR + float32_errors).all():
+            return explain_recovered(positions, recovered, len(inv_freq))
     return explain_end(angles, positions)
 
 
 def recover_positions(
-    angles: Table, positions: Positions, inv_freq: Frequencies
+    angles: Table, near: Positions, inv_freq: Frequencies
 ) -> Recovered:
     """Return the positions by which a code rotated, not rounded to whole numbers.
 
-    ``positions``: the positions that the code was given.
+    ``near``: of all positions that fit, those nearest to these are returned.
     """
-    recovered = positions.astype(np.float64)
+    recovered = near.astype(np.float64)
     # Pairs that do not rotate come first in this order, and tell nothing.
     unrotated_pairs = int((inv_freq <= 0).sum())
     slow_to_fast = np.argsort(inv_freq)[unrotated_pairs:]
@@ -147,6 +150,9 @@ def explain_recovered(
     answer = explain_groups(positions, recovered)
     if answer:
         return answer, "give each token its own position"
+    answer = explain_later_shift(positions, recovered)
+    if answer:
+        return answer, "count positions on without a gap"
     # If positions are counted from the end, a position and the right position have the
     # same sum everywhere.
     has_one_sum = np.ptp(recovered + positions) == 0
@@ -291,6 +297,27 @@ def explain_slots(positions: Positions, recovered: Recovered) -> str:
     return (
         f"positions begin again after {slots} tokens: position {first} is rotated as"
         f" {first % slots}"
+    )
+
+
+def explain_later_shift(positions: Positions, recovered: Recovered) -> str:
+    """Name positions that are all shifted from some position on; empty if they are not.
+
+    Behind a table that is appended to, or behind dropped keys, counting may begin anew.
+    """
+    shifted_rows = np.flatnonzero(recovered != positions)
+    if len(shifted_rows) < 3 or shifted_rows[0] < 2:
+        return ""
+
+    first = shifted_rows[0]
+    shifts = (recovered - positions)[first:]
+    # The end of a table shifts its last position alone.
+    if (shifts != shifts[0]).any():
+        return ""
+    where = positions[first]
+    return (
+        f"positions are shifted by {shifts[0]:.0f} from {where} on at the latest: position"
+        f" {where} is rotated as {recovered[first]:.0f}"
     )
 
 

@@ -541,6 +541,101 @@ PLANTED: dict[str, tuple[dict[str, Any], Any, str]] = {
 }
 
 
+FAST = {**PLAIN, "rope_theta": 1e4}
+LATENT: dict[str, Any] = {**SIZES, "qk_rope_head_dim": 64}
+LATENT |= {"rope_theta": 1e4, "max_position_embeddings": 163840}
+LATENT["model_type"] = "deepseek_v3"
+LATENT["rope_scaling"] = {
+    "type": "yarn",
+    "factor": 40.0,
+    "original_max_position_embeddings": 4096,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+}
+
+
+def ramped(low: float, high: float) -> np.ndarray:
+    """YaRN by 4 with a ramp from one pair to another."""
+    ramp = np.clip((np.arange(32) - low) / (high - low), 0, 1)
+    return ladder(1e6) * (ramp / 4 + 1 - ramp)
+
+
+def find_end(turns: float) -> float:
+    """The pair that completes so many turns in the original length of YARN."""
+    return 32 * math.log(32768 / turns / math.tau) / math.log(1e6)
+
+
+def bfloat16(x: Any) -> np.ndarray:
+    return round_to(np.asarray(x, np.float64), FORMATS["bfloat16"])
+
+
+def under_autocast(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Positions, frequencies and their product in bfloat16, and float32 after that."""
+    angles = bfloat16(bfloat16(positions)[:, None] * bfloat16(ladder()))
+    pairs = (x[:, :32] + 1j * x[:, 32:]) * np.exp(1j * angles)
+    return np.concatenate([pairs.real, pairs.imag], axis=1)
+
+
+PLANTED |= {
+    "slots of a ring, a fast ladder": (
+        FAST,
+        rotating(ladder(1e4), place=lambda p: p % 1024),
+        "positions begin again after 1024 tokens",
+    ),
+    "counted anew behind a table": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: np.where(p < 8192, p, p - 8192)),
+        "positions are shifted by -8192 from 16383 on at the latest",
+    ),
+    "behind dropped keys": (
+        PLAIN,
+        rotating(ladder(), place=lambda p: np.where(p < 4, p, p - 4)),
+        "positions are shifted by -4 from 4 on",
+    ),
+    "ramp of a head of latents": (
+        LATENT,
+        rotating(ladder(1e4), NEIGHBOURS),
+        "is missing, or the ramp's ends come from 192 features",
+    ),
+    "betas exchanged": (
+        YARN,
+        rotating(ramped(math.floor(find_end(1)), math.ceil(find_end(32))), gain=GAIN),
+        "as with beta_fast and beta_slow exchanged",
+    ),
+    "ramp of features": (
+        YARN,
+        rotating(ramped(find_end(32) / 2, find_end(1) / 2), gain=GAIN),
+        "half of the right pairs, as if it counted features",
+    ),
+    "both ends rounded up": (
+        YARN,
+        rotating(ramped(*np.ceil([find_end(32), find_end(1)])), gain=GAIN),
+        "both ends rounded up instead of outwards",
+    ),
+    "log10 in YaRN's factor": (
+        YARN,
+        rotating(yarn(1e6, 64), gain=0.1 * math.log10(4) + 1),
+        "0.1 ln(4) + 1 with log10 for ln",
+    ),
+    "the root of YaRN's factor": (
+        YARN,
+        rotating(yarn(1e6, 64), gain=math.sqrt(GAIN)),
+        "instead of 1.13863, its root",
+    ),
+    "another high_freq_factor": (
+        SCALED,
+        rotating(llama3(high=2.5)),
+        "low_freq_factor 1 and high_freq_factor 2.5 instead of 1 and 4",
+    ),
+    "log10 of the base": (
+        PLAIN,
+        rotating(ladder(math.exp(math.log10(500000.0)))),
+        "as with log10 for ln",
+    ),
+    "autocast": (PLAIN, under_autocast, "position, inv_freq and angle in bfloat16"),
+}
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_mistake_of_this_kind_is_named(name: str) -> None:
     config, code, says = PLANTED[name]
@@ -741,3 +836,17 @@ def test_right_code_of_every_style_is_right(name: str) -> None:
     done = checked(config, code)
     assert not done.wrong, done.answer
     assert "no other frequencies" not in done.answer
+
+
+def test_dynamic_scaling_that_keeps_the_base_of_a_longer_context_is_named() -> None:
+    longest = [4096]
+
+    def tables(positions: np.ndarray, seq_len: int) -> Any:
+        longest.append(max(longest[-1], seq_len))
+        base = 500000.0 * (4 * longest[-1] / 4096 - 3) ** (64 / 62)
+        angles = positions[:, None] * ladder(base)
+        return np.cos(angles), np.sin(angles)
+
+    done = checked(DYNAMIC, tables)
+    assert done.wrong
+    assert "have other frequencies than before" in done.answer
