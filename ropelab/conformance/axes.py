@@ -21,7 +21,7 @@ from ropelab.conformance.axes_slow_pairs import describe_other_axis, explain_slo
 from ropelab.conformance.axes_wrong_positions import list_other_positions
 from ropelab.conformance.expected import Expected
 from ropelab.conformance.observation import Fault, Observed
-from ropelab.math.axes import Positions
+from ropelab.math.axes import Positions, describe_pairs
 from ropelab.runs.arrays import Bool
 from ropelab.runs.sentences import join_names
 
@@ -41,13 +41,21 @@ def explain_movement(
         answer = f"{columns} columns for {len(right.inv_freq)} pairs"
         return answer, "one column per pair, or each angle twice"
 
-    for ordered in list_right_orders(right):
+    orders = [*list_right_orders(right)]
+    for ordered in orders:
         if right.is_like(observed, ordered.angles):
             return explain_slow_pairs(observed, ordered)
-    for movement in list_movements(right):
+    for movement in chain.from_iterable(map(list_movements, orders)):
         if right.is_like(observed, movement.angles):
             return movement.answer, movement.fix
-    return describe_measured(observed, right)
+
+    # The order of patches in which most numbers are right.
+    factor = right.spec.attention_factor
+
+    def measure_typical(ordered: Reference) -> float:
+        return float(measure_differences(observed, ordered.angles, factor).mean())
+
+    return describe_measured(observed, min(orders, key=measure_typical))
 
 
 def explain_axis_frequencies(
@@ -84,7 +92,13 @@ def describe_measured(observed: Observed, right: Reference) -> Fault:
     if is_other.any():
         pair = int(is_other.argmax())
         moving_axes = [axes.names[axis] for axis in np.flatnonzero(moves[:, pair])]
-        return describe_other_axis(right, pair, join_names(moving_axes))
+        answer, fix = describe_other_axis(right, pair, join_names(moving_axes))
+        if len(moving_axes) > 1:
+            answer += ": its two features, or its cos and sin, read different axes"
+        elif moves.sum(axis=0).max() == 1:
+            seen = np.where(is_visible, moves.argmax(axis=0), axes.axis_of_pair)
+            answer += f" ({describe_pairs(seen.tolist(), axes.names)})"
+        return answer, fix
 
     factor = right.spec.attention_factor
     errors = measure_differences(observed, right.angles, factor)

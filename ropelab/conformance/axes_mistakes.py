@@ -224,7 +224,10 @@ def list_restarted(right: Reference) -> Iterator[tuple[str, Frequencies]]:
         answer = f"the ladder of {name}, over {features} features, is used for all axes"
         yield answer, restart(ladder)
         steep_ladder = spec.base ** (-2 * steps / (features / 2))
-        answer = f"exponents divide by {features // 2} instead of {features} features"
+        answer = (
+            f"exponents divide by {features // 2} instead of {features} features, or the"
+            f" base is {write_number(spec.base**2)}"
+        )
         yield answer, restart(steep_ladder)
 
     if axes.ladder == "alternating":

@@ -466,7 +466,7 @@ def list_sizes(
     rule: PromptRule, prompt: Sequence[Segment]
 ) -> list[tuple[str, int, tuple[int, int, int], float]]:
     """Return the parts of a prompt in tokens, as `explain_parts` takes them."""
-    parts = []
+    parts: list[tuple[str, int, tuple[int, int, int], float]] = []
     for segment in prompt:
         rows = segment.rows // rule.merged
         columns = segment.columns // rule.merged

@@ -78,6 +78,37 @@ def test_other_axes_are_named(
     assert says in done.answer
 
 
+@pytest.mark.parametrize(
+    ("axes", "says"),
+    [
+        (
+            np.array([1, 2, 0] * 10 + [0, 0]),
+            "height, width, time in turns, 30 to 31 time",
+        ),
+        (np.repeat([0, 2], [22, 10]), "pairs 0 to 21 time, 22 to 31 width"),
+    ],
+)
+def test_axes_in_no_known_order_are_listed(axes: np.ndarray, says: str) -> None:
+    done = checked(TURNS, reading(axes, vectors=True))
+    assert done.wrong
+    assert says in done.answer
+
+
+def test_two_features_that_read_different_axes() -> None:
+    """The sections count features, and the second half of the head reads on."""
+    axis_of_feature = np.repeat([0, 1, 2], 2 * np.array(SECTIONS))
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        places = np.broadcast_to(positions, (3, positions.shape[-1]))
+        angles = places[axis_of_feature].T * np.tile(THETA, 2)
+        turned = np.concatenate([-x[:, 32:], x[:, :32]], -1)
+        return x * np.cos(angles) + turned * np.sin(angles)
+
+    done = checked(RUNS, rotate)
+    assert done.wrong
+    assert mentions(done.answer, "its two features", "read different axes")
+
+
 def test_code_that_takes_one_axis_is_not_accused() -> None:
     def tables(positions: np.ndarray) -> Any:
         assert positions.ndim == 1

@@ -329,3 +329,40 @@ def test_shares_of_an_image_and_wrong_code_are_asked_for_whole_images_alone(
     judge_code(ask, expected, 0.01)
     assert whole_images
     assert all(whole_images)
+
+
+def in_blocks(
+    ladder: np.ndarray,
+    change: Callable[[np.ndarray], np.ndarray] = lambda places: places,
+) -> Any:
+    """Qwen2-VL's: patches in the order of the 2 x 2 blocks that are merged."""
+
+    def tables(grid_thw: np.ndarray) -> Any:
+        ((_, height, width),) = np.asarray(grid_thw)
+        patches = np.indices((height, width))
+        blocks = patches.reshape(2, height // 2, 2, width // 2, 2).swapaxes(2, 3)
+        rows, columns = change(blocks.reshape(2, -1))
+        return double(
+            np.concatenate([rows[:, None] * ladder, columns[:, None] * ladder], -1)
+        )
+
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("ladder", "change", "says"),
+    [
+        (OWN, lambda p: p[::-1], "height and width are exchanged"),
+        (OWN, lambda p: p // 2, "are p // 2"),
+        (OWN, lambda p: p + 1, "are off by 1"),
+        (1e6 ** (-np.arange(HALF) / HALF), lambda p: p, "base 1e6 instead of 10000"),
+        (WHOLE[:HALF], lambda p: p, "start again at 0 on each axis"),
+    ],
+)
+def test_mistakes_are_named_where_patches_come_in_blocks(
+    ladder: np.ndarray, change: Any, says: str
+) -> None:
+    assert not checked(MODELS["qwen2_vl"], in_blocks(OWN)).wrong
+    done = checked(MODELS["qwen2_vl"], in_blocks(ladder, change))
+    assert done.wrong
+    assert says in done.answer
