@@ -131,8 +131,10 @@ def explain_no_scaling(expected: Expected, with_ramp_of_head: Frequencies) -> st
     if isinstance(spec.scaling, scaling.Yarn):
         if are_near(with_ramp_of_head, plain):
             return f", or the ramp's ends come from {spec.head_dim} features"
-        # The rest of a head of latents is beside the head that rotates, and often
-        # twice as wide.
+        # The rest of a head of latents is beside the part that rotates, and often twice
+        # as wide. Models with such heads and YaRN rotate adjacent pairs.
+        if spec.pairing != "interleaved":
+            return ""
         with_rest = 3 * spec.rotary_dim
         method = spec.scaling
         wide = replace(spec, head_dim=with_rest, rotary_dim=with_rest)
