@@ -174,6 +174,13 @@ MISTAKES = (
         change_values=lambda each, values, moves: values.roll(1, dims=2),
     ),
     planted(
+        "values one slot late",
+        ["values are not those of their keys' tokens"],
+        change_values=lambda each, values, moves: values[
+            :, :, [0, *range(values.shape[2] - 1)]
+        ],
+    ),
+    planted(
         "one layer not rotated",
         ["by -8 positions in layer 0, and by +0 in layer 1"],
         layers=(0,),
