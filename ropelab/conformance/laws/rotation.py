@@ -200,10 +200,7 @@ def list_rotations(case: Case) -> list[dict[str, Any]]:
         raise CannotAskError(f"its configuration is not read: {reading.problem}")
     kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
 
-    # Imported here, because other subjects do without transformers.
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    is_known = text.model_type in CONFIG_MAPPING_NAMES
+    is_known = type(text).__module__.startswith("transformers.models.")
     turns, positions = probe_turns(case)
     rows: list[dict[str, Any]] = []
     for layer, turn in turns.items():
