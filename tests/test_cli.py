@@ -331,6 +331,7 @@ def test_the_help_names_every_method(call):
     assert all(name in help_text for name in FREQUENCIES)
 
 
+@pytest.mark.slow
 def test_flags_win_over_the_file_and_the_file_over_defaults(call):
     Path("x.toml").write_text((SMOKE / "precision.toml").read_text() + "\nbase = 5e5\n")
     _, out, _ = call("precision", "--config", "x.toml", "--json")
@@ -347,11 +348,13 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(call):
     assert (found["base"], found["rotary_dim"]) == (7e5, 8)
 
 
+@pytest.mark.slow
 def test_a_second_call_reuses_the_run(call):
     assert "\nrun  " in call(*QUICK)[1]
     assert "reused" in call(*QUICK)[1]
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(call):
     assert call(*QUICK, "--quiet") == (0, "", "")
 

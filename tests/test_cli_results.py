@@ -59,6 +59,7 @@ def test_explore_writes_one_page(call):
     assert Path("x.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 @pytest.mark.pictures
 def test_further_formats_and_the_paper_style_stand_beside_the_usual_figures(call):
     call(*FREQS)

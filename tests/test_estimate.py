@@ -154,6 +154,7 @@ def test_the_calibration_measures_a_time():
     assert 0.01 < measure_slowness() < 1000
 
 
+@pytest.mark.slow
 def test_only_what_is_left_is_counted(corpora, tmp_path):
     values = {"bases": (30.0, 300.0), "steps": 2, "documents": 2, "corpus": corpora[0]}
     lab = Lab(tmp_path, figures=False)

@@ -837,6 +837,7 @@ def test_two_processes_that_make_the_same_run_agree(tmp_path):
     assert len(list(store.find_finished(tmp_path / "results"))) == 1
 
 
+@pytest.mark.slow
 def test_a_run_in_memory_equals_the_stored_one(tmp_path):
     lab, small = (
         Lab(figures=False),

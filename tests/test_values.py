@@ -163,6 +163,7 @@ def lab_of(tmp_path_factory, corpora):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changed"),
     [(name, each) for name, others in OTHERS.items() for each in others],

@@ -35,6 +35,7 @@ def judged(folder: Path, **arrays: Any) -> Check:
     return check(str(folder / "mine.npz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folders", mostly_slow(KITS, ["dinov3_vit"]), indirect=True)
 def test_right_vectors_are_right_and_every_mistake_is_named(
     folders: list[Path],

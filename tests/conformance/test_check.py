@@ -205,6 +205,7 @@ def module(tmp_path, monkeypatch):
     return "config.json"
 
 
+@pytest.mark.slow
 def test_code_is_looked_at_by_rotating_unit_vectors(module):
     def says(factory):
         return check(f"users_rope:{factory}", config=module)

@@ -59,6 +59,7 @@ def rotate_halves(sign: int) -> Any:
     return rotate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "layer", "first"), [(MISTRAL4, "", 64), (DEEPSEEK4, "main", 448)]
 )

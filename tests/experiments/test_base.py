@@ -367,6 +367,7 @@ def test_a_base_is_rounded_up_to_the_next_of_so_many_digits(base, digits):
     assert written.next_minus(Context(digits)) < Decimal(base)
 
 
+@pytest.mark.slow
 def test_a_scaling_method_is_judged_by_its_own_frequencies():
     values = {"model": "llama-3.1-8b", "windows_up_to": 0, "context": "32k"}
     scaled = run(**values)["given_base"].iloc[0]
@@ -397,6 +398,7 @@ def test_a_method_without_a_base_is_refused() -> None:
         check(config_of(method="yarn(factor=4)", context="4k"))
 
 
+@pytest.mark.slow
 def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
     values: dict[str, Any] = {"base": 5e5, "method": "llama3", "context": "32k,64k"}
     found = run(**values, windows_up_to=0, train_len=8192)

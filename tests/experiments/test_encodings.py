@@ -127,6 +127,7 @@ def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(
     assert (copies[copies["encoding"] != "learned"]["status"] == "ok").all()
 
 
+@pytest.mark.slow
 def test_the_same_config_gives_the_same_tables(
     found: dict[str, pd.DataFrame], corpus: str
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_same_config_gives_the_same_tables(
         pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
 
 
+@pytest.mark.slow
 def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(
     corpus: str,
 ) -> None:
@@ -167,6 +169,7 @@ def test_training_changes_what_a_further_encoding_learns(
     assert all(not torch.equal(after[k], before[k]) for k in before)
 
 
+@pytest.mark.slow
 def test_another_encoding_trains_no_model_twice(corpus: str) -> None:
     lines = []
 
@@ -479,6 +482,7 @@ def test_comparisons_of_copying_by_models_that_did_not_learn_say_so(
     assert ((stored["status"] == "did not learn") == beyond).all() and beyond.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encodings", "comparisons"),
     [
@@ -567,6 +571,7 @@ def under_methods(corpus: str, context: Context) -> dict[str, pd.DataFrame]:
     return quality.tables(asked, Values(context))
 
 
+@pytest.mark.slow
 def test_an_unscaled_method_reads_as_the_encoding_that_was_trained(
     under_methods: dict[str, pd.DataFrame],
 ) -> None:

@@ -215,6 +215,7 @@ def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(
     assert "finds the pass key" in results.answer(tables)
 
 
+@pytest.mark.slow
 def test_a_second_corpus_in_the_same_results_folder_gives_its_own_numbers(
     config, corpora, tmp_path
 ):
@@ -252,6 +253,7 @@ def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_pat
     assert "256 bytes" not in said
 
 
+@pytest.mark.slow
 def test_more_documents_read_only_the_new_ones(config, monkeypatch):
     context, read = Context(), list[int | None]()
     two = made(results, config(tasks="text", documents=2), context)
@@ -287,6 +289,7 @@ def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch)
     assert len(loads) <= 1
 
 
+@pytest.mark.slow
 def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(
     config, monkeypatch
 ):

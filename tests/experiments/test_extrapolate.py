@@ -230,6 +230,7 @@ def test_within_the_trained_length_the_sliding_window_is_the_unscaled_model(tabl
     np.testing.assert_array_equal(values["unscaled"], values["sliding_window"])
 
 
+@pytest.mark.slow
 def test_the_same_config_gives_the_same_tables(tables, config):
     again = made(results, config(methods="unscaled,yarn"), Context())
     for name, table in tables.items():
@@ -336,6 +337,7 @@ def test_a_window_costs_less_attention_and_more_passes(tables):
     assert cost.loc["sliding_window", "attended_positions"] == 7 * 64 / 256 * 65 / 2
 
 
+@pytest.mark.slow
 def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     given = config(arms="zero_shot,cache", tasks="text,copy", methods="unscaled")
     tables = made(results, given, context)
@@ -382,6 +384,7 @@ FEW_CHOICES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", mostly_slow(CHOICES, FEW_CHOICES))
 def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(choice, config, context):
     arms, tasks = choice
@@ -496,6 +499,7 @@ def test_a_named_longrope_gets_the_budget_of_all(config):
     ] == [("searched", 7)] * 2
 
 
+@pytest.mark.slow
 def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(
     config, context
 ):

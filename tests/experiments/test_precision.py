@@ -330,6 +330,7 @@ def test_an_implementation_gets_the_stage_to_fix():
     assert body.summary(tables)["fix_first"].tolist() == ["position"]
 
 
+@pytest.mark.slow
 def test_of_several_implementations_those_that_lose_places_come_first():
     presets = ["torchtitan", "positions_bfloat16", "transformers_to_bfloat16"]
     said = body.answer(tables_of(schemes=[], preset=presets))
@@ -432,6 +433,7 @@ ASKED: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "figures"), ASKED)
 def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
     tables = tables_of(**({"length": 600} | values))

@@ -67,6 +67,7 @@ def tables(evaluated) -> dict[str, pd.DataFrame]:
     return made(evaluate, evaluated(**ROUNDED), Context())
 
 
+@pytest.mark.slow
 def test_a_plan_that_rounds_nothing_gives_the_same_numbers_bit_for_bit(tables):
     wide = tables["last_window"].pivot(
         index="context_tokens", columns="method", values=NLL

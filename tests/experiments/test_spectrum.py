@@ -199,6 +199,7 @@ def test_the_schemes_are_counted(found: dict[str, pd.DataFrame]) -> None:
     assert table["longest_period_tokens"].isna().tolist() == [False] * 5 + [True]
 
 
+@pytest.mark.slow
 def test_the_same_config_gives_the_same_tables(
     found: dict[str, pd.DataFrame], corpus: str
 ) -> None:

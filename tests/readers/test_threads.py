@@ -40,6 +40,7 @@ def test_an_angle_in_bfloat16_is_off_by_two_fifths_at_position_1000() -> None:
     assert cast.first_position_over_tolerance == 7
 
 
+@pytest.mark.slow
 def test_tables_in_bfloat16_move_scores_a_hundred_times_less_than_angles() -> None:
     """A trainer with float32 in the kernel and a server with rounded tables
     (Automodel#3027): the tables alone are no reason for another answer.

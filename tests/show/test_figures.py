@@ -201,6 +201,7 @@ def test_figures_leave_nothing_open_and_the_backend_alone(base):
     assert plt.get_backend() == backend
 
 
+@pytest.mark.slow
 def test_settings_of_the_user_change_no_figure(base):
     drawn_before = drawn.encode_figures(base.figures(), ("png", "svg"))
     settings: Any = {
@@ -446,6 +447,7 @@ def test_a_paper_figure_is_one_column_of_small_letters_without_title(base):
     assert max(text.get_fontsize() for text in texts) <= 8
 
 
+@pytest.mark.slow
 def test_a_paper_heat_map_takes_both_columns(stages):
     figure = drawn.draw_figures(drawn.find_draw("precision"), stages, "paper")[
         "per_stage_rounding"

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib as mpl
 import pandas as pd
+import pytest
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
@@ -28,6 +29,7 @@ def make_files(_: int) -> dict[str, bytes]:
     return encode_figures(draw_figures(draw, tables), ["svg"])
 
 
+@pytest.mark.slow
 def test_threads_draw_what_one_draws_and_leave_the_settings() -> None:
     before = dict(mpl.rcParams)
     alone = make_files(0)

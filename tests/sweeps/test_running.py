@@ -250,6 +250,7 @@ def test_index_page_and_export_know_the_sweep(call, files):
     assert [run.label for run in find_runs([folder])] == ["freqs over base"]
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call, files):
     command = ("run", files / "freqs.toml", "--quiet")
     assert call(*command)[0] == 0
@@ -263,6 +264,7 @@ def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call,
     assert (folder / "tables/sweep.csv").read_text() == whole
 
 
+@pytest.mark.slow
 def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(

@@ -22,6 +22,7 @@ LINES = verdicts(DOCUMENT.read_text(encoding="utf-8"))
 FEW = ("llama", "gemma3_text", "deepseek_v3", "gpt_neox", "phi3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(MODELS, FEW))
 def test_an_architecture_keeps_the_laws_that_the_document_says(name: str) -> None:
     done = diagnosed(name)
@@ -32,6 +33,7 @@ def test_an_architecture_keeps_the_laws_that_the_document_says(name: str) -> Non
     ] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "law"),
     [
@@ -80,6 +82,7 @@ def test_packing_holds_with_the_masks_that_the_document_sends_windows_to() -> No
         assert apart(read, torch.cat(parts, dim=1)) < 1e-4, name
 
 
+@pytest.mark.slow
 def test_scaling_that_follows_the_length_breaks_a_cache_from_the_trained_length_on() -> (
     None
 ):
@@ -88,6 +91,7 @@ def test_scaling_that_follows_the_length_breaks_a_cache_from_the_trained_length_
         assert (laws["cache"]["verdict"], laws["cache"]["position"]) == ("broken", 64)
 
 
+@pytest.mark.slow
 def test_norms_after_the_rotation_break_shifts_by_their_weights_alone() -> None:
     equal = untouched("hunyuan_v1_dense")
     assert not doctor(equal).broken
@@ -101,6 +105,7 @@ def test_norms_after_the_rotation_break_shifts_by_their_weights_alone() -> None:
     }
 
 
+@pytest.mark.slow
 def test_recurrent_gemma_keeps_its_laws_where_the_document_sends_it() -> None:
     """Right padding, one pass and then single tokens hold."""
     trials = {

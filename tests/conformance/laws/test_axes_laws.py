@@ -70,6 +70,7 @@ def square_height(positions: Tensor) -> Tensor:
     return torch.stack([positions[0], positions[1] ** 2 // 16, positions[2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "trial"),
     [(exchange_axes, "sections"), (square_height, "height shifted")],

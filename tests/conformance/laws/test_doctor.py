@@ -55,6 +55,7 @@ def test_a_falcon_that_leaks_between_packed_texts_ends_with_status_3(tmp_path, c
     assert document["cpu_s"] > 0
 
 
+@pytest.mark.slow
 def test_a_configuration_alone_gets_weights_that_do_not_change_from_run_to_run(
     tmp_path,
 ):
@@ -255,6 +256,7 @@ def test_a_gpu_that_is_not_there_is_refused(tmp_path):
         ropelab.doctor(str(saved(tmp_path, "llama")), device="cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixtral", "phi3", "starcoder2"])
 def test_a_window_that_a_mask_replaces_is_explained_in_any_architecture(kind):
     trials = ropelab.doctor(untouched(kind, sliding_window=24)).tables["trials"]
@@ -290,6 +292,7 @@ def test_rounding_of_frequencies_is_not_called_rounding_of_logits(tmp_path):
     assert "spread of logits" not in done.answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "sizes"),
     [
@@ -338,6 +341,7 @@ def test_buffers_of_own_code_in_a_smaller_format_stay_as_they_were():
     assert model.head.weight.dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_model_that_others_use_stays_as_it_was(dtype):
     model = untouched("llama").to(dtype)
@@ -364,6 +368,7 @@ def test_a_model_that_others_use_stays_as_it_was(dtype):
     assert describe() == before
 
 
+@pytest.mark.slow
 def test_the_kernel_that_a_model_was_built_with_is_no_broken_law():
     # Its config.json does not name it, so that another one is chosen on loading.
     model = untouched("llama")
@@ -372,6 +377,7 @@ def test_the_kernel_that_a_model_was_built_with_is_no_broken_law():
     assert found.verdict["saved and loaded"] == "holds"
 
 
+@pytest.mark.slow
 def test_laws_are_asked_without_autocast():
     model = untouched("llama")
     with torch.autocast("cpu", torch.bfloat16):
@@ -379,6 +385,7 @@ def test_laws_are_asked_without_autocast():
         assert torch.is_autocast_enabled("cpu")
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_saved_is_asked_all_else(monkeypatch):
     def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("no room")

@@ -43,6 +43,7 @@ def test_a_fault_is_found_and_named_among_all_laws(fault: Fault) -> None:
 RIGHT = {str((f.model, f.changes)): f for f in FAULTS if f.name != "stale dynamic base"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", RIGHT.values(), ids=lambda fault: fault.name)
 def test_nothing_is_found_in_the_same_model_without_it(fault: Fault) -> None:
     assert (

@@ -341,6 +341,7 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert all(a >= b for a, b in pairwise(rates[10:]))
 
 
+@pytest.mark.slow
 def test_training_learns_one_batch_by_heart(tmp_path: Path) -> None:
     recipe = Recipe(steps=250, window=16, tokens_per_step=64, warmup=5, first_window=16)
     batch = batches(step=0, window=16, rows=4)

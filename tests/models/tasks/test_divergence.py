@@ -70,6 +70,7 @@ def compute_plainly(
     return divergence, ratios
 
 
+@pytest.mark.slow
 def test_the_direction_and_the_order_of_casts(configured, tables):
     """p is that of the cast: KL and its signs follow the order, differences do not."""
     exchanged = made(results, configured(casts=SAME, against=CAST), Context())
