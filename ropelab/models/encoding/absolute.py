@@ -17,14 +17,16 @@ def sinusoid(
     positions: Shaped[Tensor, " tokens"],
     width: int,
 ) -> Float[Tensor, "tokens width"]:
-    """Return PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same.
+    """Return PE[p, 2i] = sin(a) and PE[p, 2i+1] = cos(a) with a = p / 10000^(2i/width).
 
     The result is float64 (arXiv:1706.03762, section 3.5). Negative positions are
     allowed; `width` must be even.
     """
     # The numbers 2i of the formula.
-    even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    frequencies = BASE ** -(even / width)
+    even_numbers = torch.arange(
+        0, width, 2, dtype=torch.float64, device=positions.device
+    )
+    frequencies = BASE ** -(even_numbers / width)
     angles = positions.double()[:, None] * frequencies
     # [tokens, width / 2, 2], whose last two dimensions become sin, cos, sin, cos, ...
     pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)
@@ -49,8 +51,8 @@ class Sinusoidal(Encoding):
             # A feature is lost where its sine is 0. At position 0 these are all even
             # features.
             return x * encoded
-        # The paper multiplies embeddings by sqrt(width) before. Here they have unit
-        # variance without that.
+        # The paper first multiplies embeddings by sqrt(width). Here they have unit
+        # variance without this factor.
         return x + encoded
 
 
@@ -90,5 +92,5 @@ class Concatenated(Encoding):
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         width = x.shape[-1]
         encoded = sinusoid(positions, width).to(x.dtype)
-        both = torch.cat((x, encoded.expand_as(x)), dim=-1)
-        return self.project(both)
+        concatenated = torch.cat((x, encoded.expand_as(x)), dim=-1)
+        return self.project(concatenated)

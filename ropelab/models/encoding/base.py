@@ -25,7 +25,8 @@ EncodingClass = TypeVar("EncodingClass", bound="type[Encoding]")
 def encoding(*names: str) -> Callable[[EncodingClass], EncodingClass]:
     """Register a class for its records in encodings.toml.
 
-    Records that share a class differ in their options for it.
+    Several records may name one class; they then differ in the options that they pass
+    to it.
     """
 
     def register(encoding_class: EncodingClass) -> EncodingClass:
@@ -42,8 +43,8 @@ class Encoding(nn.Module):
     """No position encoding; the base class of all encodings.
 
     One object serves the whole model unless `for_layer` returns another object for a
-    layer. Positions are whole numbers from 0, counted from the start of the context.
-    The same holds with a key-value cache: a key is cached after `key` and `extend_key`
+    layer. Positions are whole numbers from 0, counted from the start of the context,
+    with a key-value cache, too. The cache stores each key after `key` and `extend_key`
     have acted on it.
     """
 
@@ -60,8 +61,8 @@ class Encoding(nn.Module):
     def constructor(cls) -> Callable[..., "Encoding"]:
         """Return the function that builds the encoding.
 
-        It takes options of the encoding, and sizes of the model by the names that
-        `Shape` in registry.py has for them.
+        Its arguments are options of the encoding, and sizes of the model, which have
+        the names of the fields of `Shape` in registry.py.
         """
         return cls
 
@@ -123,8 +124,8 @@ class Encoding(nn.Module):
         return weights @ v
 
 
-class Around(Encoding):
-    """Another encoding, `inner`, of which a subclass changes some of the hooks."""
+class EncodingWrapper(Encoding):
+    """Passes each hook on to another encoding, `inner`; subclasses change some hooks."""
 
     def __init__(self, inner: Encoding) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ class Around(Encoding):
 
 
 class PerLayer(Encoding):
-    """A separate encoding for every layer; none may act on the embeddings."""
+    """A separate encoding for every layer; none of them may act on the embeddings."""
 
     def __init__(self, layers: Iterable[Encoding]) -> None:
         super().__init__()
@@ -186,15 +187,15 @@ class PerLayer(Encoding):
 
 
 def disable_fused_kernel(encoding: Encoding) -> Encoding:
-    """Make an encoding refuse torch's fused kernel, and return it."""
+    """Make an encoding refuse torch's fused kernel, and return the encoding."""
     # For narrow heads (32 features), windows below 256 tokens, and forward and backward
     # passes in bfloat16, the fused kernel for CPUs takes two to ten times as long as
     # separate products.
-    for part in list_parts(encoding):
-        part.fused = False
+    for nested in list_nested_encodings(encoding):
+        nested.fused = False
     return encoding
 
 
-def list_parts(encoding: Encoding) -> list[Encoding]:
+def list_nested_encodings(encoding: Encoding) -> list[Encoding]:
     """Return an encoding and all encodings inside it."""
     return [module for module in encoding.modules() if isinstance(module, Encoding)]

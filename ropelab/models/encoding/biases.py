@@ -63,8 +63,8 @@ class DistanceBias(AdditiveBias):
         occurring = falling[:-1].clamp(min=0)
         by_distance = self.by_distance(occurring)
 
-        # The last query has the bias of the first distances. Each query before it
-        # begins one distance further on. `unfold` makes all these overlapping rows as
+        # The row of the last query begins at the first distance, and the row of each
+        # earlier query one distance later. `unfold` makes all these overlapping rows as
         # views, the row of the last query first, and `flip` puts them in the order of
         # the queries.
         queries = len(q_positions)
@@ -76,9 +76,10 @@ class DistanceBias(AdditiveBias):
 def slopes(heads: int) -> Float[Tensor, " heads"]:
     """Return ALiBi's penalty per token of each head, in float64.
 
-    It is 2^(-8 h / heads) for h = 1..heads if `heads` is a power of two. The paper
-    gives slopes only for powers of two. For other numbers of heads, the authors' code
-    takes the slopes of the next lower power p, then every second slope of 2 p heads.
+    For head h = 1..heads the slope is 2^(-8 h / heads) if `heads` is a power of two. The
+    paper gives slopes only for powers of two. For other numbers of heads, the authors'
+    code takes the slopes of the next lower power p, then every second slope of 2 p
+    heads.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
@@ -119,6 +120,7 @@ class T5(DistanceBias):
     would be nearly one-hot and learn nothing.
     """
 
+    # The number of buckets, each of which holds one or more distances.
     BUCKETS = 32
     # The distance at which the formula of the buckets reaches BUCKETS. Numbers of
     # buckets are rounded down, so that the last bucket begins at 113. The last bucket
@@ -140,31 +142,35 @@ class T5(DistanceBias):
         For distances below 16 it is the distance itself, and for larger distances it is
         16 + floor(16 ln(distance / 16) / ln(8)), at most 31.
         """
-        exact = cls.BUCKETS // 2
-        wider = cls.BUCKETS - exact
+        # Each of the first buckets holds one distance.
+        single_buckets = cls.BUCKETS // 2
+        wide_buckets = cls.BUCKETS - single_buckets
 
         # The logarithm is computed in float64. In float32 a distance on the border of two
         # buckets would fall into the lower one.
-        far_distance = distance.clamp(min=exact).double()
-        growth = torch.log(far_distance / exact)
-        share = growth / math.log(cls.FARTHEST / exact)
-        bucket = exact + (share * wider).long()
+        far_distance = distance.clamp(min=single_buckets).double()
+        growth = torch.log(far_distance / single_buckets)
+        share = growth / math.log(cls.FARTHEST / single_buckets)
+        bucket = single_buckets + (share * wide_buckets).long()
 
         bucket = bucket.clamp(max=cls.BUCKETS - 1)
-        return torch.where(distance < exact, distance, bucket)
+        return torch.where(distance < single_buckets, distance, bucket)
 
 
-# The two Kerple encodings (Chi et al. 2022, arXiv:2205.09921) have positive parameters
-# for each head. Parameters are kept as logarithms, and the parameter with an upper
-# bound as a logit, so that training cannot leave their ranges. They are drawn
-# uniformly, but not below this number, as in the authors' code.
-SMALLEST = 1e-2
+# The smallest start value of a parameter of the two Kerple encodings (Chi et al. 2022,
+# arXiv:2205.09921), as in the authors' code, which draws start values uniformly from 0 on.
+# The parameters are positive, one or two for each head. They are kept as logarithms, or
+# as a logit if they have an upper bound, so that training cannot leave their ranges.
+SMALLEST_START = 1e-2
 
 
 def draw_logarithms(heads: int, largest: float) -> nn.Parameter:
-    """Return logarithms of numbers drawn uniformly between 0 and `largest`."""
+    """Return logarithms of numbers drawn uniformly between 0 and `largest`.
+
+    Numbers below SMALLEST_START are raised to it.
+    """
     numbers = largest * torch.rand(heads)
-    return nn.Parameter(numbers.clamp(min=SMALLEST).log())
+    return nn.Parameter(numbers.clamp(min=SMALLEST_START).log())
 
 
 @encoding("kerple_log")
@@ -190,7 +196,8 @@ class KerplePower(DistanceBias):
         super().__init__()
         self.log_r1 = draw_logarithms(heads, 1)
         halves_of_r2 = torch.rand(heads)
-        self.logit_r2 = nn.Parameter(torch.logit(halves_of_r2, eps=SMALLEST))
+        # `eps` keeps the halves between SMALLEST_START and 1 - SMALLEST_START.
+        self.logit_r2 = nn.Parameter(torch.logit(halves_of_r2, eps=SMALLEST_START))
 
     def by_distance(self, distance: Distances) -> BiasOfDistances:
         r1 = self.log_r1.exp()[:, None]
@@ -232,7 +239,8 @@ class Fire(AdditiveBias):
 
     def bias(self, q_positions: Positions, k_positions: Positions) -> Bias:
         distance = q_positions[:, None] - k_positions[None, :]
-        # Keys after the query are masked. Without this their logarithm would be nan.
+        # Keys after the query are masked. Without the clamp the logarithm of their
+        # negative distance could be nan.
         distance = distance.clamp(min=0)
         threshold = (self.stretch * self.start).abs()
         largest = torch.maximum(q_positions, threshold)
@@ -241,11 +249,11 @@ class Fire(AdditiveBias):
 
         hidden_per_query = self.HIDDEN * len(k_positions)
         queries_per_chunk = max(1, self.HIDDEN_PER_CHUNK // hidden_per_query)
-        parts = []
+        biases = []
         for chunk in share.split(queries_per_chunk):
-            parts.append(self.network(chunk[..., None]))
+            biases.append(self.network(chunk[..., None]))
         # From [queries, keys, heads] to [heads, queries, keys].
-        bias = torch.cat(parts)
+        bias = torch.cat(biases)
         return bias.permute(2, 0, 1)
 
     def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
@@ -276,13 +284,13 @@ class Tupe(AdditiveBias):
         self.heads = heads
         self.table = nn.Embedding(trained_len, width)
         with torch.no_grad():
-            # Rows drawn from N(0, 1) would make scores between positions that are larger
-            # than those between tokens.
+            # With rows drawn from N(0, 1) the scores of positions would be larger than
+            # the scores of tokens.
             self.table.weight.mul_(0.1)
 
-        inner = heads * head_dim
-        self.to_query = nn.Linear(width, inner, bias=False)
-        self.to_key = nn.Linear(width, inner, bias=False)
+        width_of_heads = heads * head_dim
+        self.to_query = nn.Linear(width, width_of_heads, bias=False)
+        self.to_key = nn.Linear(width, width_of_heads, bias=False)
         self.relative = T5(heads, width)
         self.max_position = trained_len - 1
 
@@ -360,9 +368,9 @@ class Exponential(DistanceBias):
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
-        largest = math.log(trained_len)
+        largest_log = math.log(trained_len)
         self.height = nn.Parameter(torch.randn(heads))
-        self.log_scale = nn.Parameter(torch.rand(heads) * largest)
+        self.log_scale = nn.Parameter(torch.rand(heads) * largest_log)
 
     def by_distance(self, distance: Distances) -> BiasOfDistances:
         height = self.height[:, None]
@@ -376,10 +384,10 @@ class Gaussian(DistanceBias):
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
-        largest = math.log(trained_len)
+        largest_log = math.log(trained_len)
         self.height = nn.Parameter(torch.randn(heads))
-        self.log_centre = nn.Parameter(torch.rand(heads) * largest)
-        self.log_scale = nn.Parameter(torch.rand(heads) * largest)
+        self.log_centre = nn.Parameter(torch.rand(heads) * largest_log)
+        self.log_scale = nn.Parameter(torch.rand(heads) * largest_log)
 
     def by_distance(self, distance: Distances) -> BiasOfDistances:
         height = self.height[:, None]
@@ -408,6 +416,7 @@ class LearnedDistance(DistanceBias):
 class Convolution(DistanceBias):
     """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all other tokens."""
 
+    # The number of distances, from 0 on, that have a weight.
     TAPS = 16
 
     def __init__(self, heads: int) -> None:

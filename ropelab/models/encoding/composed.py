@@ -18,7 +18,8 @@ forget(rope)
     the gate of a token, computed from the text, lowers the scores of all tokens before
     it; forget(nope) is the encoding `fox`
 rounded(rope, angle=bfloat16)
-    RoPE with rounded stages, in training too: a preset of `ropelab precision`, or stages
+    RoPE with rounded stages, in training, too; the second argument is a preset of
+    `ropelab precision`, or the formats of stages
 
 `compose` parses a text and returns its encoding.
 """
@@ -37,13 +38,13 @@ from ropelab.math.methods import split_call
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.keys import Rounding, parse_rounding
 from ropelab.models.encoding.base import (
-    Around,
     Encoding,
+    EncodingWrapper,
     Heads,
     PerLayer,
     Positions,
     Scores,
-    list_parts,
+    list_nested_encodings,
 )
 from ropelab.models.encoding.from_input import Forget
 from ropelab.models.encoding.registry import (
@@ -66,7 +67,7 @@ TEMPERATURE = 0.1
 FORMS = read_table_beside(__file__)
 
 
-class Windowed(Around):
+class Windowed(EncodingWrapper):
     """Attention to the last `tokens` tokens only, the query's own among them."""
 
     def __init__(self, inner: Encoding, tokens: int) -> None:
@@ -87,7 +88,7 @@ class Windowed(Around):
         return scores.masked_fill(is_hidden, float("-inf"))
 
 
-class LogScaled(Around):
+class LogScaled(EncodingWrapper):
     """Llama 4's temperature: scores grow from the end of the trained length on."""
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -101,7 +102,7 @@ class LogScaled(Around):
         return super().query(q, positions) * scale.to(q.dtype)
 
 
-class ScalableSoftmax(Around):
+class ScalableSoftmax(EncodingWrapper):
     """Scores times s ln(n) for n tokens seen; s of each head is learned."""
 
     def __init__(self, inner: Encoding, heads: int, trained_len: int) -> None:
@@ -161,7 +162,7 @@ def _parse(text: str, shape: Shape) -> Encoding:
 def _parse_named(text: str, shape: Shape) -> Encoding:
     """Build an encoding from its name and parameters, such as rope(base=500000)."""
     name, arguments = split_call(text)
-    # This call raises the InputError for a wrong name, before one for wrong parameters.
+    # The name is checked first, so that a wrong name is reported before wrong parameters.
     find_record(name)
 
     options: dict[str, float] = {}
@@ -181,8 +182,8 @@ def _parse_named(text: str, shape: Shape) -> Encoding:
 def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
     """Build `every(count, encoding)` or `every(count, encoding, others)`.
 
-    Of each `count` layers the last layer has the encoding. The layers before it have
-    `others`, or RoPE if `others` is not given.
+    In each group of `count` layers the last layer has the encoding. The layers before
+    it have `others`, or RoPE if `others` is not given.
     """
     count = _parse_whole(text, arguments[0])
     _check_count(text, count, shape)
@@ -196,7 +197,10 @@ def _build_every(text: str, arguments: Sequence[str], shape: Shape) -> PerLayer:
 
 
 def _build_layers(text: str, texts: Sequence[str], shape: Shape) -> PerLayer:
-    """Build the encoding of each layer; a model of more layers repeats the texts."""
+    """Build the encoding of each layer from its text.
+
+    A model with more layers than there are texts repeats the texts.
+    """
     count = len(texts)
     _check_count(text, count, shape)
     layers = []
@@ -225,11 +229,13 @@ def _parse_for_layer(text: str, shape: Shape) -> Encoding:
     if name in ("layers", "every"):
         raise InputError(f"'{text}' is of several layers and stands for one")
 
-    # If every layer has its own parameters, the parameters of layer 0 are used for this
-    # layer.
+    # An encoding whose layers have parameters of their own is built for all layers; the
+    # first of these encodings is used.
     encoding = _parse(text, shape).for_layer(0)
-    for part in list_parts(encoding):
-        acts_on_embeddings = type(part).embed not in (Encoding.embed, Around.embed)
+    for nested in list_nested_encodings(encoding):
+        # The first of these does nothing, the second calls the inner encoding.
+        inherited = (Encoding.embed, EncodingWrapper.embed)
+        acts_on_embeddings = type(nested).embed not in inherited
         if acts_on_embeddings:
             raise InputError(f"'{text}' acts on the embeddings, before any layer")
     return encoding
@@ -237,8 +243,8 @@ def _parse_for_layer(text: str, shape: Shape) -> Encoding:
 
 def _round(text: str, inner: Encoding, rounding: Rounding) -> Encoding:
     """Build `rounded(inner, rounding)`."""
-    # In training, gradients pass through the rotation and the scores. So torch has to
-    # round these, and it can round to few formats.
+    # In training, gradients pass through the rotation and the scores. So torch itself
+    # has to round them, and it can round only to the formats in NATIVE.
     formats = {rounding.cast.rotation.name, rounding.cast.score.name}
     is_trainable = formats <= {EXACT.name, *NATIVE}
 

@@ -1,6 +1,6 @@
 """Encodings that are put into a trained model to extend its context by other attention.
 
-LogN sharpens attention, Dropped removes positions. The classes below `Remapped` let no
+LogN sharpens attention, Dropped removes positions. The subclasses of `Remapped` let no
 distance occur that was not trained. They compute two scores or more for each query and
 key, which torch's fused kernel cannot do.
 """
@@ -12,15 +12,22 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ropelab.models.encoding.base import Around, Encoding, Heads, Positions, Scores
+from ropelab.models.encoding.base import (
+    Encoding,
+    EncodingWrapper,
+    Heads,
+    Positions,
+    Scores,
+)
 from ropelab.models.encoding.rope import Rope
 
 # Three tensors: True at the queries and keys whose distance is replaced [queries, keys];
-# then the positions of all queries and of all keys from which the other distance follows.
+# then positions of all queries and positions of all keys, whose difference is the distance
+# that replaces it.
 Replacement = tuple[Tensor, Tensor, Tensor]
 
 
-class LogN(Around):
+class LogN(EncodingWrapper):
     """Scores times max(1, ln n / ln L) for a query that sees n tokens, L = `trained_len`.
 
     The factor keeps the entropy of attention from growing with the context (Su 2021,
@@ -53,8 +60,8 @@ class Dropped(Encoding):
 class Remapped(Encoding, ABC):
     """RoPE in which some queries and keys have another distance than their own.
 
-    A subclass says which, in `replacements`. Its parameters are the whole numbers
-    `sizes`, in the order in which `replacements` unpacks them.
+    A subclass says in `replacements` which queries and keys. Its parameters are the
+    whole numbers `sizes`, in the order in which `replacements` unpacks them.
     """
 
     fused = False
@@ -100,18 +107,18 @@ class Remapped(Encoding, ABC):
 class SelfExtend(Remapped):
     """Distances from w = `window` on grow by 1 in g = `group` tokens.
 
-    A query i and a key j that far apart have the distance floor(i/g) + w - floor(w/g) -
-    floor(j/g) (arXiv:2401.01325).
+    A query i and a key j at least w tokens apart have the distance
+    floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
     """
 
     def replacements(
         self, q_positions: Positions, k_positions: Positions
     ) -> Iterator[Replacement]:
         window, group = self.sizes
-        far = q_positions[:, None] - k_positions >= window
-        # The distances of far pairs begin where the exact distances end.
+        is_far = q_positions[:, None] - k_positions >= window
+        # The replaced distances begin where the unchanged distances end.
         start = window - window // group
-        yield far, q_positions // group + start, k_positions // group
+        yield is_far, q_positions // group + start, k_positions // group
 
 
 class ReRope(Remapped):
@@ -124,11 +131,11 @@ class ReRope(Remapped):
         self, q_positions: Positions, k_positions: Positions
     ) -> Iterator[Replacement]:
         (window,) = self.sizes
-        far = q_positions[:, None] - k_positions >= window
+        is_far = q_positions[:, None] - k_positions >= window
         # All far keys have the distance window - 0.
         other_q = torch.full_like(q_positions, window)
         other_k = torch.zeros_like(k_positions)
-        yield far, other_q, other_k
+        yield is_far, other_q, other_k
 
 
 class DualChunk(Remapped):
@@ -147,12 +154,13 @@ class DualChunk(Remapped):
     ) -> Iterator[Replacement]:
         chunk, trained = self.sizes
         chunks_back = q_positions[:, None] // chunk - k_positions // chunk
-        within = k_positions % chunk
-        last = torch.full_like(q_positions, trained - 1)
+        k_in_chunk = k_positions % chunk
+        last_trained = torch.full_like(q_positions, trained - 1)
 
-        next_chunk = torch.minimum(q_positions % chunk + chunk, last)
-        yield chunks_back == 1, next_chunk, within
-        yield chunks_back > 1, last, within
+        # The query's position, counted from the start of the chunk before.
+        q_in_next_chunk = torch.minimum(q_positions % chunk + chunk, last_trained)
+        yield chunks_back == 1, q_in_next_chunk, k_in_chunk
+        yield chunks_back > 1, last_trained, k_in_chunk
 
 
 class Shifted(Remapped):
@@ -165,8 +173,8 @@ class Shifted(Remapped):
         self, q_positions: Positions, k_positions: Positions
     ) -> Iterator[Replacement]:
         shift, window = self.sizes
-        far = q_positions[:, None] - k_positions >= shift
+        is_far = q_positions[:, None] - k_positions >= shift
         # A query before position `shift` has no keys that far back. Its position here is
         # never used, but must not be below 0.
         shifted = (q_positions - shift + window).clamp(min=0)
-        yield far, shifted, k_positions
+        yield is_far, shifted, k_positions

@@ -1,7 +1,8 @@
-"""Encodings whose scores depend on the text between query and key, not only its length.
+"""Encodings whose scores depend on the text between query and key.
 
-Each layer computes numbers for every token from its input, x. `extend_key` appends them
-to the features of the key, so that a cache keeps them. `scores` takes them off again.
+Each layer computes numbers for every token from the layer's input, x. `extend_key`
+appends these numbers to the features of the key, so that a cache keeps them. `scores`
+takes them off again.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,9 @@ from torch.linalg import solve_triangular
 from torch.nn.functional import logsigmoid, normalize, pad, silu
 
 from ropelab.models.encoding.base import (
-    Around,
     Embeddings,
     Encoding,
+    EncodingWrapper,
     Heads,
     Positions,
     Scores,
@@ -25,8 +26,8 @@ from ropelab.models.encoding.base import (
 
 
 @encoding("fox")
-class Forget(Around):
-    """To the score of query i and key j it adds log f_(j+1) + ... + log f_i.
+class Forget(EncodingWrapper):
+    """Adds log f_(j+1) + ... + log f_i to the score of query i and key j.
 
     f = sigmoid(w x + b) is the gate of a token in a head: a gate below 1 lowers the
     scores of all tokens before it. This is the Forgetting Transformer (FoX, Lin et al.
@@ -70,8 +71,8 @@ class Forget(Around):
 
         # The sum from j + 1 to i is the difference of two sums from the first token on.
         # Sums from the first token on are large, and the sums of neighbours differ
-        # little. They are therefore computed in float64, and made smaller by
-        # subtracting the first query's from all.
+        # little. These sums are therefore computed in float64, and made smaller by
+        # subtracting the sum of the first query from all of them.
         first_query = int(q_positions[0] - k_positions[0])
         sums = log_gates.double().cumsum(dim=-1)
         sums = sums - sums[..., first_query : first_query + 1]
@@ -88,9 +89,9 @@ class Path(Encoding):
     """scores_ij = q_i H_i H_(i-1) ... H_(j+1) k_j / sqrt(head_dim).
 
     PaTH (Yang et al. 2025, arXiv:2505.16381, section 2.2). Each token t has a matrix
-    H_t = I - beta_t w_t w_t^T. beta = 2 sigmoid(u x + b) is called strength here. The
-    vector w comes from two linear layers with RANK features between them, then a causal
-    convolution over TAPS tokens and SiLU, and is scaled to length 1.
+    H_t = I - beta_t w_t w_t^T with beta = 2 sigmoid(u x + b); u x + b is called strength
+    here. The vector w comes from two linear layers with RANK features between them, then
+    a causal convolution over TAPS tokens and SiLU, and is scaled to length 1.
     """
 
     RANK = 32
@@ -135,9 +136,9 @@ class Path(Encoding):
             w = self._convolve(w)
             beta = 2 * strength.sigmoid()
 
-            # The keys are passed from the last to the first. The first chunk has all
-            # keys from the first query on, each further chunk CHUNK keys before. After
-            # each chunk the queries are multiplied by the matrices H of the chunk.
+            # Chunks of keys are taken from the last to the first. One chunk has all keys
+            # from the first query on, and each earlier chunk has CHUNK keys. After each
+            # chunk the queries are multiplied by the matrices H of the chunk.
             first_query = int(q_positions[0] - k_positions[0])
             borders = [len(k_positions), *range(first_query, 0, -self.CHUNK), 0]
             scores_of_chunks: list[Tensor] = []
@@ -187,16 +188,17 @@ class Path(Encoding):
         # M = (I + L)^-1 beta, where the rows of w are the tokens and L is the part of
         # beta w w^T below the diagonal (the UT transform of the paper). For the score of
         # query i and key j only the tokens from j + 1 to i count. So the left factor,
-        # q w^T, is 0 at tokens after the query, and the right one, w k^T, at tokens up
-        # to the key.
+        # q w^T, is 0 at tokens after the query, and the right factor, w k^T, is 0 at
+        # tokens up to the key.
         q_along_w = (q @ w.mT).masked_fill(is_later, 0.0)
-        lower = (beta * (w @ w.mT)).tril(-1)
+        lower_triangle = (beta * (w @ w.mT)).tril(-1)
         w_along_k = (w @ k.mT).tril(-1)
         # Both results need M times something: the scores M (w k^T), the queries M w. The
         # system of equations is solved once, for both.
         right_sides = beta * torch.cat((w_along_k, w), dim=-1)
+        # `unitriangular` takes the diagonal as 1, which adds the identity I.
         solved = solve_triangular(
-            lower,
+            lower_triangle,
             right_sides,
             upper=False,
             unitriangular=True,
@@ -204,11 +206,11 @@ class Path(Encoding):
 
         plain_scores = q @ k.mT
         changes = q_along_w @ solved
-        both = torch.cat((plain_scores, q), dim=-1) - changes
+        scores_and_q = torch.cat((plain_scores, q), dim=-1) - changes
         keys = k.shape[2]
-        scores = both[..., :keys]
-        passed_q = both[..., keys:]
-        return scores, passed_q
+        scores = scores_and_q[..., :keys]
+        multiplied_q = scores_and_q[..., keys:]
+        return scores, multiplied_q
 
 
 def _to_float32_at_least(x: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Every encoding by name: its record in encodings.toml, and how it is built.
 
-The class of a record is under `@encoding(name)` in a file of this folder. These files
-import torch. Names and records are read without it.
+The class that implements a record's encoding stands under the decorator
+`@encoding(name)` in a file of this folder. These files import torch. Names and records
+are read without torch.
 """
 
 import inspect
@@ -17,20 +18,22 @@ from ropelab.runs.own import find
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
-# This is added to the seed of a model to make the seed of its encoding, so that the two
-# draw different numbers. torch uses the lowest 32 bits of a seed.
+# This is added to the seed of a model to make the seed of its encoding, so that model and
+# encoding draw different numbers. torch uses the lowest 32 bits of a seed.
 RANDOM_STREAM = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The model around an encoding, in features and tokens."""
+    """The sizes of the model that an encoding is built for."""
 
     layers: int
+    # The features of a token between the layers.
     width: int
+    # The heads of a layer, and the features of one head.
     heads: int
     head_dim: int
-    # The longest window seen in training.
+    # The number of tokens in the longest context seen in training.
     trained_len: int
 
 
@@ -40,8 +43,9 @@ SIZES = tuple(field.name for field in fields(Shape))
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingRecord:
-    """The facts about an encoding that are known without building it; encodings.toml
-    explains the keys.
+    """The facts about an encoding that are known without building it.
+
+    encodings.toml explains the fields.
     """
 
     label: str
@@ -55,7 +59,7 @@ class EncodingRecord:
 
     @property
     def least_head_dim(self) -> int:
-        """The narrowest head whose rotated share has a pair of features."""
+        """The smallest head_dim whose rotated share holds a pair, two features."""
         rotated_share = self.options.get("share", 1.0)
         return int(2 / rotated_share)
 
@@ -74,14 +78,16 @@ def find_record(name: str, *groups: str) -> EncodingRecord:
     """Return the record of an encoding, or make one for an encoding without a record.
 
     Encodings without a record are composed encodings, such as `window(rope, 64)`, and
-    classes of the user, such as `mymodule:MyEncoding`. InputError: the name has no
-    meaning. The nearest name is suggested, also among `groups`, names that stand for
-    several encodings.
+    classes of the user, such as `mymodule:MyEncoding`.
+
+    InputError: the name has no meaning. The error suggests the nearest name, of an
+    encoding or of one of the `groups`, which each stand for several encodings.
     """
     if name in ENCODINGS:
         return ENCODINGS[name]
     is_composed = "(" in name
     if is_composed:
+        # The layers of a composed encoding may differ.
         source = "composed of encodings by name"
         return EncodingRecord(label=name, source=source, family="by layer")
 
@@ -89,12 +95,12 @@ def find_record(name: str, *groups: str) -> EncodingRecord:
     if own_class is None:
         raise make_name_error("encoding", name, (*ENCODINGS, *groups))
     return EncodingRecord(
-        label=own_class.__name__, source=name, family=_find_family_of_user(own_class)
+        label=own_class.__name__, source=name, family=_guess_family(own_class)
     )
 
 
 def _find_own_class(name: str) -> "type[Encoding] | None":
-    """Return the user's class of a name; None if the name is not one of the user's.
+    """Return the user's class of this name; None if the name is not the user's.
 
     InputError: the name refers to something else than an encoding.
     """
@@ -105,13 +111,14 @@ def _find_own_class(name: str) -> "type[Encoding] | None":
 
     if not (isinstance(own_class, type) and issubclass(own_class, Encoding)):
         raise InputError(f"{name} must be a class below Encoding (docs/own.md)")
+    # The base class has no positions: it is the encoding `nope`.
     if own_class is Encoding:
         raise InputError(f"{name} is no encoding of its own (docs/own.md)")
     return own_class
 
 
-def _find_family_of_user(own_class: "type[Encoding]") -> str:
-    """Return the place at which a user's class acts, by the hooks that it defines."""
+def _guess_family(own_class: "type[Encoding]") -> str:
+    """Return the family of a user's class, judged by the hooks that it defines."""
     methods = own_class.__dict__
     if "embed" in methods:
         return "embeddings"
@@ -133,7 +140,7 @@ def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
 def drawing_from(seed: int) -> Iterator[None]:
     """Draw the parameters of encodings from a seed only, in the block.
 
-    After the block torch draws the numbers that it would have drawn without it.
+    The random state of torch outside the block is not changed.
     """
     import torch
 
@@ -143,13 +150,14 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 
 def find_constructor(name: str) -> "Callable[..., Encoding]":
-    """Return the function that builds an encoding: a class, or a class method of the
-    class.
+    """Return the function that builds an encoding: its class, or a method of the class.
+
+    The name is one that `find_record` accepts.
     """
     if name in ENCODINGS:
         return import_classes()[name].constructor()
     own_class = _find_own_class(name)
-    assert own_class is not None, "record_of refuses unknown names"
+    assert own_class is not None, "find_record refuses unknown names"
     return own_class
 
 
@@ -170,7 +178,7 @@ def import_classes() -> "Mapping[str, type[Encoding]]":
 
 
 def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Encoding":
-    """Return an encoding by name.
+    """Return an encoding by name; torch's random state decides its parameters.
 
     Its class gets the sizes of the model that it asks for, the options of its record,
     and `options`, which replace options of the record. InputError: the name or an
@@ -181,15 +189,15 @@ def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Enco
     record = find_record(name)
     construct = find_constructor(name)
     signature = inspect.signature(construct)
-    parameters = []
+    argument_names = []
     for parameter in signature.parameters.values():
-        # `*args` and `**kwargs` name no parameter.
+        # `*args` and `**kwargs` are not names of arguments.
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            parameters.append(parameter.name)
-    allowed = [parameter for parameter in parameters if parameter not in SIZES]
+            argument_names.append(parameter.name)
+    allowed = [argument for argument in argument_names if argument not in SIZES]
     _check_options(name, options, allowed)
 
-    sizes = {size: getattr(shape, size) for size in SIZES if size in parameters}
+    sizes = {size: getattr(shape, size) for size in SIZES if size in argument_names}
     arguments = {**sizes, **record.options, **options}
     try:
         signature.bind(**arguments)
@@ -202,6 +210,7 @@ def build_encoding(name: str, shape: Shape, options: Mapping[str, Any]) -> "Enco
 
 
 def _check_options(name: str, options: Mapping[str, Any], allowed: list[str]) -> None:
+    # Users know the options as parameters of the encoding.
     if options and not allowed:
         raise InputError(f"{name} takes no parameters, so not {', '.join(options)}")
     for option in options:

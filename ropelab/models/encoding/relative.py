@@ -82,10 +82,10 @@ def relative_unshift(by_key: ByKey) -> ByDistance:
 
 
 class DistanceTable:
-    """The rows of distances in a table that is computed from parameters of a model.
+    """A table with a row of features for each distance.
 
-    While a text is decoded, token by token, the rows are kept until a parameter
-    changes.
+    The rows are computed from parameters of a model. While a text is decoded, token by
+    token, they are kept until a parameter changes.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DistanceTable:
         """Make the table.
 
         Args:
-            compute: returns the rows [..., distances, features] of some distances.
+            compute: returns the rows [..., distances, features] of given distances.
             parameters: the parameters that `compute` uses.
         """
         self._compute = compute
@@ -108,12 +108,15 @@ class DistanceTable:
     def __call__(
         self, falling: FallingDistances
     ) -> Float[Tensor, "*heads columns head_dim"]:
-        """Return the rows of `distances`; a distance below 0 gets the row of 0."""
+        """Return the rows of falling distances.
+
+        A distance below 0 gets the row of distance 0.
+        """
         largest = max(int(falling[0]), 0)
         # The table is made for the next power of two, so that a text that grows needs
         # few tables.
         length = 1 << largest.bit_length()
-        table = self._compute_or_keep(length, falling.device)
+        table = self._compute_or_reuse(length, falling.device)
         # The table begins with distance length - 1.
         start = length - 1 - largest
         rows = table[..., start:, :]
@@ -127,8 +130,12 @@ class DistanceTable:
         repeated = row_of_0.expand(*rows.shape[:-2], missing, -1)
         return torch.cat((rows, repeated), dim=-2)
 
-    def _compute_or_keep(self, length: int, device: torch.device) -> Tensor:
-        """Return the rows of the distances length - 1, ..., 1, 0, and of 0 once more."""
+    def _compute_or_reuse(self, length: int, device: torch.device) -> Tensor:
+        """Return the rows of the distances length - 1, ..., 1, 0, and of 0 once more.
+
+        The second row of 0 stands for the distance -1. A single query has no other
+        distance below 0, so that decoding a token needs no concatenation.
+        """
         # With gradients the rows are computed in every call. Without gradients they are
         # kept until the length or a parameter changes, so that decoding a token does not
         # compute the rows of all distances again. torch raises `_version` whenever a
@@ -139,8 +146,8 @@ class DistanceTable:
         if state == self._state and not torch.is_grad_enabled():
             return self._rows
 
-        # The distance -1 at the end becomes the second 0.
         falling = torch.arange(length - 1, -2, -1, device=device)
+        # The distance -1 at the end becomes the second 0.
         falling = falling.clamp(min=0)
         # Positions do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(device.type, enabled=False):
@@ -160,9 +167,9 @@ class Shaw(Encoding):
     from two tables that all heads share: a_ij is row min(i - j, CLIP).
     """
 
-    # The distance from which on all keys share a row; k in the paper. The paper has
-    # 2 CLIP + 1 rows. The rows of keys after the query are left out here, since these
-    # keys are masked.
+    # The distance in tokens from which on all keys share a row; k in the paper. The
+    # paper has 2 CLIP + 1 rows. The rows of keys after the query are left out here, since
+    # these keys are masked.
     CLIP = 16
     fused: bool = False
 
@@ -212,9 +219,9 @@ class Shaw(Encoding):
         return weights @ v + by_row @ value_rows
 
     def _spread_rows(self, by_row: ByRow, falling: FallingDistances) -> ByDistance:
-        """Return at every distance the number of its row, min(distance, CLIP).
+        """Return for every distance the entry of `by_row` at row min(distance, CLIP).
 
-        A distance below 0 belongs to a masked key, and gets the number of row 0.
+        A distance below 0 belongs to a masked key, and gets the entry at row 0.
         """
         far, near = self._count_far_and_near(falling)
         masked = len(falling) - far - near
@@ -239,7 +246,8 @@ class TransformerXL(Encoding):
 
     Dai et al. 2019, arXiv:1901.02860, section 3.3, without the recurrence over
     segments. R is the fixed sinusoid of the distance. W, and vectors u and v for each
-    head, are learned. Every layer has its own, as with `untie_r` in the authors' code.
+    head, are learned. Every layer has its own W, u and v, as with `untie_r` in the
+    authors' code.
     """
 
     fused: bool = False
@@ -280,8 +288,8 @@ class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, last).
 
     This is equation 4 of DeBERTa (see `Deberta` below). Kr = P W_kr and Qr = P W_qr are
-    projections of a `table` P [rows, width] that all layers share. All distances from
-    the last row on use that row.
+    projections of a `table` P [rows, width] that all layers share. Distances beyond the
+    last row use the last row.
     """
 
     fused: bool = False
@@ -363,9 +371,10 @@ def multiply_keys(
         # in the order of the keys.
         return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
 
-    # The shift works here with the parts exchanged: keys are the rows of the matrix, and
-    # queries become its columns. Keys are taken in chunks, each a quarter as long as
-    # the queries. This needs little more memory than the scores themselves.
+    # The shift works here with queries and keys exchanged: keys are the rows of the
+    # matrix, and queries become its columns. Keys are taken in chunks of `size` keys, a
+    # quarter of the number of queries. This needs little more memory than the scores
+    # themselves.
     size = max(1, queries // 4)
     # The number of chunks is rounded up, and zeros fill the last chunk.
     chunks = -(-keys // size)
@@ -375,8 +384,8 @@ def multiply_keys(
 
     # A chunk that starts at key c needs the rows from c to c + queries + size - 2, and
     # one row in front of these rows, for the column that the shift does not use. So one
-    # row of zeros is put before all rows. The end is padded to fit the last chunk; if
-    # no key is missing there, the amount is -1, which drops the last, unused row.
+    # row of zeros is put before all rows. The end is padded to fit the last chunk. If
+    # the last chunk lacks no key, the amount is -1, which drops the last, unused row.
     padded = pad(rows, (0, 0, 1, missing_keys - 1))
     # `unfold` cuts the rows of each chunk: [heads, chunks, head_dim, queries + size].
     # With the keys as rows the distances must rise, so they are flipped.
@@ -411,14 +420,14 @@ class Deberta(Encoding):
         super().__init__()
         # A row for every trained distance, as in the paper.
         self.table = nn.Embedding(trained_len, width)
-        inner = heads * head_dim
-        to_key = [nn.Linear(width, inner, bias=False) for _ in range(layers)]
-        to_query = [nn.Linear(width, inner, bias=False) for _ in range(layers)]
+        width_of_heads = heads * head_dim
+        to_key = [nn.Linear(width, width_of_heads, bias=False) for _ in range(layers)]
+        to_query = [nn.Linear(width, width_of_heads, bias=False) for _ in range(layers)]
         self.to_key = nn.ModuleList(to_key)
         self.to_query = nn.ModuleList(to_query)
 
-        # This is a tuple, whose members torch does not register as parts of this module.
-        # In a ModuleList every layer would register the table once more.
+        # torch does not register the members of a tuple as submodules. With a ModuleList
+        # every layer would register the table once more.
         self._layers = tuple(
             DebertaLayer(self.table.weight, heads, to_key[layer], to_query[layer])
             for layer in range(layers)

@@ -1,7 +1,7 @@
 """Rotary position embedding (RoPE, arXiv:2104.09864) under any `RopePlan`.
 
 A plan has the frequencies at which pairs of features rotate, in radians per token, and
-a factor on queries and keys. A method that scales RoPE to longer contexts is another
+a factor on queries and keys. A method that scales RoPE to longer contexts makes another
 plan. Encodings derived from `Rope` are in rope_variants.py and rounded.py.
 """
 
@@ -93,9 +93,9 @@ class RotationInFloat32(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         cos, sin = ctx.saved_tensors
         grad = grads[0]
-        back = rotate(grad.float(), cos, -sin, pairing=ctx.pairing)
+        grad_of_x = rotate(grad.float(), cos, -sin, pairing=ctx.pairing)
         # Only `x` has a gradient; the tables and the pairing have none.
-        return back.to(grad.dtype), None, None, None
+        return grad_of_x.to(grad.dtype), None, None, None
 
 
 @encoding("rope", "rope_interleaved", "rope_partial")
@@ -193,7 +193,7 @@ class Rope(Encoding):
         return cos[positions], sin[positions]
 
     def _compute_tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute cos and sin of positions, times the plan's factor, in float32."""
+        """Return cos and sin of positions, times the plan's factor, in float32."""
         # Angles are computed in float64: in float32 an angle of 1e5 rad would have an
         # error of 4e-3, and its cosine as well.
         cos, sin = cos_sin(positions, self.plan)

@@ -1,4 +1,4 @@
-"""RoPE as code computes it that rounds: with rounded stages, or with rounded keys.
+"""RoPE with rounding: of stages of its computation, or of the keys in a cache.
 
 A `Rounding` (ropelab.math.numerics.keys) says what is rounded. Its cast plan has a
 number format for each stage of RoPE: positions, angles, tables of cos and sin, the
@@ -45,8 +45,8 @@ class RoundedRope(Rope):
         super().__init__(rope.plan, rope.pairing, rope.softmax_factor)
         self.rounding = rounding
         self.base = base
-        # Rotates stored keys to lower positions. They carry the plan's factor already, so
-        # that this rotation has none.
+        # Rotates stored keys to lower positions. The keys have been multiplied by the
+        # plan's factor already, so that this rotation has no factor.
         self.mover = Rope(RopePlan(rope.plan.inv_freq), rope.pairing)
         spectrum = Spectrum(rope.plan.inv_freq, base, self.rotary_dim)
         # Computes angles with the roundings of the cast plan.
@@ -64,8 +64,8 @@ class RoundedRope(Rope):
             return super().key(stored, positions)
 
         # A runtime that shifts its context moves stored keys down, `moves` times by
-        # `step` positions. Their present positions are the lowest, so that they were
-        # first stored at higher positions.
+        # `step` positions. `positions` are those after the last move, so that the keys
+        # were first stored at higher positions.
         first_positions = positions + key_format.moves * key_format.step
         rotated = super().key(k, first_positions)
         stored = _apply(rotated, key_format.store)
@@ -117,9 +117,9 @@ class RoundedRope(Rope):
         rotated = torch.stack([rotated_first, rotated_second], pair_dim)
         rotated = rotated.flatten(-2).to(x.dtype)
         rest = x[..., self.rotary_dim :]
-        whole = torch.cat([rotated, rest], dim=-1)
+        all_features = torch.cat([rotated, rest], dim=-1)
         # Queries and keys enter the scores in the format of scores.
-        return round_tensor(whole, formats.score)
+        return round_tensor(all_features, formats.score)
 
     def _compute_tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         # The text may begin at another position than 0.
@@ -128,8 +128,8 @@ class RoundedRope(Rope):
         angles = self.chain.angles(shifted).T
         factor = self.plan.attention_factor
 
-        # An angle beyond its format is infinite, and its cos and sin are nan.
-        # `_look_up` refuses them, but only if their positions are used.
+        # An angle beyond the largest number of its format is infinite, and its cos and
+        # sin are nan. `_look_up` refuses nan, but only at positions that are used.
         with np.errstate(invalid="ignore"):
             cos = np.cos(angles) * factor
             sin = np.sin(angles) * factor

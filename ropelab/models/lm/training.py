@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
-from ropelab.models.encoding.base import list_parts
+from ropelab.models.encoding.base import list_nested_encodings
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.models.lm.source import Batch
@@ -326,7 +326,9 @@ def open_threads(
     """
     # An encoding of the user may keep something from one call to the next, which threads
     # would mix up.
-    is_of_user = any(is_own(type(part)) for part in list_parts(model.encoding))
+    is_of_user = any(
+        is_own(type(part)) for part in list_nested_encodings(model.encoding)
+    )
     if cores > 1 and not is_of_user:
         return ThreadPoolExecutor(
             cores, initializer=torch.set_num_threads, initargs=(1,)

@@ -18,7 +18,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.keys import Rounding
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import write_as_typed
-from ropelab.models.encoding.base import Encoding, list_parts
+from ropelab.models.encoding.base import Encoding, list_nested_encodings
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
@@ -183,7 +183,7 @@ class WithMethod(Mode):
 
 def set_pairing(encoding: Encoding, pairing: Pairing) -> None:
     """Set the pairs of features that every rotation in an encoding rotates."""
-    for part in list_parts(encoding):
+    for part in list_nested_encodings(encoding):
         if isinstance(part, Rope):
             part.pairing = pairing
 

@@ -8,7 +8,11 @@ from transformers import Llama4TextConfig
 from transformers.models.llama4.modeling_llama4 import Llama4TextAttention
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.models.encoding.base import Encoding, disable_fused_kernel, list_parts
+from ropelab.models.encoding.base import (
+    Encoding,
+    disable_fused_kernel,
+    list_nested_encodings,
+)
 from ropelab.models.encoding.composed import (
     LogScaled,
     ScalableSoftmax,
@@ -233,6 +237,6 @@ def test_a_config_refuses_layers_that_its_model_does_not_have() -> None:
 
 def test_separate_products_are_asked_of_every_part_of_an_encoding():
     encoding = compose("layers(rope,window(rope,16))", SHAPE)
-    assert any(part.fused for part in list_parts(encoding))
+    assert any(part.fused for part in list_nested_encodings(encoding))
     assert disable_fused_kernel(encoding) is encoding
-    assert not any(part.fused for part in list_parts(encoding))
+    assert not any(part.fused for part in list_nested_encodings(encoding))
