@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ropelab import lab
-from ropelab.models.lm.corpus import LARGEST
+from ropelab.models.lm.corpus import MOST_BYTES
 from ropelab.plan import Plan
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
@@ -104,8 +104,8 @@ PLACES: Mapping[str, Maker] = {
     "a very deep folder": _deep,
     "three thousand files": _many,
     "a terabyte without content": _sparse(2**40),
-    "one byte more than allowed": _sparse(LARGEST + 1),
-    "a gigabyte of nothing": _sparse(LARGEST // 8),
+    "one byte more than allowed": _sparse(MOST_BYTES + 1),
+    "a gigabyte of nothing": _sparse(MOST_BYTES // 8),
     "one byte": _bytes(b"x"),
     "one line": _bytes(b"a line\n"),
     "zero bytes": _bytes(bytes(10_000)),

@@ -1,12 +1,12 @@
 """Real text as bytes: the running Python's standard library, or files of the user.
 
-A corpus has two halves, one to train on and one, the held-out documents, to evaluate
-on. In a folder a document is a whole file. A hash of its content decides in which half
-it is, and of near-duplicates only one is kept. A single file is cut instead: its
-beginning is for training, its end for evaluation.
+A corpus has two sets of documents: one to train on, and the held-out documents to
+evaluate on. In a folder a document is a whole file. A hash of its content decides in
+which set the document is, and of near-duplicates only one is kept. A single file is cut
+instead: its beginning is for training, its end for evaluation.
 
-`read_corpus` returns a `Corpus`. A `CorpusRef` describes one without its text, so that
-it can be sent to another process, which reads the text there.
+`read_corpus` returns a `Corpus`. A `CorpusRef` describes a corpus without its text, so
+that it can be sent to another process, which then reads the text.
 """
 
 import errno
@@ -42,38 +42,44 @@ ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
 ).astype(np.int64)
 # The share of files, or of the bytes of a single file, that is for evaluation.
-HELD_OUT = 0.2
+HELD_OUT_SHARE = 0.2
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 # Folders of the standard library that have other packages, or compiled files.
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
 # The name of the standard library in messages.
-STANDARD = "the standard library"
-# With fewer held-out documents the standard library is refused. It may have less than was
-# asked for: many Pythons come without their tests, two thirds of the text.
-FEWEST = 10
-# A file with a zero byte among this many first bytes is not a text.
+STANDARD_LIBRARY = "the standard library"
+# The number of held-out documents that suffices of the standard library if more were
+# asked for. Many Pythons come without their tests, two thirds of the text.
+ENOUGH_DOCUMENTS = 10
+# The number of first bytes of a file that are looked at. If one of them is zero, the file
+# is not a text.
 BINARY_PROBE = 8192
 # The most bytes of all files together, since they are held in memory.
-LARGEST = 2**30
+MOST_BYTES = 2**30
 # The kind of the documents that a single file was cut into.
-SINGLE = "text"
+KIND_OF_PIECES = "text"
 # The suffixes of files whose kind is prose.
 PROSE = {".md", ".rst", ".txt"}
-# A hidden file in a folder of text, whose first line names the source of the text.
+# The name of a hidden file in a folder of text. Its first line names the source of the
+# text.
 SOURCE = ".source"
-# The most bytes of this file.
-LONGEST_SOURCE = 4096
+# The most bytes of the file SOURCE.
+MOST_SOURCE_BYTES = 4096
 
-# Two documents are near-duplicates if they share many shingles, sequences of 32 bytes
+# Two documents are near-duplicates if they share many shingles, sequences of bytes
 # (Broder 1997). A shingle is most of a line of code, so that common idioms and imports
-# make no near-duplicate. A shingle is read as four words.
+# make no near-duplicate. It is read as four words.
+#
+# The number of bytes of a word.
 WORD = 8
+# The number of bytes of a shingle.
 SHINGLE = 4 * WORD
-# One in this many shingles is used. The hash of a shingle decides whether it is used,
-# so that every document uses the same shingles.
-SAMPLED = 32
-# If more than this share of its shingles is known, a document is a near-duplicate.
-MOST_KNOWN = 0.5
+# One shingle in this number is used. The hash of a shingle decides whether it is used, so
+# that a shingle which several documents have is used in all of them or in none.
+SAMPLING_RATIO = 32
+# The largest share of shingles that a document may have in common with the documents
+# before it. With a larger share it is a near-duplicate.
+MOST_KNOWN_SHARE = 0.5
 # Odd numbers with no pattern in their bits, one for each word of a shingle. They make
 # the hash of a shingle.
 MULTIPLIERS = np.array(
@@ -83,7 +89,7 @@ MULTIPLIERS = np.array(
 
 
 class Origin(NamedTuple):
-    """The name of a document and its kind, without its text."""
+    """The name and the kind of a document, without its text."""
 
     name: str
     kind: str
@@ -93,7 +99,7 @@ class Origin(NamedTuple):
 class TextDocument:
     text: bytes
     # The kind of text, such as code, prose or tests (`find_kind`).
-    kind: str = SINGLE
+    kind: str = KIND_OF_PIECES
     # The path of the document in the corpus.
     name: str = ""
 
@@ -104,15 +110,16 @@ class TextDocument:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents for training and for evaluation, in an order that depends only on their
-    content.
+    """Documents for training and for evaluation.
+
+    Their order depends only on their content.
     """
 
     # The name in messages.
     name: str
     training: tuple[bytes, ...]
     held_out: tuple[TextDocument, ...]
-    # The sha256 of the texts of both halves.
+    # The sha256 of the texts of all documents.
     fingerprint: str
     # The number of documents that are not used, because they are near-duplicates of
     # other documents.
@@ -122,13 +129,13 @@ class Corpus:
     def names(self) -> str:
         """The hash of the names and kinds of the held-out documents.
 
-        Tables show these, and `fingerprint` does not depend on them.
+        Tables show names and kinds, and `fingerprint` does not depend on them.
         """
         return digest({"names": [document.origin for document in self.held_out]})
 
     def say_left_out(self) -> None:
         """Say once how many documents of the user's are not used."""
-        if self.left_out and self.name != STANDARD:
+        if self.left_out and self.name != STANDARD_LIBRARY:
             documents = write_count(self.left_out, "document")
             say_once(f"{self.name}: {documents} left out as near-duplicates of others")
 
@@ -140,28 +147,28 @@ class Corpus:
         Every place at which a window fits into a document is equally likely.
         """
         random = np.random.default_rng((TRAINING, seed, step))
-        long_enough = [text for text in self.training if len(text) >= window]
+        long_texts = [text for text in self.training if len(text) >= window]
         # The places are numbered through all documents.
-        places_in_each = [len(text) - window + 1 for text in long_enough]
+        places_in_each = [len(text) - window + 1 for text in long_texts]
         first_places = np.cumsum([0, *places_in_each])
         total = first_places[-1]
 
         places = random.integers(total, size=rows)
         documents = np.searchsorted(first_places, places, side="right") - 1
-        texts = [long_enough[document] for document in documents]
+        texts = [long_texts[document] for document in documents]
         starts = places - first_places[documents]
         return _cut_windows(texts, starts, window)
 
-    def long_enough(self, length: int, documents: int) -> list[TextDocument]:
-        """Return the first `documents` held-out documents of at least `length` bytes.
+    def list_long_documents(self, length: int, count: int) -> list[TextDocument]:
+        """Return the first `count` held-out documents of at least `length` bytes.
 
-        InputError: there are too few. Of the standard library there may be fewer, down
-        to FEWEST.
+        InputError: there are too few. Of the standard library ENOUGH_DOCUMENTS are
+        enough, even if `count` is larger.
         """
         candidates = [each for each in self.held_out if len(each.text) >= length]
-        needed = documents
-        if self.name == STANDARD:
-            needed = min(documents, FEWEST)
+        needed = count
+        if self.name == STANDARD_LIBRARY:
+            needed = min(count, ENOUGH_DOCUMENTS)
         if len(candidates) < needed:
             left_out = ""
             if self.left_out:
@@ -171,13 +178,14 @@ class Corpus:
                 f" {length} bytes{left_out}, {needed} are needed; give more or longer"
                 " text, or ask for fewer documents"
             )
-        return candidates[:documents]
+        return candidates[:count]
 
     def held_out_windows(
-        self, length: int, documents: int
+        self, length: int, count: int
     ) -> Int[Tensor, "documents length"]:
-        """Return a window of each of the documents that are long enough."""
-        texts = [document.text for document in self.long_enough(length, documents)]
+        """Return a window of each of the documents that `list_long_documents` returns."""
+        documents = self.list_long_documents(length, count)
+        texts = [document.text for document in documents]
         # The windows are at random places, so that they are not only heads of files
         # (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
@@ -209,7 +217,7 @@ def _cut_windows(texts: Sequence[bytes], starts: Iterable[int], length: int) -> 
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, described so that another process can read it.
+    """The description of a corpus whose tokens are bytes; other processes can read it.
 
     `TokenText` in ropelab/models/tasks/tokens.py has the same methods for the tokens of
     a released model.
@@ -219,7 +227,7 @@ class CorpusRef:
     path: str
     # The number of bytes of a document, if the path is a single file that is cut.
     piece: int
-    # The hash of the text. A corpus that has changed since is refused.
+    # The hash of the text. If the text on disk no longer has this hash, it is refused.
     fingerprint: str
     # The hash of names and kinds, as in `Corpus`. It is a field so that results which
     # show other names are not reused.
@@ -231,7 +239,7 @@ class CorpusRef:
 
     @classmethod
     def of(cls, path: str, piece: int) -> Self:
-        """Describe a corpus on disk. InputError if there is none."""
+        """Describe the corpus at a path. InputError if there is none."""
         corpus = read_corpus(Path(path) if path else None, piece)
         return cls(path, piece, corpus.fingerprint, corpus.names)
 
@@ -241,12 +249,12 @@ class CorpusRef:
             return _provided[self]
         return _read_once(self)
 
-    # With `content` and `provide` the text is sent to a worker on another machine, which
-    # need not have the files.
+    # With `content` the text is taken, and with `provide` given to a worker on another
+    # machine, which need not have the files.
     content = corpus
 
     def provide(self, content: Corpus) -> None:
-        """Make this process use a text that was sent to it."""
+        """Make this process use a corpus that was sent to it."""
         _provided.clear()
         _provided[self] = content
 
@@ -259,7 +267,7 @@ class CorpusRef:
     stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Return what results on symbols of a task depend on."""
+        """Return the facts that results on the symbols of a retrieval task depend on."""
         return {
             "name": task,
             "corpus": self.fingerprint if reads_text else "",
@@ -272,22 +280,23 @@ class CorpusRef:
         return list(text.encode())
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return tokens [count, length] of held-out documents, and the bytes per token of
-        each, which are 1.
+        """Return tokens of held-out documents, and the bytes per token of each document.
+
+        The tokens are [count, length], and there is 1 byte per token.
         """
         windows = _held_out_windows(self, length, count)
         return windows, torch.ones(len(windows), dtype=torch.float64)
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        """Return name and kind of each of those documents."""
-        documents = self.corpus().long_enough(length, count)
+        """Return name and kind of each document of which `documents` returns tokens."""
+        documents = self.corpus().list_long_documents(length, count)
         return tuple(document.origin for document in documents)
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a window of a held-out document; after the last document the first one
-        follows.
+        """Return window `number` of held-out text, as a list of tokens.
 
-        InputError: no document is that long.
+        Each window is of another document. After the last document the first follows
+        again. InputError: no document is that long.
         """
         corpus = self.corpus()
         sizes = [len(document.text) for document in corpus.held_out]
@@ -305,7 +314,7 @@ class CorpusRef:
         return self.corpus().windows(seed, 0, length, rows)
 
 
-# The last text that was sent to this process.
+# The last corpus that was sent to this process.
 _provided: dict[CorpusRef, Corpus] = {}
 
 
@@ -333,8 +342,8 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
     """
     if path is None or path.is_dir():
         piece = 0
-    # Many runs ask for the same corpus. It is read again only when its files have
-    # changed, which changes the stamp.
+    # Many runs ask for the same corpus. A changed file changes the stamp, and only then
+    # are the files read again.
     return _read_unchanged(path, piece, read_stamp(path))
 
 
@@ -354,7 +363,7 @@ def read_documents(path: Path | None) -> tuple[str, list[TextDocument]]:
     """
     files = _list_files(path)
     if path is None:
-        return STANDARD, _read_texts(files, LIBRARY, find_kind)
+        return STANDARD_LIBRARY, _read_texts(files, LIBRARY, find_kind)
 
     for file in files:
         check_name(file)
@@ -395,8 +404,8 @@ def drop_near_duplicates(
 
 def split_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
-    # Hashes are uniform, so that the share HELD_OUT of all hashes is below this border.
-    border = int(HELD_OUT * 2**64).to_bytes(8, "big")
+    # Hashes are uniform, so that HELD_OUT_SHARE of all hashes is below this border.
+    border = int(HELD_OUT_SHARE * 2**64).to_bytes(8, "big")
 
     def is_held_out(content_hash: bytes) -> bool:
         return content_hash[:8] < border
@@ -404,8 +413,8 @@ def split_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
     def rank_training_first(content_hash: bytes) -> tuple[bool, bytes]:
         return is_held_out(content_hash), content_hash
 
-    # If a training document and a held-out one are near-duplicates, the held-out one is
-    # dropped.
+    # Of near-duplicates the first is kept. With training documents first, it is the
+    # held-out document that is dropped.
     all_documents = list(documents)
     by_hash = drop_near_duplicates(all_documents, rank_training_first)
     training = []
@@ -421,7 +430,7 @@ def split_documents(name: str, documents: Iterable[TextDocument]) -> Corpus:
 
 def split_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text; its end is held out in pieces of `piece` bytes."""
-    cut = len(text) - int(len(text) * HELD_OUT)
+    cut = len(text) - int(len(text) * HELD_OUT_SHARE)
     documents: list[TextDocument] = []
     for start in range(cut, len(text) - piece + 1, piece):
         piece_name = f"piece {len(documents)}"
@@ -455,12 +464,12 @@ def find_folder_or_kind(path: Path) -> str:
 def _make_corpus(
     name: str, training: Sequence[bytes], held_out: Sequence[TextDocument]
 ) -> Corpus:
-    # The numbers of texts and bytes are hashed, too, so that the same bytes divided
-    # otherwise have another hash.
+    # The numbers of texts and bytes are hashed, too, so that the same bytes have another
+    # hash if they are divided into other texts.
     content_hash = hashlib.sha256()
-    for half in (training, [document.text for document in held_out]):
-        content_hash.update(len(half).to_bytes(8, "big"))
-        for text in half:
+    for texts in (training, [document.text for document in held_out]):
+        content_hash.update(len(texts).to_bytes(8, "big"))
+        for text in texts:
             content_hash.update(len(text).to_bytes(8, "big") + text)
     return Corpus(name, tuple(training), tuple(held_out), content_hash.hexdigest())
 
@@ -469,7 +478,7 @@ def read_source_name(folder: Path) -> str:
     """Return the source that a folder of text names; empty if it names none."""
     file = folder / SOURCE
     try:
-        content = read_regular(file, LONGEST_SOURCE)
+        content = read_regular(file, MOST_SOURCE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
@@ -481,7 +490,7 @@ def read_source_name(folder: Path) -> str:
 
 
 def read_stamp(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file."""
+    """Return name, size and time of change of every file of a corpus."""
     stamps = []
     for file in _list_files(path):
         if file.exists():
@@ -526,17 +535,17 @@ def _read_texts(
 ) -> list[TextDocument]:
     """Read the files that are text: not empty, no zero byte near the start.
 
-    Names of documents are paths below `root`, from which `kind` makes their kind.
+    The name of a document is its path below `root`, from which `kind` makes its kind.
     """
     documents = []
-    bytes_left = LARGEST
+    bytes_left = MOST_BYTES
     for path in paths:
         try:
             text = read_regular(path, bytes_left)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise InputError(
-                    f"{path} is too large: {LARGEST >> 20} MiB at most"
+                    f"{path} is too large: {MOST_BYTES >> 20} MiB at most"
                 ) from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
 
@@ -556,11 +565,11 @@ def sample_shingles(text: bytes) -> set[int]:
         return set()
 
     # The word at every place of the text, as a number of 64 bits. For each offset the
-    # text is read as words that do not overlap, which are every eighth place.
+    # text is read as words that do not overlap. They belong to every eighth place.
     words = np.empty(len(text) - WORD + 1, np.uint64)
     for offset in range(WORD):
-        whole = (len(text) - offset) // WORD
-        words[offset::WORD] = np.frombuffer(text, "<u8", whole, offset)
+        word_count = (len(text) - offset) // WORD
+        words[offset::WORD] = np.frombuffer(text, "<u8", word_count, offset)
 
     # The hash of the shingle at every place is computed from its four words.
     hashes = np.zeros(count, np.uint64)
@@ -568,24 +577,24 @@ def sample_shingles(text: bytes) -> set[int]:
         start = number * WORD
         hashes = (hashes ^ words[start : start + count]) * multiplier
         hashes ^= hashes >> np.uint64(32)
-    # The comparison below looks at the highest bits. Those of a product depend on all
-    # bits of its factors.
+    # The comparison below looks at the highest bits of the hashes. The highest bits of a
+    # product depend on all bits of its factors.
     hashes *= MULTIPLIERS[0]
-    is_sampled = hashes < 2**64 // SAMPLED
+    is_sampled = hashes < 2**64 // SAMPLING_RATIO
     return set(hashes[is_sampled].tolist())
 
 
 def mark_new_texts(texts: Sequence[bytes]) -> list[bool]:
     """Return True for each text that is not a near-duplicate of a text before it.
 
-    Near-duplicates themselves do not count among the texts before.
+    Texts that are near-duplicates do not count among the texts before.
     """
     known: set[int] = set()
     is_kept = []
     for text in texts:
         shingles = sample_shingles(text)
         known_shingles = len(shingles & known)
-        is_new = known_shingles <= MOST_KNOWN * len(shingles)
+        is_new = known_shingles <= MOST_KNOWN_SHARE * len(shingles)
         if is_new:
             known |= shingles
         is_kept.append(is_new)

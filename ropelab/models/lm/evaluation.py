@@ -23,15 +23,15 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 
-# Rows are passed together as long as they have at most this many tokens. More would
-# need more memory and would not be faster on a CPU.
+# The most tokens that pass through the model together, in as many rows as they make. More
+# tokens would need more memory and would not be faster on a CPU.
 TOKENS_PER_PASS = 8192
 # The most logits that are in memory at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
 
 
-class Readable(Protocol):
-    """A model that can be evaluated: `LanguageModel`, or a released one."""
+class EvaluableModel(Protocol):
+    """A model that can be evaluated: a `LanguageModel` or a released model."""
 
     encoding: Encoding
     # A module with a `weight`, from hidden states to logits.
@@ -45,7 +45,7 @@ class Readable(Protocol):
 
 @torch.inference_mode()
 def _score_predictions(
-    model: Readable,
+    model: EvaluableModel,
     score: Callable[[Tensor, Tensor], Tensor],
     dtype: torch.dtype,
     tokens: Int[Tensor, "rows tokens"],
@@ -55,8 +55,8 @@ def _score_predictions(
 
     Args:
         model: makes logits of hidden states by its head.
-        score: returns the numbers [rows, predictions] of some logits [rows, predictions,
-            vocabulary] and of the tokens that the text has there.
+        score: computes the numbers [rows, predictions] from logits [rows, predictions,
+            vocabulary] and the predicted tokens of the text [rows, predictions].
         dtype: the number format of the result.
         tokens: the rows.
         last: see the head of this file.
@@ -72,8 +72,8 @@ def _score_predictions(
         # would keep the memory of the logits from being returned to the system.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
 
-        # Logits take most of the memory, so that only the logits of some columns are
-        # made at once.
+        # Logits take most of the memory, so that only the logits of some columns
+        # (predictions of all rows of the block) are made at once.
         logits_per_column = len(block) * model.size.vocabulary
         columns = max(1, LOGITS_PER_CHUNK // logits_per_column)
         for start in range(0, targets.shape[1], columns):
@@ -85,7 +85,7 @@ def _score_predictions(
 
 
 def compute_token_losses(
-    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
+    model: EvaluableModel, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats."""
 
@@ -93,25 +93,25 @@ def compute_token_losses(
         # The loss is computed in float32 even if the products are in bfloat16, whose
         # logits have steps of 0.06 between 8 and 16.
         flat_logits = logits.flatten(0, 1).float()
-        flat = cross_entropy(flat_logits, targets.flatten(), reduction="none")
-        return flat.view(targets.shape)
+        flat_losses = cross_entropy(flat_logits, targets.flatten(), reduction="none")
+        return flat_losses.view(targets.shape)
 
     return _score_predictions(model, loss, torch.float32, tokens, last)
 
 
 def compute_sliding_losses(
-    model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
+    model: EvaluableModel, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats, given at most `window` tokens."""
-    # The window moves on by `stride`, and its last `stride` predictions count. Each of
-    # these predictions has at least window - stride + 1 tokens of context. Tokens
-    # before the window do not influence it, not even through lower layers, since each
-    # window is passed by itself.
+    # Each window begins `stride` tokens after the one before, and its last `stride`
+    # predictions count. Each of these predictions has at least window - stride + 1 tokens
+    # of context. Tokens before the window do not influence it, not even through lower
+    # layers, since each window is passed by itself.
     return _slide(partial(compute_token_losses, model), tokens, window, stride)
 
 
 def find_correct(
-    model: Readable, batch: Batch, window: int | None = None, stride: int = 1
+    model: EvaluableModel, batch: Batch, window: int | None = None, stride: int = 1
 ) -> Bool[Tensor, "rows scored"]:
     """Return True for each scored token that the model finds most probable of all
     tokens.
@@ -125,7 +125,8 @@ def find_correct(
         return logits.argmax(-1) == targets
 
     score = partial(_score_predictions, model, is_most_probable, torch.bool)
-    # [rows, predictions], False before the last scored tokens
+    # [rows, predictions]. Predictions before all scored tokens are not computed, and are
+    # False.
     is_correct = _slide(score, batch.tokens, window, stride, batch.last_scored)
     # The index keeps the scored tokens of all rows, row by row.
     scored = is_correct[batch.scored[:, 1:]]
@@ -144,8 +145,8 @@ def _slide(
     Predictions before the `last` final ones are not computed, and their scores are 0.
 
     Args:
-        score: returns the scores of the final predictions of some tokens, as many as it
-            is asked for.
+        score: takes rows of tokens and a number n, and returns the scores of their n
+            final predictions.
         tokens: the rows.
         window: the length of a window; None, or a length beyond that of the rows: one
             window.
@@ -167,13 +168,13 @@ def _slide(
     scores: Tensor | None = None
     for start, count in counted_windows:
         end = start + window
-        wanted = min(count, end - first_wanted)
-        if wanted <= 0:
+        wanted_count = min(count, end - first_wanted)
+        if wanted_count <= 0:
             continue
-        values = score(tokens[:, start : end + 1], wanted)
+        values = score(tokens[:, start : end + 1], wanted_count)
         if scores is None:
             scores = values.new_zeros(len(tokens), predictions)
-        scores[:, end - wanted : end] = values
+        scores[:, end - wanted_count : end] = values
     if scores is None:
         # Rows of one token have no predictions.
         return torch.empty(0)

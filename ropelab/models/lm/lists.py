@@ -10,7 +10,7 @@ keyed
 `indexing` is the task of Du et al. 2026 (arXiv:2605.15514), with letters in the place
 of their digits. `keyed` is its control: there the content of the list, not a position
 in it, decides the answer. Released models get digits, in the notation of a programming
-language. The values of a list are distinct, so a model that knows only which values
+language. The four values of a list are distinct, so a model that knows only which values
 occur is right in 1 of 4 cases.
 """
 
@@ -19,16 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The values of a list.
+# The number of values in a list.
 ITEMS = 4
-# The tasks. Each has its own kind of list.
+# The names of the tasks. Each task has its own kind of list.
 LISTS = ("indexing", "keyed")
 
 
 class Words(NamedTuple):
-    """The words that state a list and ask for its items; {} stands for a value that is
-    filled in.
-    """
+    """The words that state a list and ask for its items; {} is a place to fill in."""
 
     # Values are drawn from these characters.
     values: str
@@ -74,7 +72,7 @@ class List(NamedTuple):
 
 
 def draw_list(random: np.random.Generator, task: str, words: Words = FOR_BYTES) -> List:
-    """Draw a list for a task of LISTS: its values, and the order of the questions."""
+    """Draw the values of a list and the order of its questions; `task` is one of LISTS."""
     values = random.permutation([*words.values])[:ITEMS].tolist()
     if task == "keyed":
         form = words.keyed_list
@@ -96,9 +94,9 @@ def hide_list(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hide a list and questions for its items in a text, for training.
 
-    The kind of the list is drawn, too. Up to four questions follow the list at random
-    distances; each item is asked for at most once, since the answer to a first question
-    would also be the answer to a second one.
+    The task is drawn, too. Up to four questions follow the list at random distances. Each
+    item is asked for at most once: a second question could be answered by copying the
+    answer to the first.
 
     Args:
         random: the generator of random numbers.
@@ -118,9 +116,10 @@ def hide_list(
         pieces.pop()
 
     # The depths are sorted, so that the list comes before all of the questions.
-    room = len(text) - sum(map(len, pieces))
+    remaining_length = len(text) - sum(map(len, pieces))
+    remaining_text = text[:remaining_length].tolist()
     depths = np.sort(100 * random.random(len(pieces)))
-    tokens, starts = insert_pieces(text[:room].tolist(), pieces, depths.tolist())
+    tokens, starts = insert_pieces(remaining_text, pieces, depths.tolist())
 
     scored = np.ones(len(tokens), np.bool_)
     for number, (start, piece) in enumerate(zip(starts, pieces, strict=True)):
@@ -139,7 +138,7 @@ def insert_pieces(
 ) -> tuple[list[int], list[int]]:
     """Insert each piece into a text at its depth, in percent of the text.
 
-    Return the text with the pieces, and the place in it at which each piece begins.
+    Return the resulting text, and the index in it at which each piece begins.
     """
     places = [round(len(text) * depth / 100) for depth in depths]
     order = sorted(range(len(pieces)), key=lambda number: places[number])
@@ -148,7 +147,7 @@ def insert_pieces(
     starts = [0] * len(pieces)
     inserted_tokens = 0
     for number in order:
-        # The pieces that were inserted before have moved the place on.
+        # The pieces inserted so far have moved this place back in the text.
         start = places[number] + inserted_tokens
         result[start:start] = pieces[number]
         starts[number] = start

@@ -1,10 +1,10 @@
 """Baselines without a model: predictions from the n-grams in the text before a token.
 
-An n-gram is a sequence of n tokens. `predict_by_ngrams` repeats what followed the last
-n tokens when they occurred before. A task that this solves does not need positions.
-`predict_by_cache` gives probabilities from counts of n-grams. If they improve the
-predictions of a model, there was something in the text that the model did not see, or
-did not use.
+An n-gram is a sequence of n tokens. `predict_by_ngrams` predicts the token that followed
+the last n tokens when they occurred before. A task that this baseline solves does not
+need positions. `predict_by_cache` gives probabilities from counts of n-grams. If they
+improve the predictions of a model, there was something in the text that the model did not
+see, or did not use.
 """
 
 from collections import defaultdict
@@ -17,9 +17,9 @@ from torch import Tensor
 # This number stands for no prediction, where the last n tokens occur for the first time.
 # It equals no token.
 NOTHING = -1
-# An n-gram together with the number of its row must fit into an int64, which has 63 bits
-# for positive numbers.
-BITS = 62
+# The most bits of the number that stands for an n-gram together with the number of its
+# row. An int64 has 63 bits for positive numbers.
+MOST_BITS = 62
 
 # The number of times that each token followed each context. A context is a tuple of
 # tokens, and the inner keys are the tokens after it.
@@ -29,10 +29,12 @@ Counts = defaultdict[tuple[int, ...], dict[int, int]]
 def predict_by_ngrams(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
-    """Predict every token by what followed the n tokens before it at their latest earlier
-    occurrence in the row, or NOTHING without one. Occurrences may overlap.
+    """Predict each token from the n tokens before it.
+
+    The prediction is the token that followed their latest earlier occurrence in the row,
+    or NOTHING if they did not occur before. Occurrences may overlap.
     """
-    if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
+    if n < 1 or len(tokens) * vocabulary**n >= 2**MOST_BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
     predictions = torch.full_like(tokens, NOTHING)
     rows, length = tokens.shape
@@ -46,8 +48,8 @@ def predict_by_ngrams(
     for offset in range(n):
         grams = grams * vocabulary + tokens[:, offset : offset + count]
 
-    # A stable sort puts equal numbers next to each other in the order of their places,
-    # so that each comes after its latest earlier occurrence.
+    # A stable sort puts equal numbers next to each other in the order of their places, so
+    # that each occurrence of an n-gram comes right after its latest earlier occurrence.
     sorted_grams, places = grams.flatten().sort(stable=True)
     is_repeated = sorted_grams[1:] == sorted_grams[:-1]
     earlier_places = places[:-1][is_repeated]
@@ -71,11 +73,12 @@ def predict_by_cache(
 
     Args:
         tokens: the text.
-        order: the most tokens of a context after which tokens are counted.
-        beyond: the number of tokens just before a token that are not counted.
+        order: the most tokens in a context, the tokens before a counted token.
+        beyond: the number of tokens directly before the predicted token that are not
+            counted.
         vocabulary: the number of different tokens.
-        within: the number of tokens that are counted, just before the tokens that
-            `beyond` leaves out; None: all earlier tokens.
+        within: the number of tokens, directly before those that `beyond` leaves out,
+            that are counted; None: all earlier tokens.
 
     Returns:
         For each token its probability, and the number of tokens in the longest context
@@ -85,11 +88,13 @@ def predict_by_cache(
     counts: Counts = defaultdict(dict)
     predictions = []
     for place in range(1, len(row)):
-        # Both places may be before the start of the text. Nothing is counted then.
+        # The two places may be before the start of the text. There is then nothing to
+        # count or to forget.
         newest_counted = place - 1 - beyond
         _count(counts, row, newest_counted, order)
         if within is not None:
-            _forget(counts, row, newest_counted - within, order)
+            newest_forgotten = newest_counted - within
+            _forget(counts, row, newest_forgotten, order)
         predictions.append(_predict(counts, row, place, order, vocabulary))
     return predictions
 
@@ -104,7 +109,7 @@ def _count(counts: Counts, row: tuple[int, ...], place: int, order: int) -> None
 
 
 def _forget(counts: Counts, row: tuple[int, ...], place: int, order: int) -> None:
-    """Undo `_count`."""
+    """Undo what `_count` did for the token at a place."""
     for length in range(min(order, place) + 1):
         context = row[place - length : place]
         following = counts[context]
@@ -122,7 +127,7 @@ def _predict(
     probability = 1 / vocabulary
     longest = 0
 
-    # Each longer context corrects the probability of the shorter one.
+    # Each longer context corrects the probability that the shorter contexts gave.
     for length in range(min(order, place) + 1):
         context = row[place - length : place]
         following = counts.get(context)
@@ -131,7 +136,7 @@ def _predict(
         longest = length
         # Witten and Bell 1991: tokens that never followed this context get, all
         # together, as much weight as the number of different tokens that followed it.
-        different = len(following)
-        weight = following.get(row[place], 0) + different * probability
-        probability = weight / (sum(following.values()) + different)
+        different_tokens = len(following)
+        weight = following.get(row[place], 0) + different_tokens * probability
+        probability = weight / (sum(following.values()) + different_tokens)
     return probability, longest

@@ -35,7 +35,7 @@ SCORES_PER_BLOCK = 2**23
 # that the last query of the block may see. Scores with keys after the query itself are
 # then masked, so that a shorter block computes fewer scores in vain.
 QUERIES_PER_BLOCK = 128
-# Queries that the fused kernel takes at a time where it needs a mask. The kernel
+# The number of queries in one call of the fused kernel, where it needs a mask. The kernel
 # multiplies with masked keys, too, so that shorter blocks compute less in vain.
 QUERIES_PER_MASK = 512
 
@@ -89,7 +89,7 @@ class Cache:
 
 
 def start_of_last(length: int, last: int | None) -> int:
-    """Return the place at which the `last` entries begin; None: all entries."""
+    """Return the index at which the `last` entries begin; None: all entries."""
     if last is None:
         return 0
     return max(0, length - last)
@@ -175,12 +175,12 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
     keys = k.shape[2]
     k_positions = torch.arange(keys, device=q.device)
     first_query = keys - queries
-    affordable = SCORES_PER_BLOCK // (batch * heads * keys)
-    size = min(QUERIES_PER_BLOCK, max(1, affordable))
+    queries_in_memory = SCORES_PER_BLOCK // (batch * heads * keys)
+    queries_per_block = min(QUERIES_PER_BLOCK, max(1, queries_in_memory))
 
     outputs = []
-    for start in range(0, queries, size):
-        stop = min(start + size, queries)
+    for start in range(0, queries, queries_per_block):
+        stop = min(start + queries_per_block, queries)
         positions = k_positions[first_query + start : first_query + stop]
         # No query of the block sees a key after the last query.
         visible = k_positions[: first_query + stop]
@@ -210,9 +210,9 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = size.heads
         self.head_dim = size.head_dim
-        inner = size.heads * size.head_dim
-        self.qkv = nn.Linear(size.width, 3 * inner, bias=False)
-        self.out = nn.Linear(inner, size.width, bias=False)
+        width_of_heads = size.heads * size.head_dim
+        self.qkv = nn.Linear(size.width, 3 * width_of_heads, bias=False)
+        self.out = nn.Linear(width_of_heads, size.width, bias=False)
 
     def project(
         self, x: Float[Tensor, "batch tokens width"]
@@ -270,16 +270,19 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.up(x)
-        if inner.requires_grad:
-            return self.down(SquaredRelu.apply(inner))
-        # No backward pass will need the features inside, so they are overwritten. New
-        # memory for the result would cost as much time as the arithmetic.
-        return self.down(inner.relu_().mul_(inner))
+        features = self.up(x)
+        if features.requires_grad:
+            return self.down(SquaredRelu.apply(features))
+        # No backward pass will need these features, so they are overwritten. New memory
+        # for the result would cost as much time as the arithmetic.
+        return self.down(features.relu_().mul_(features))
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each on the normalised stream and added to it."""
+    """Attention, then feed-forward, each added to the residual stream (the stream).
+
+    Both take the normalised stream.
+    """
 
     def __init__(self, size: ModelSize) -> None:
         super().__init__()
@@ -363,15 +366,15 @@ class LanguageModel(nn.Module):
             first = cache.tokens
         stop = first + tokens.shape[1]
         positions = torch.arange(first, stop, device=tokens.device)
-        # The norm gives embeddings unit variance, which added encodings have, too,
-        # however the embedding grows in training.
+        # The norm keeps the embeddings at unit variance, however the embedding grows in
+        # training. They thus stay on the scale of the encodings that are added to them.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
 
-        final = len(self.layers) - 1
+        final_layer = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
-            # Only the final layer may leave out tokens: every other layer makes the keys
-            # and values of all tokens for the layer above.
-            last_of_layer = last if number == final else None
+            # Only the final layer may leave out tokens. The layer above any other layer
+            # makes keys and values of all tokens.
+            last_of_layer = last if number == final_layer else None
             encoding = self.encoding.for_layer(number)
             x = layer(x, positions, encoding, number, cache, last_of_layer)
 

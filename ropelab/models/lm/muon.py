@@ -1,8 +1,8 @@
 """Muon (Jordan et al. 2024), an optimizer that makes an orthogonal step of each matrix.
 
 torch's Muon takes matrices one by one, and always in bfloat16. On a CPU that emulates
-bfloat16 this costs more than the forward and backward pass. Here matrices of one shape
-(or of one transposed) are computed together, in any format.
+bfloat16 this costs more than the forward and backward pass. Here all matrices of one
+shape are computed together, in any format. A transposed shape counts as the same shape.
 """
 
 from collections import defaultdict
@@ -14,20 +14,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
-# The coefficients of x, x^3 and x^5 in one iteration. Jordan chose them so that small
+# The coefficients of x, x^3 and x^5 in one iteration, where x is a matrix and x^3 stands
+# for x x^T x. Jordan chose them so that small
 # singular values grow fast: after five iterations, singular values that were between
 # 0.004 and 1 are between 0.68 and 1.2. They need not be exactly 1.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+# The number of iterations.
 ITERATIONS = 5
-# A matrix is divided by its norm, or by this number if the norm is smaller. A gradient of
-# zeros thus stays zero instead of becoming nan.
+# The smallest number by which a matrix is divided. A matrix with a larger norm is divided
+# by its norm. A gradient of zeros thus stays zero instead of becoming nan.
 SMALLEST_NORM = 1e-7
 
 
 def orthogonalise(
     matrices: Float[Tensor, "matrices rows columns"], dtype: torch.dtype
 ) -> Float[Tensor, "matrices rows columns"]:
-    """Return about U V^T for each matrix with the singular values S, U S V^T.
+    """Return an approximation of U V^T for each matrix U S V^T (S: its singular values).
 
     The cost grows with the square of the rows, so matrices should be wide, not tall.
     """
@@ -68,7 +70,10 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Change all matrices once; `closure` is of torch's interface, and not used."""
+        """Change all matrices once.
+
+        `closure` belongs to torch's interface of optimizers and is not used.
+        """
         for group in self.param_groups:
             for matrices in _group_by_shape(group["params"]):
                 self._step_together(matrices, group)
@@ -82,8 +87,8 @@ class Muon(Optimizer):
 
         for matrix, step in zip(matrices, steps, strict=True):
             rows, columns = matrix.shape
-            # Tall matrices get longer steps, so that the outputs of all matrices change by
-            # about as much.
+            # Tall matrices get longer steps, so that the outputs of all matrices change
+            # about equally.
             length = group["lr"] * max(1.0, rows / columns) ** 0.5
             is_tall = rows > columns
             if is_tall:
@@ -97,8 +102,8 @@ class Muon(Optimizer):
         assert gradient is not None
         if not state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
-        # The average of the gradients so far, in which this one has the share
-        # 1 - momentum. Nesterov's momentum counts this gradient once more.
+        # The average of the gradients so far, in which the present gradient has the share
+        # 1 - momentum. Nesterov's momentum counts the present gradient once more.
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         update = gradient.lerp(average, momentum)
         rows, columns = update.shape
@@ -107,9 +112,9 @@ class Muon(Optimizer):
 
 
 def _group_by_shape(matrices: Iterable[Tensor]) -> Iterable[list[Tensor]]:
-    """Return lists of matrices of one shape; a transposed shape counts as the same.
+    """Return a list of matrices for each shape, without matrices that have no gradient.
 
-    Matrices without a gradient are left out.
+    A transposed shape counts as the same shape.
     """
     by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
     for matrix in matrices:

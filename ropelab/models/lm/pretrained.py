@@ -33,7 +33,8 @@ STORED_DTYPE = torch.bfloat16
 # The names of the tensors in a file: weights with this prefix, and the losses.
 PREFIX = "model."
 LOSSES = "losses"
-# Parts of a training's key that have another name as an option of the command line.
+# The options of the command line for those entries of a training's key that have another
+# name.
 OPTION_NAMES = {"window": "train_len"}
 
 
@@ -46,9 +47,10 @@ class Pretrained:
     file: str
     # The hash of the whole file.
     sha256: str
-    # The parts of the training's key that do not depend on the machine (`select_comparable`).
+    # The entries of the training's key that do not depend on the machine
+    # (`select_comparable`).
     training: dict[str, Any]
-    # Facts about the training for people: the command, the day, versions, the text.
+    # How the model was made, for people: the command, the day, versions, the text.
     made: dict[str, str]
 
     def read(self) -> tuple[dict[str, Tensor], list[float]]:
@@ -77,15 +79,15 @@ class Pretrained:
 
 
 def select_comparable(key: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a training's key that a stored model must share with it.
+    """Return the entries of a training's key that a stored model must have, too.
 
     The text and the number format may differ: they depend on the machine on which the
     stored model was trained.
     """
     mixture = key["task"]["mixture"]
-    parts = {name: key[name] for name in ("size", "recipe", "seed", "encoding")}
+    entries = {name: key[name] for name in ("size", "recipe", "seed", "encoding")}
     # The way through JSON turns tuples into lists, as in the manifest.
-    return json.loads(json.dumps({**parts, "mixture": mixture}))
+    return json.loads(json.dumps({**entries, "mixture": mixture}))
 
 
 @cache
@@ -125,14 +127,14 @@ def find_pretrained(key: dict[str, Any]) -> Pretrained:
 def _list_differences(stored: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Return the names of the options in which two trainings differ."""
     differing = []
-    for part, value in wanted.items():
-        if stored[part] == value:
+    for entry, value in wanted.items():
+        if stored[entry] == value:
             continue
         if not isinstance(value, dict):
-            differing.append(part)
+            differing.append(entry)
             continue
         for name in value:
-            if stored[part].get(name) != value[name]:
+            if stored[entry].get(name) != value[name]:
                 differing.append(OPTION_NAMES.get(name, str(name)))
     return differing
 
@@ -145,10 +147,10 @@ def write_pretrained(
     """Write models and their manifest.
 
     Args:
-        folder: where they are written.
+        folder: where the files are written.
         models: for each model the key of its training, its weights by name, and the
             loss of each training step.
-        made: facts about the training for people.
+        made: how the models were made, for people.
     """
     folder.mkdir(parents=True, exist_ok=True)
     records = []

@@ -1,4 +1,4 @@
-"""The training data: real text, mixed with tasks that need a look far back.
+"""The training data: real text, mixed with tasks whose answers are far back in the text.
 
 A row of a batch (a window) is cut into stretches of log-uniform length. A stretch has
 one of four kinds:
@@ -84,8 +84,8 @@ class Mixture:
     symbols: float = 0.3
     # The share of stretches that are look-ups. All other stretches are text.
     look_ups: float = 0.15
-    # The share of look-ups whose key an earlier record has, too, with another value.
-    # The value of the nearer record is the right answer.
+    # The share of look-ups whose key two earlier records have, with different values. The
+    # value of the nearer record is the right answer.
     contested: float = 0.5
     # The least number of tokens in a stretch.
     shortest: int = 8
@@ -99,7 +99,8 @@ class Mixture:
     # The number of tokens in a periodic row. In rows of 16 copying is discovered in a
     # third of the steps that it takes in rows of 64.
     periodic_window: int = 16
-    # The share of rows that are text around a list instead (ropelab/models/lm/lists.py).
+    # The share of rows that are not mixed, but text around a list
+    # (ropelab/models/lm/lists.py).
     lists: float = 0.0
 
     def __post_init__(self) -> None:
@@ -125,7 +126,7 @@ def make_training_batch(
 ) -> Batch:
     """Return the batch of a step: `rows` rows of `window` bytes.
 
-    The first steps have shorter rows, and as many tokens in more rows.
+    The first steps have more and shorter rows, with the same number of tokens.
     """
     random = np.random.default_rng((TRAINING, seed, step, window, rows))
     if step < mixture.periodic_steps:
@@ -190,38 +191,40 @@ class Stretches:
     length: np.ndarray
 
     @property
-    def inside(self) -> np.ndarray:
+    def place_in_stretch(self) -> np.ndarray:
         """The place of every token in its stretch."""
         window = self.start.shape[1]
         return np.arange(window) - self.start
 
     def record_places(self, kind: int) -> np.ndarray:
-        """Return the places of the first tokens of all whole records in a kind of stretch.
+        """Return the places of all whole records in the stretches of a kind.
 
-        Places count through all rows, one row after the other.
+        The place of a record is that of its first token. Places count through all rows,
+        one row after the other.
         """
         window = self.start.shape[1]
         places = np.arange(window)
         is_whole = places + RECORD <= self.start + self.length
         # A record that begins later than this is cut off by the end of the window.
         is_whole[:, window - RECORD + 1 :] = False
-        begins = self.inside % RECORD == 0
-        return np.flatnonzero((self.kind == kind) & is_whole & begins)
+        is_first = self.place_in_stretch % RECORD == 0
+        return np.flatnonzero((self.kind == kind) & is_whole & is_first)
 
 
 def draw_stretches(
     mixture: Mixture, random: np.random.Generator, rows: int, window: int
 ) -> Stretches:
     """Cut every row into stretches and draw the kind of each."""
-    # This many of the shortest stretches fill a window. If stretches are longer, the
-    # last ones begin after the end of the window, and are not used. The arrays are
-    # [rows, count].
+    # The number of the shortest stretches that fill a window. If stretches are longer,
+    # the last of them begin after the end of the window, and are not used. The arrays
+    # are [rows, count].
     count = math.ceil(window / mixture.shortest)
     longest = max(mixture.shortest, int(mixture.longest * window))
     lengths = log_uniform(random.random((rows, count)), mixture.shortest, longest)
     starts = np.cumsum(lengths, axis=1) - lengths
 
-    # A token's stretch has the number of stretches that have begun up to it, less one.
+    # Stretches are numbered from 0. The number of a token's stretch is the number of
+    # stretches that have begun up to the token, less one.
     is_first = np.zeros((rows, window), np.int64)
     is_used = starts < window
     row_of_start, _ = np.nonzero(is_used)
@@ -281,7 +284,7 @@ def make_mixed_batch(
     # may have been quoted later, or drawn twice by chance. If another value follows
     # that occurrence, the answer is not scored.
     is_nearest = predict_by_ngrams(tokens, KEY) == tokens
-    scored = is_text | (is_quoted & (stretches.inside >= CUE))
+    scored = is_text | (is_quoted & (stretches.place_in_stretch >= CUE))
     scored_answers = torch.from_numpy(is_answer) & is_nearest
     return Batch(tokens, torch.from_numpy(scored) | scored_answers)
 
@@ -305,13 +308,13 @@ def draw_distances(
 def follow_origins(origin: np.ndarray) -> np.ndarray:
     """Replace the origin of each token by a place that is its own origin.
 
-    An origin may itself have another one, since a quotation may contain a quotation.
+    An origin may itself have another origin, since a quotation may contain a quotation.
     """
     while True:
-        further = origin[origin]
-        if np.array_equal(further, origin):
+        origin_of_origin = origin[origin]
+        if np.array_equal(origin_of_origin, origin):
             return origin
-        origin = further
+        origin = origin_of_origin
 
 
 def set_look_ups(
@@ -325,8 +328,8 @@ def set_look_ups(
     Return True at the values of look-ups, [rows, window].
     """
     # The records of a row are seen as pairs. A look-up repeats the second record of an
-    # earlier pair. If its key is contested, the first record of that pair, or of a pair
-    # before, gets the same key and keeps its own value. That record is the older one.
+    # earlier pair. If the look-up is contested, the first record of that pair, or of a
+    # pair before, gets the same key and keeps its own value. It is the older record.
     rows, window = stretches.kind.shape
     records = stretches.record_places(SYMBOLS)
     look_ups = stretches.record_places(LOOK_UPS)
@@ -341,18 +344,21 @@ def set_look_ups(
     first_records = first_records[has_pairs]
     earlier_pairs = earlier_pairs[has_pairs]
 
-    share, choice, contest, other_share = random.random((4, len(look_ups)))
+    # Random numbers in [0, 1), four for each look-up.
+    share, choice, contest, older_share = random.random((4, len(look_ups)))
     pairs_back = draw_distances(mixture, share, choice, 1, earlier_pairs)
     pair = earlier_pairs - pairs_back
-    repeated = records[first_records + 2 * pair + 1]
+    repeated_records = records[first_records + 2 * pair + 1]
     for offset in range(RECORD):
-        origin[look_ups + offset] = repeated + offset
+        origin[look_ups + offset] = repeated_records + offset
 
-    older_pair = (other_share * (pair + 1)).astype(np.int64)
-    older = records[first_records + 2 * older_pair]
+    older_pair = (older_share * (pair + 1)).astype(np.int64)
+    older_records = records[first_records + 2 * older_pair]
     is_contested = contest < mixture.contested
+    changed_records = older_records[is_contested]
+    sources = repeated_records[is_contested]
     for offset in range(KEY):
-        origin[older[is_contested] + offset] = repeated[is_contested] + offset
+        origin[changed_records + offset] = sources + offset
 
     is_answer = np.zeros(rows * window, np.bool_)
     is_answer[look_ups + KEY] = True

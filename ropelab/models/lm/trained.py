@@ -29,23 +29,23 @@ VERSION = 6
 # some of the memory that it needed for earlier models; up to 2.9 GB was seen.
 MEMORY = Resources().memory_bytes
 # The following numbers are bytes, from which estimates of memory are made. They were
-# fitted to measured peaks of training, which are 0.6 to 1.2 times the estimates. The
-# bytes of Python with torch, and of the corpus.
-LIBRARIES = 600_000_000
-# The bytes of a weight with its gradient and the optimizer's state, in training.
-TRAINED_WEIGHT = 16
-# The bytes of a weight in evaluation.
-WEIGHT = 4
-# The bytes that a token keeps for the backward pass, for each layer and feature of the
+# fitted to measured peaks of training, which are 0.6 to 1.2 times the estimates.
+#
+# Python with torch, and the corpus.
+LIBRARY_BYTES = 600_000_000
+# In training, a weight with its gradient and the optimizer's state.
+BYTES_PER_TRAINED_WEIGHT = 16
+# In evaluation, a weight.
+BYTES_PER_WEIGHT = 4
+# In training, what a token keeps for the backward pass, for each layer and feature of the
 # width.
-TRAINED_FEATURE = 100
-# The bytes that a token needs in a forward pass of evaluation, for each feature of the
-# width.
-FEATURE = 40
-# The bytes of a token of a row, with its results.
-TOKEN = 40
-# The bytes of a score of an encoding without a fused kernel, in a layer that is trained.
-TRAINED_SCORE = 10
+BYTES_PER_TRAINED_FEATURE = 100
+# In evaluation, what a token needs in a forward pass, for each feature of the width.
+BYTES_PER_FEATURE = 40
+# In evaluation, a token of a row with its results.
+BYTES_PER_TOKEN = 40
+# In training, a score of an encoding without a fused kernel, in one layer.
+BYTES_PER_TRAINED_SCORE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Training:
         if self.pretrained:
             # Nothing is trained, and no folder is written.
             return Resources(
-                memory_bytes=LIBRARIES + TRAINED_WEIGHT * size.weights,
+                memory_bytes=LIBRARY_BYTES + BYTES_PER_TRAINED_WEIGHT * size.weights,
                 dtype=self.dtype,
                 gpu=self.device == "cuda",
                 inputs=(self.corpus,),
@@ -130,9 +130,11 @@ class Training:
         if not self.fused:
             scores = tokens * recipe.window * size.heads
         features = tokens * size.width
-        layer_bytes = TRAINED_FEATURE * features + TRAINED_SCORE * scores
-        weight_bytes = TRAINED_WEIGHT * size.weights
-        training_bytes = LIBRARIES + weight_bytes + size.layers * layer_bytes
+        layer_bytes = (
+            BYTES_PER_TRAINED_FEATURE * features + BYTES_PER_TRAINED_SCORE * scores
+        )
+        weight_bytes = BYTES_PER_TRAINED_WEIGHT * size.weights
+        training_bytes = LIBRARY_BYTES + weight_bytes + size.layers * layer_bytes
         # The cores compute rows side by side. At the last window, where most of the time
         # goes, a step may have few rows.
         rows = max(1, recipe.tokens_per_step // recipe.window)
@@ -222,9 +224,9 @@ def estimate_pass_bytes(size: ModelSize, rows: int, length: int) -> int:
     # Room for sixteen blocks of scores in float32.
     score_bytes = 16 * 4 * SCORES_PER_BLOCK
     return (
-        LIBRARIES
-        + WEIGHT * size.weights
-        + FEATURE * tokens_at_once * size.width
-        + TOKEN * rows * length
+        LIBRARY_BYTES
+        + BYTES_PER_WEIGHT * size.weights
+        + BYTES_PER_FEATURE * tokens_at_once * size.width
+        + BYTES_PER_TOKEN * rows * length
         + score_bytes
     )

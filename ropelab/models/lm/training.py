@@ -1,9 +1,9 @@
 """Training a small model so that it can be trusted: seeded, resumable, loud on failure.
 
 A window is the number of tokens in a row of a batch. Over the first half of the steps
-it doubles until it is the trained length, while the number of tokens in a step stays
-the same. Two reasons: a model that is shown 2048 tokens from the start does not learn
-to copy in the same time, and attention over short windows costs little.
+the window doubles until it is the trained length, while the number of tokens in a step
+stays the same. There are two reasons: a model that is shown 2048 tokens from the start
+does not learn to copy in the same time, and attention over short windows costs little.
 
 Batches and learning rates depend only on (seed, step), so a continued run ends in the
 same weights as an uninterrupted one, bit for bit. A checkpoint is one safetensors file,
@@ -50,14 +50,15 @@ SECONDS_BETWEEN_CHECKPOINTS = 20.0
 FINAL_RATE = 0.05
 # Gradients of a larger norm are scaled down to this norm. They become large at the time
 # when a model discovers copying.
-LARGEST_GRADIENT = 1.0
-# A batch is cut by rows into this number of parts, which cores compute side by side.
+LARGEST_GRADIENT_NORM = 1.0
+# The number of parts, by rows, into which a batch is cut. Cores compute them side by side.
 PARTS = 4
-# Training has failed if the loss is this many times the loss of a uniform guess.
-DIVERGED = 3.0
+# The loss, as a multiple of the loss of a uniform guess, above which training has failed.
+DIVERGED_LOSS = 3.0
+# The name of the file of a checkpoint.
 CHECKPOINT = "checkpoint.safetensors"
-# The name of a tensor in a checkpoint that has the hash of all other tensors. It shows
-# whether the file is damaged.
+# The name of the tensor in a checkpoint that holds the hash of all its other tensors. The
+# hash shows whether the file is damaged.
 HASH = "sha256"
 
 
@@ -101,12 +102,12 @@ class Recipe:
     def stages(self) -> Iterator[tuple[int, int]]:
         """Yield (window, number of steps), from the first window to the last."""
         # The first half of the steps is cut into an equal share for each window but the
-        # last. All steps have twice as many shares.
-        shares = max(1, 2 * self.doublings)
+        # last. The second half, with the last window, is as long as all these shares.
+        share_count = max(1, 2 * self.doublings)
         start = 0
         for doublings_so_far in range(self.doublings):
             # Rounded up, this is the first step that `window_at` gives the next window.
-            stop = math.ceil(Fraction(self.steps * (doublings_so_far + 1), shares))
+            stop = math.ceil(Fraction(self.steps * (doublings_so_far + 1), share_count))
             yield self.first_window << doublings_so_far, stop - start
             start = stop
         yield self.window, self.steps - start
@@ -114,7 +115,8 @@ class Recipe:
     def rate_at(self, step: int) -> float:
         """Return the share of the highest learning rates at a step.
 
-        It rises linearly in the warm-up, then falls by half a cosine to FINAL_RATE.
+        The share rises linearly in the warm-up, then falls by half a cosine to
+        FINAL_RATE.
         """
         if step < self.warmup:
             return (step + 1) / self.warmup
@@ -137,7 +139,7 @@ def compute_batch_loss(
     of a batch, the caller gives the number in the whole batch, so that the results of
     all parts add up to the mean.
     """
-    # The first token of a row has none before it.
+    # The first token of a row has no token before it.
     scored = batch.scored[:, 1:]
     targets = batch.tokens[:, 1:][scored]
     # Only scored tokens pass through the head, since the logits of all tokens would be
@@ -171,10 +173,10 @@ def set_gradients(
 
     # The parts, and the order in which they are added up, do not depend on the number of
     # threads, so that the result does not either, bit for bit.
-    count = 1
+    part_count = 1
     if device == "cpu":
-        count = min(PARTS, len(batch.tokens))
-    parts = batch.split(count)
+        part_count = min(PARTS, len(batch.tokens))
+    parts = batch.split(part_count)
     if threads is None:
         results = [compute(part) for part in parts]
     else:
@@ -234,19 +236,20 @@ def make_optimizers(
 def list_biases(model: LanguageModel) -> list[nn.Parameter]:
     """Return the parameters of a model's encoding outside of linear layers and tables."""
     # These are biases of distances and vectors that are added to keys. They learn at the
-    # rate of the matrices, all other parameters of the encoding at the lower rate of the
-    # embedding. At the lower rate a bias of T5 hardly moves in a short training. At the
-    # higher rate DeBERTa, which has linear layers and a table, fails to copy.
-    in_layers: set[int] = set()
+    # higher rate, that of the matrices. All other parameters of the encoding learn at the
+    # lower rate, that of the embedding. At the lower rate a bias of T5 hardly moves in a
+    # short training. At the higher rate DeBERTa, which has linear layers and a table,
+    # fails to copy.
+    ids_in_layers: set[int] = set()
 
     for module in model.encoding.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            in_layers |= {id(parameter) for parameter in module.parameters()}
+            ids_in_layers |= {id(parameter) for parameter in module.parameters()}
 
     return [
         parameter
         for parameter in model.encoding.parameters()
-        if id(parameter) not in in_layers
+        if id(parameter) not in ids_in_layers
     ]
 
 
@@ -265,9 +268,10 @@ def train(
 ) -> list[float]:
     """Train `model` in place from the checkpoint in `folder`; return all losses.
 
-    Matrix products are in `dtype`, weights in float32. `progress` opens a progress line
-    of steps of average length. The weights are the same, bit for bit, for any number of
-    `cores`. MachineError: the loss is no longer finite, or the disk is full.
+    Matrix products are in `dtype`, weights in float32. `progress` opens a progress line,
+    given the work that is left in steps of average length. The weights are the same, bit
+    for bit, for any number of `cores`. MachineError: training diverged (`check_finite`),
+    or the disk is full.
     """
     optimizers = make_optimizers(model, recipe, dtype)
     losses = load_checkpoint(folder, model, optimizers)
@@ -322,12 +326,12 @@ def open_threads(
 ) -> AbstractContextManager[Executor | None]:
     """Open the threads that compute the parts of a batch side by side.
 
-    The block gets None if this thread computes them one after another.
+    The block gets None if this thread computes the parts one after another.
     """
     # An encoding of the user may keep something from one call to the next, which threads
     # would mix up.
     is_of_user = any(
-        is_own(type(part)) for part in list_nested_encodings(model.encoding)
+        is_own(type(nested)) for nested in list_nested_encodings(model.encoding)
     )
     if cores > 1 and not is_of_user:
         return ThreadPoolExecutor(
@@ -345,13 +349,16 @@ def make_step(
     dtype: DtypeName = "float32",
     threads: Executor | None = None,
 ) -> float:
-    """Make one optimizer step, its matrix products in `dtype`, and return its loss."""
+    """Make one optimizer step and return the loss of its batch.
+
+    Matrix products are in `dtype`.
+    """
     window = recipe.window_at(step)
     rows = max(1, recipe.tokens_per_step // window)
     batch = data(step, window, rows).to(model.head.weight.device)
     loss = set_gradients(model, batch, dtype, threads)
 
-    nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
+    nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT_NORM)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = optimizer.defaults["lr"] * recipe.rate_at(step)
@@ -361,14 +368,12 @@ def make_step(
 
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
-    """Raise MachineError if the last loss is not a number, or is far above a uniform
-    guess.
-    """
+    """Raise MachineError if the last loss is nan, or far above that of a uniform guess."""
     # The loss is not compared with the first loss: a fine-tuned model starts with a low
     # loss, and a single hard sequence after that does not mean divergence.
     uniform_loss = math.log(vocabulary)
     last_loss = losses[-1]
-    if math.isnan(last_loss) or last_loss > DIVERGED * uniform_loss:
+    if math.isnan(last_loss) or last_loss > DIVERGED_LOSS * uniform_loss:
         raise MachineError(
             f"training diverged at step {len(losses)}: loss {last_loss:.4g}, when"
             f" knowing nothing gives {uniform_loss:.4g}; lower the learning rate"
@@ -387,9 +392,9 @@ def count_training_operations(size: ModelSize, recipe: Recipe) -> int:
 def count_operations_per_token(size: ModelSize, window: int) -> int:
     """Count the operations per token of a forward and a backward pass over a window."""
     # A forward pass has 2 operations for every weight of a matrix, and 4 for every
-    # feature of every earlier token in attention. On average half of the window is
-    # earlier, which makes 2 for every feature and token of the window. A backward pass
-    # has twice as many.
+    # feature of every earlier token in attention. On average half of the tokens of the
+    # window are earlier, which makes 2 operations for every feature and token of the
+    # window. A backward pass has twice as many operations as a forward pass.
     weights = size.weights_in_matrices + size.vocabulary * size.width
     features = size.layers * size.heads * size.head_dim
     return 6 * (weights + features * window)
@@ -400,8 +405,9 @@ def save_checkpoint(
 ) -> None:
     """Replace the previous checkpoint, or raise MachineError and leave it untouched.
 
-    Its tensors are `model.<name>`, `optimizer.<number>.<parameter>.<name>`, the losses,
-    the name of the folder, and the hash of all these.
+    The tensors of a checkpoint are `model.<name>`,
+    `optimizer.<number>.<parameter>.<name>`, the losses, the name of the folder, and the
+    hash of all these.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, optimizer in enumerate(optimizers):
@@ -409,13 +415,13 @@ def save_checkpoint(
             for name, value in state.items():
                 tensors[f"optimizer.{number}.{parameter}.{name}"] = value
     tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
-    tensors["cell"] = name_tensor(folder)
+    tensors["cell"] = encode_name(folder)
 
     tensors = {name: value.contiguous().cpu() for name, value in tensors.items()}
     path = folder / CHECKPOINT
     try:
         with replace_file(path) as fresh:
-            fresh.write_bytes(save({**tensors, HASH: hash_of(tensors)}))
+            fresh.write_bytes(save({**tensors, HASH: hash_tensors(tensors)}))
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None
 
@@ -452,7 +458,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
     """Return the tensors of a checkpoint; None if it is damaged or of another folder."""
     tensors: dict[str, Tensor] = {}
     try:
-        # What is no file, such as a folder of that name, has no hash and is refused below.
+        # A path that is no file, such as a folder of that name, leaves `tensors` empty.
+        # It then has no hash and is refused below.
         if path.is_file():
             tensors = load_file(path)
     except OSError as error:
@@ -461,11 +468,11 @@ def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
         return None
 
     written_hash = tensors.pop(HASH, None)
-    if written_hash is None or not torch.equal(written_hash, hash_of(tensors)):
+    if written_hash is None or not torch.equal(written_hash, hash_tensors(tensors)):
         return None
-    # The checkpoint of another folder may have the same shapes. Checkpoints of earlier
-    # versions do not name their folder, and are taken for this one's.
-    expected_name = name_tensor(path.parent)
+    # The checkpoint of another folder may have the same shapes. A checkpoint of an earlier
+    # version does not name its folder, and is taken as a checkpoint of this folder.
+    expected_name = encode_name(path.parent)
     if not torch.equal(tensors.get("cell", expected_name), expected_name):
         return None
     return tensors
@@ -484,12 +491,12 @@ def restore_moments(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None
     optimizer.load_state_dict({"state": states, "param_groups": groups})
 
 
-def name_tensor(folder: Path) -> Tensor:
+def encode_name(folder: Path) -> Tensor:
     """Return the bytes of a folder's name, which is a hash of the model's description."""
     return torch.tensor([*folder.name.encode()])
 
 
-def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
+def hash_tensors(tensors: Mapping[str, Tensor]) -> Tensor:
     """Return the sha256 over names, types, shapes and values of tensors on the CPU."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):

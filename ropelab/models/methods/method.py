@@ -22,8 +22,8 @@ from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.math.scaling.plan import Range, Ranges, Typed, method
 from ropelab.runs.errors import InputError
 
-# Encodings are imported where one is made: they need torch, and a list of methods does
-# not.
+# Encodings are imported where one is made, since they need torch, which takes long to
+# import. A list of methods needs none of them.
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
     from ropelab.models.encoding.extended import Remapped
@@ -112,13 +112,13 @@ class FixedMethod(Method):
         """Yield each encoding, with the lengths of context that share it.
 
         One pass over the longest of these lengths serves all lengths that share an
-        encoding. `lengths` rise.
+        encoding. `lengths` are in rising order.
         """
         groups = groupby(lengths, lambda length: self.signature(geometry, length))
         for _, group in groups:
-            served = list(group)
-            longest = served[-1]
-            yield self.encoding(geometry, longest), served
+            lengths_of_group = list(group)
+            longest = lengths_of_group[-1]
+            yield self.encoding(geometry, longest), lengths_of_group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class Scaled(FixedMethod):
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolve(self, geometry: Geometry, test_len: int) -> Self:
-        # This call raises the InputError if the scaling does not fit.
+        # The plan is not used. The call raises InputError if the scaling does not fit.
         self.scaling.plan(geometry, test_len)
         return self
 
@@ -197,14 +197,14 @@ class SharpenedByLogN(FixedMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class Remapping(FixedMethod):
-    """A method that gives tokens far apart another distance than their own.
+    """A method that gives tokens that are far apart another distance than their own.
 
-    Its encoding is a class below `Remapped` (ropelab/models/encoding/extended.py). The
-    fields of the method are the `sizes` that this class takes.
+    Its encoding is a subclass of `Remapped` (ropelab/models/encoding/extended.py). The
+    fields of the method are the `sizes` that this subclass takes.
     """
 
     def sizes(self, geometry: Geometry) -> tuple[int, ...]:
-        """Return the whole numbers that the encoding takes."""
+        """Return the whole numbers that the encoding takes as its `sizes`."""
         sizes = tuple(getattr(self, field.name) for field in fields(self))
         assert None not in sizes, "`resolve` was not called"
         return sizes

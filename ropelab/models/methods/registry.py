@@ -27,28 +27,30 @@ METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
 
 
 def find_method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method by its name, an alias, or a reference of the user.
+    """Return the class of a method.
 
-    InputError: no method has this name.
+    The name is the method's name, an alias, or the user's reference to a class, as in
+    `module:MyMethod`. InputError: no method has this name.
     """
     from ropelab.models.methods.method import Method
 
     canonical_name = methods.resolve_alias(name)
     if canonical_name in methods.ON_MODELS:
-        place = methods.ON_MODELS[canonical_name]
-        return resolve_name(f"ropelab.models.methods.{place}")
+        class_path = methods.ON_MODELS[canonical_name]
+        return resolve_name(f"ropelab.models.methods.{class_path}")
 
-    named = None
+    own_class = None
     if canonical_name not in methods.FREQUENCIES:
-        named = find("methods", name)
-    if not (isinstance(named, type) and issubclass(named, Method)):
-        # It is a method on frequencies, of ropelab or of the user, or an error.
+        own_class = find("methods", name)
+    if not (isinstance(own_class, type) and issubclass(own_class, Method)):
+        # The name is of a method on frequencies, ropelab's or the user's, or is wrong.
         return methods.find_scaling_class(name, METHODS)
-    # A reference may also name a class of ropelab that is only a part of methods.
-    is_part = not is_own(named) and getattr(named, "name", "") not in METHODS
-    if is_part or isabstract(named):
+    # A reference may also lead to a class of ropelab, such as a base class of methods.
+    is_of_ropelab = not is_own(own_class)
+    is_base_class = is_of_ropelab and getattr(own_class, "name", "") not in METHODS
+    if is_base_class or isabstract(own_class):
         raise InputError(f"{name} is no method that can be used (docs/own.md)")
-    return named
+    return own_class
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
@@ -60,10 +62,10 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
     from ropelab.models.methods.method import Scaled
 
     name, arguments = methods.split_call(text)
-    kind = find_method_class(name)
-    if issubclass(kind, Scaling):
+    method_class = find_method_class(name)
+    if issubclass(method_class, Scaling):
         return Scaled(scaling=methods.parse_scaling(text, factor))
-    method: Method = methods.build_method(kind, arguments, factor, parse_method)
+    method: Method = methods.build_method(method_class, arguments, factor, parse_method)
     return method
 
 
@@ -73,16 +75,17 @@ def parse_methods(
     test_len: int,
     factor: float | None = None,
 ) -> "tuple[Method, ...]":
-    """Parse methods, and set the parameters that were not given for a model and a length.
+    """Parse methods, and set the parameters that were not given.
 
-    A method that is typed twice is returned once.
+    These parameters follow from a model and a length. A method that is typed twice is
+    returned once.
 
     Args:
         texts: the methods as they were typed.
         geometry: the geometry of the model.
         test_len: the longest length of context.
-        factor: the factor of all methods that have one and whose text names none; None:
-            each method's `default_factors` times test_len over trained length.
+        factor: the factor of all methods that take a factor and whose text names none;
+            None: each method's `default_factors` times test_len over trained length.
     """
     from ropelab.runs.labels import label_method
 
@@ -100,8 +103,9 @@ def parse_methods(
             method = parse_method(text, factor_of_method)
             method = method.resolve(geometry, test_len)
             label = label_method(method.label, method.factor)
-            same_label = by_label.setdefault(label, method)
-            if same_label.factor != method.factor:
+            first_method = by_label.setdefault(label, method)
+            if first_method.factor != method.factor:
+                # Labels round factors, so that two factors may have one label.
                 raise InputError(
                     f"two methods are {label} in tables and figures; give one of them"
                 )
@@ -137,16 +141,15 @@ def _describe_parameter(
     method: "type[Scaling] | type[Method]",
     field: "Field[Any]",
 ) -> str:
-    """Return a parameter with its default, or with dots if the default is not a
-    constant.
-    """
+    """Return a parameter with its default; dots stand for a default that is not fixed."""
     from ropelab.math.scaling.plan import write_parameter
 
     is_required = field.default is MISSING or field.default == ()
     # The default follows from the model and the length.
-    is_resolved = field.default is None
-    is_factor = field.name == "factor" and method.default_factors
-    if is_required or is_resolved or is_factor:
+    follows_from_model = field.default is None
+    # The default follows from the length over the trained length.
+    follows_from_length = field.name == "factor" and method.default_factors
+    if is_required or follows_from_model or follows_from_length:
         return f"{field.name}=..."
     return f"{field.name}={write_parameter(field.default)}"
 
@@ -160,8 +163,8 @@ def _describe_use(method: "type[Scaling] | type[Method]") -> tuple[str, str]:
         return "frequencies", "freqs, precision, extrapolate, evaluate"
     if method.acts_on == "attention":
         return "attention", "extrapolate, evaluate"
-    # `evaluate` has released models, whose weights stay as they are, and on which nothing
-    # is searched.
+    # `evaluate` takes released models. Their weights stay as they are, and nothing is
+    # searched on them.
     if issubclass(method, FixedMethod):
         return method.acts_on, "extrapolate"
     # No model is fine-tuned under a method that is searched.

@@ -6,14 +6,13 @@ of any published formula, which were chosen for other models.
 
 Both searches are evolutions (`_evolve`). A candidate is described by a point, an array
 of numbers. Each new point is a random point between two of the best points so far (a
-cross), to which random numbers are added (a mutation). All methods get as many
-evaluations of the model's loss, their `budget`.
+cross), to which random numbers are added (a mutation). A search evaluates the model's
+loss `budget` times.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
-from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -30,12 +29,15 @@ from ropelab.math.scaling.plan import FACTOR, Ranges, method, write_as_typed
 from ropelab.models.methods.method import ActsOn, FixedMethod, Method, Scaled
 
 # The largest divisor that is tried, as a multiple of the factor.
-LARGEST = 2.0
+LARGEST_DIVISOR = 2.0
 # The number of the best points so far that are crossed.
 PARENTS = 4
-# The standard deviation of a mutation. For divisors it is a share of the logarithm of the
-# factor. Other parameters are searched from -1 to 1, on a logarithmic scale.
-STEP = 0.25
+# The standard deviation of a mutation of the logarithm of a divisor, as a share of the
+# logarithm of the factor.
+DIVISOR_STEP = 0.25
+# The standard deviation of a mutation of any other parameter, whose numbers in a point go
+# from -1 to 1.
+PARAMETER_STEP = 0.25
 # Pairs of parameters of which the first must be the smaller one: the ends of a ramp.
 ORDERED = (
     ("alpha", "beta"),
@@ -45,7 +47,9 @@ ORDERED = (
 # The parameters that are searched, each with a number x: values from 1/x to x times the
 # published value are tried.
 SPREAD = {"factor": 4.0, "attention_factor": 1.5, "base": 64.0}
-SPREAD |= dict.fromkeys(chain(*ORDERED), 8.0)
+for low_end, high_end in ORDERED:
+    SPREAD[low_end] = 8.0
+    SPREAD[high_end] = 8.0
 
 
 @method(
@@ -67,6 +71,7 @@ class LongRopeSearch(Method):
 
     @property
     def label(self) -> str:
+        # The label leaves out the factor, which has a column of its own in tables.
         return write_as_typed(replace(self, factor=1.0))
 
     def search(
@@ -76,13 +81,13 @@ class LongRopeSearch(Method):
     ) -> Scaled:
         # A point is the logarithms of the divisors of all pairs.
         random = np.random.default_rng(0)
-        starts = self._points_of_known_methods(geometry)
+        starts = self._list_known_points(geometry)
         is_changed = np.ones(geometry.pairs, dtype=bool)
         if self.beyond_critical:
             is_changed = rotations(geometry.inv_freq, geometry.trained_len) < 1
         # For factors below e a share of the logarithm would hardly move anything.
-        step = STEP * math.log(max(self.factor, math.e))
-        largest = math.log(LARGEST * self.factor)
+        step = DIVISOR_STEP * math.log(max(self.factor, math.e))
+        largest_log = math.log(LARGEST_DIVISOR * self.factor)
 
         def propose(number: int, parents: list[np.ndarray]) -> np.ndarray:
             if number < len(starts):
@@ -97,7 +102,7 @@ class LongRopeSearch(Method):
             # A pair that is not changed has the divisor 1. Divisors must not fall from one
             # pair to the next.
             logs_of_changed = np.where(is_changed, logs, 0.0)
-            bounded = logs_of_changed.clip(0.0, largest)
+            bounded = logs_of_changed.clip(0.0, largest_log)
             return np.maximum.accumulate(bounded)
 
         def make_scaling(number: int, logs: np.ndarray) -> LongRope:
@@ -106,12 +111,13 @@ class LongRopeSearch(Method):
 
         return _evolve(propose, make_scaling, loss_under, self.budget)
 
-    def _points_of_known_methods(self, geometry: Geometry) -> list[np.ndarray]:
-        """Return the logarithms of the divisors of known methods, with which to begin."""
+    def _list_known_points(self, geometry: Geometry) -> list[np.ndarray]:
+        """Return the points of known methods, with which the search begins."""
         known: tuple[Scaling, ...] = (
             NtkByParts(factor=self.factor),
             NtkAware(factor=self.factor),
-            NtkAware(factor=LARGEST * self.factor),
+            # NTK-aware scaling works only up to about half of its factor.
+            NtkAware(factor=LARGEST_DIVISOR * self.factor),
             PositionInterpolation(factor=self.factor),
         )
         starts = []
@@ -130,8 +136,8 @@ def has_parameters(scaling: Scaling) -> bool:
 class Searched(Method):
     """A method with parameters chosen on the model, in `budget` evaluations.
 
-    The published setting is tried first, then a third at random around it, then
-    children of the best.
+    The published setting is tried first. A third of the budget is then spent on random
+    settings around it, and the rest on crossed and mutated settings.
     """
 
     inner: Scaling
@@ -149,7 +155,7 @@ class Searched(Method):
     ) -> Scaled:
         # A point has a number from -1 to 1 for each parameter; 0 is the published value.
         random = np.random.default_rng(0)
-        published = self._published_values(geometry)
+        published = self._read_published_values(geometry)
 
         def propose(number: int, parents: list[np.ndarray]) -> np.ndarray:
             count = len(published)
@@ -159,7 +165,7 @@ class Searched(Method):
                 return random.uniform(-1, 1, count)
 
             crossed = _cross(parents, random)
-            changes = random.normal(scale=STEP, size=count)
+            changes = random.normal(scale=PARAMETER_STEP, size=count)
             is_mutated = random.random(count) < 0.5
             mutated = np.where(is_mutated, crossed + changes, crossed)
             return mutated.clip(-1, 1)
@@ -171,7 +177,7 @@ class Searched(Method):
 
         return _evolve(propose, make_scaling, loss_under, self.budget)
 
-    def _published_values(self, geometry: Geometry) -> dict[str, float]:
+    def _read_published_values(self, geometry: Geometry) -> dict[str, float]:
         """Return the published values of the parameters that are searched."""
         values = {}
         for field in fields(self.inner):
@@ -179,7 +185,7 @@ class Searched(Method):
                 values[field.name] = getattr(self.inner, field.name)
         name = "attention_factor"
         if name in values and values[name] is None:
-            # The published formula computes the factor.
+            # None stands for the factor that the published formula computes.
             plan = self.inner.plan(geometry, geometry.trained_len)
             values[name] = plan.attention_factor
         return {name: float(value) for name, value in values.items()}
@@ -192,8 +198,8 @@ def _read_values_at(point: np.ndarray, published: dict[str, float]) -> dict[str,
     for name, exponent in zip(published, exponents, strict=True):
         values[name] = published[name] * SPREAD[name] ** exponent
 
-    # No factor is below 1. A smaller one is replaced by its inverse, so that no evaluation
-    # is wasted.
+    # A factor must not be below 1. A smaller one is replaced by its inverse, so that no
+    # evaluation is wasted.
     if "factor" in values:
         factor = values["factor"]
         values["factor"] = max(factor, 1 / factor)
@@ -202,7 +208,7 @@ def _read_values_at(point: np.ndarray, published: dict[str, float]) -> dict[str,
         if low in values:
             smaller, larger = sorted((values[low], values[high]))
             values[low] = smaller
-            # Two equal ends would divide by 0.
+            # A ramp between two equal ends would divide by 0.
             values[high] = max(larger, smaller * (1 + 1e-9))
     return values
 

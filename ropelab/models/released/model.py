@@ -23,7 +23,7 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import LogN, SelfExtend
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.model import start_of_last
-from ropelab.models.lm.trained import LIBRARIES
+from ropelab.models.lm.trained import LIBRARY_BYTES
 from ropelab.models.released import loading
 from ropelab.models.released.attention import PatchedAttention, replacing_attention
 from ropelab.models.released.facts import list_layer_windows, read_facts
@@ -432,7 +432,7 @@ class ModelRef:
         weights = count_weights(Path(self.path)) * shape.element
         if added is None:
             added = shape.estimate_pass_bytes(length)
-        return LIBRARIES + weights + added
+        return LIBRARY_BYTES + weights + added
 
     def check_memory(
         self,

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.keys import Rounding
-from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, Readable
+from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, EvaluableModel
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation
@@ -77,7 +77,7 @@ class Divergence(DocumentTask):
         return [(2 * self.steps, self.length)]
 
     def measure(
-        self, model: Readable, mode: Mode, advance: Advance
+        self, model: EvaluableModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
         """Return `divergence`: a row per document and bucket."""
         tokens, _ = self.corpus.documents(self.length + 1, self.documents)
@@ -117,7 +117,7 @@ class Divergence(DocumentTask):
 
 
 @torch.inference_mode()
-def _pass_text(model: Readable, text: Tensor) -> Tensor:
+def _pass_text(model: EvaluableModel, text: Tensor) -> Tensor:
     """Return the hidden states that predict all tokens of a text but the first.
 
     `text` is [tokens], the result [tokens - 1, width].
@@ -129,7 +129,7 @@ def _pass_text(model: Readable, text: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def compare_predictions(
-    model: Readable, hidden: Tensor, other_hidden: Tensor, targets: Tensor
+    model: EvaluableModel, hidden: Tensor, other_hidden: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return KL(p || q) and log p - log q of each target, in nats, on the CPU.
 

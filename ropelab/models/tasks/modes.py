@@ -22,7 +22,7 @@ from ropelab.models.encoding.base import Encoding, list_nested_encodings
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rounded import RoundedRope
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.evaluation import EvaluableModel
 from ropelab.models.lm.matcher import predict_by_cache
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
@@ -66,12 +66,12 @@ class Mode(ABC):
         next(self.passes(model, lengths))
 
     def losses(
-        self, model: Readable, tokens: Tensor, last: int | None = None
+        self, model: EvaluableModel, tokens: Tensor, last: int | None = None
     ) -> Tensor:
         """Return the loss of the `last` predictions (None: of all) of each row."""
         return evaluation.compute_token_losses(model, tokens, last)
 
-    def find_correct(self, model: Readable, batch: Batch) -> Tensor:
+    def find_correct(self, model: EvaluableModel, batch: Batch) -> Tensor:
         """Return True where a scored token is the most probable one, [rows, scored]."""
         return evaluation.find_correct(model, batch)
 
@@ -90,7 +90,7 @@ class Mode(ABC):
         return 0
 
     def search(
-        self, loss: Callable[[Readable, "Mode"], float], model: Readable
+        self, loss: Callable[[EvaluableModel, "Mode"], float], model: EvaluableModel
     ) -> tuple["Mode", dict[str, Any]]:
         """Choose the parameters that are left open, so that the `loss` is low.
 
@@ -108,7 +108,9 @@ class AsTrained(Mode):
     def key(self) -> dict[str, Any]:
         return {}
 
-    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+    def passes(
+        self, model: EvaluableModel, lengths: Sequence[int]
+    ) -> Iterator[list[int]]:
         longest = find_defined_length(model.encoding, max(lengths, default=0))
         defined = [length for length in lengths if length <= longest]
         if defined:
@@ -150,7 +152,9 @@ class WithMethod(Mode):
             key["pairing"] = self.pairing
         return key
 
-    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+    def passes(
+        self, model: EvaluableModel, lengths: Sequence[int]
+    ) -> Iterator[list[int]]:
         assert isinstance(self.method, FixedMethod), "call `search` first"
         for encoding, served in self.method.passes(self.geometry, lengths):
             set_pairing(encoding, self.pairing)
@@ -162,7 +166,7 @@ class WithMethod(Mode):
         return int(getattr(self.method, "budget", 0))
 
     def search(
-        self, loss: Callable[[Readable, Mode], float], model: Readable
+        self, loss: Callable[[EvaluableModel, Mode], float], model: EvaluableModel
     ) -> tuple[Mode, dict[str, Any]]:
         losses: list[float] = []
 
@@ -239,7 +243,9 @@ class SlidingWindow(Mode):
     def moves_keys(self) -> bool:
         return self.mode.moves_keys
 
-    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+    def passes(
+        self, model: EvaluableModel, lengths: Sequence[int]
+    ) -> Iterator[list[int]]:
         # The encoding is that for a window, whatever the length of the text.
         for _ in self.mode.passes(model, [self.window]):
             yield list(lengths)
@@ -250,14 +256,14 @@ class SlidingWindow(Mode):
         return self.window // 2
 
     def losses(
-        self, model: Readable, tokens: Tensor, last: int | None = None
+        self, model: EvaluableModel, tokens: Tensor, last: int | None = None
     ) -> Tensor:
         losses = evaluation.compute_sliding_losses(
             model, tokens, self.window, self.stride
         )
         return losses[:, start_of_last(losses.shape[1], last) :]
 
-    def find_correct(self, model: Readable, batch: Batch) -> Tensor:
+    def find_correct(self, model: EvaluableModel, batch: Batch) -> Tensor:
         return evaluation.find_correct(model, batch, self.window, self.stride)
 
     def visible(self, tokens: Tensor) -> Tensor:
@@ -294,7 +300,7 @@ class WithCache(SlidingWindow):
         return key
 
     def losses(
-        self, model: Readable, tokens: Tensor, last: int | None = None
+        self, model: EvaluableModel, tokens: Tensor, last: int | None = None
     ) -> Tensor:
         losses = super().losses(model, tokens).double()
         predictions = []
@@ -317,7 +323,7 @@ class WithCache(SlidingWindow):
         return len(WEIGHTS)
 
     def search(
-        self, loss: Callable[[Readable, Mode], float], model: Readable
+        self, loss: Callable[[EvaluableModel, Mode], float], model: EvaluableModel
     ) -> tuple[Mode, dict[str, Any]]:
         losses = [loss(model, replace(self, weight=weight)) for weight in WEIGHTS]
         best = losses.index(min(losses))

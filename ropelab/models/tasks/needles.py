@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.corpus import EVALUATION, CorpusRef
-from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.evaluation import EvaluableModel
 from ropelab.models.lm.lists import (
     FOR_BYTES,
     FOR_TOKENS,
@@ -152,7 +152,7 @@ class Needles(EvaluationTask):
         return self.inside(length)
 
     def measure(
-        self, model: Readable, mode: Mode, advance: Advance
+        self, model: EvaluableModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
         """Return `answers`: for each answer 1 if it was found, and its log-probability."""
         records: list[dict[str, Any]] = []
@@ -179,7 +179,7 @@ class Needles(EvaluationTask):
         answers = pd.DataFrame(records, columns=columns)
         return {"answers": answers.assign(trials=1)}
 
-    def search_loss(self, model: Readable, mode: Mode) -> float:
+    def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
         """Return the mean loss of the last answer of rows that are not measured."""
         longest = self.contexts[-1]
         losses = []
@@ -284,7 +284,7 @@ class Needles(EvaluationTask):
 
 
 def _measure_answers(
-    model: Readable, mode: Mode, needle: Needle
+    model: EvaluableModel, mode: Mode, needle: Needle
 ) -> Iterator[dict[str, Any]]:
     """Yield a record for each answer of a row: if it was found, and its probability."""
     # All tokens from the first answer on are evaluated, including tokens of later
@@ -309,7 +309,7 @@ def _measure_answers(
 
 @torch.inference_mode()
 def evaluate_last(
-    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
+    model: EvaluableModel, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
     """Return the losses of the last tokens in nats, and True where a token is the most
     probable one.

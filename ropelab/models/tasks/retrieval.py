@@ -33,7 +33,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.models.lm.corpus import ALPHABET, EVALUATION, CorpusRef
-from ropelab.models.lm.evaluation import Readable, compute_token_losses
+from ropelab.models.lm.evaluation import EvaluableModel, compute_token_losses
 from ropelab.models.lm.matcher import predict_by_ngrams
 from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, draw_symbols
 from ropelab.models.tasks.geometry import place_questions, stretch_length
@@ -318,7 +318,7 @@ class Retrieval(EvaluationTask):
         return replace(self, places=(Place(length // 2, length),))
 
     def measure(
-        self, model: Readable, mode: Mode, advance: Advance
+        self, model: EvaluableModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
         """Return `trials`: the number of right predictions by context and distance."""
         tables = []
@@ -334,7 +334,7 @@ class Retrieval(EvaluationTask):
         """Return some of the contexts that are measured."""
         return self.trials(0, length, count).tokens
 
-    def search_loss(self, model: Readable, mode: Mode) -> float:
+    def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
         """Return the mean loss at T/4, T/2 and 3 T/4 in contexts of T tokens."""
         longest = max(self.contexts)
         distances = [longest // 4, longest // 2, longest * 3 // 4]

@@ -15,7 +15,7 @@ import pandas as pd
 from torch import Tensor
 
 from ropelab.models.lm.corpus import CorpusRef
-from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.evaluation import EvaluableModel
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.tokens import Text
 from ropelab.runs.cell import Advance, Input
@@ -120,7 +120,7 @@ class EvaluationTask(ABC):
     ) -> dict[str, pd.DataFrame]:
         """Return tables by name, with a row for each document or sequence."""
 
-    def search_loss(self, model: Readable, mode: Mode) -> float:
+    def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
         """Return the loss that a search for parameters lowers.
 
         It is a loss on other sequences than the measured ones.
@@ -200,7 +200,7 @@ class Texts(DocumentTask):
         return replace(self, contexts=(length,))
 
     def measure(
-        self, model: Readable, mode: Mode, advance: Advance
+        self, model: EvaluableModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
         """Return two tables of the loss of each document in nats per byte.
 
@@ -249,7 +249,7 @@ class Texts(DocumentTask):
 
     def _measure_buckets(
         self,
-        model: Readable,
+        model: EvaluableModel,
         mode: Mode,
         rows: Tensor,
         sizes: Tensor,
@@ -292,7 +292,7 @@ class Texts(DocumentTask):
         tokens, _ = self.corpus.documents(self.length + 1, self.documents)
         return tokens[:count, :length]
 
-    def search_loss(self, model: Readable, mode: Mode) -> float:
+    def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
         """Return the mean loss from `beyond` on, on windows of the training text."""
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)

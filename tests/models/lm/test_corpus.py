@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.corpus import (
-    STANDARD,
+    STANDARD_LIBRARY,
     Corpus,
     CorpusRef,
     TextDocument,
@@ -61,7 +61,7 @@ def test_origins_belong_to_the_held_out_documents() -> None:
     assert all(
         by_text.get(each.text, each.origin) == each.origin for each in corpus.held_out
     )
-    origins = [each.origin for each in corpus.long_enough(100, 5)]
+    origins = [each.origin for each in corpus.list_long_documents(100, 5)]
     windows = corpus.held_out_windows(100, 5)
     for origin, window in zip(origins, windows, strict=True):
         (whole,) = (text for text in by_text if by_text[text] == origin)
@@ -152,7 +152,7 @@ def test_the_standard_library_is_large_enough_and_known() -> None:
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
     assert {"tests", "code"} <= {
-        document.kind for document in corpus.long_enough(8193, 50)
+        document.kind for document in corpus.list_long_documents(8193, 50)
     }
     assert any(b"class OrderedDict" in text for text in texts_of(corpus))
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
@@ -198,7 +198,7 @@ def test_of_the_library_of_a_python_without_tests_fewer_documents_are_read(
     capsys,
 ) -> None:
     texts = (TextDocument(b"%04d" % n * (30 if n < 12 else 10)) for n in range(30))
-    library = Corpus(STANDARD, (b"abcd" * 50,), tuple(texts), "")
+    library = Corpus(STANDARD_LIBRARY, (b"abcd" * 50,), tuple(texts), "")
     library.check(50, 100, 20)
     said = capsys.readouterr().err
     assert mentions(said, "12 documents", "100 bytes", "not 20")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ropelab.models.lm.corpus import (
-    SAMPLED,
+    SAMPLING_RATIO,
     SHINGLE,
     mark_new_texts,
     sample_shingles,
@@ -26,7 +26,7 @@ def test_equal_shingles_have_equal_hashes_wherever_they_stand() -> None:
 def test_one_shingle_of_many_is_kept() -> None:
     count = 200_000
     kept = len(sample_shingles(text(0, count + SHINGLE - 1)))
-    assert kept == pytest.approx(count / SAMPLED, rel=0.03)
+    assert kept == pytest.approx(count / SAMPLING_RATIO, rel=0.03)
 
 
 def test_every_byte_of_a_shingle_changes_its_hash() -> None:
@@ -36,7 +36,7 @@ def test_every_byte_of_a_shingle_changes_its_hash() -> None:
         for value in range(256):
             seen |= sample_shingles(base[:place] + bytes([value]) + base[place + 1 :])
     different = SHINGLE * 255 + 1
-    assert len(seen) == pytest.approx(different / SAMPLED, rel=0.2)
+    assert len(seen) == pytest.approx(different / SAMPLING_RATIO, rel=0.2)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,10 @@ def test_symbols_cues_and_keys_are_not_scored_and_the_rest_is() -> None:
     assert scored[cut.kind == TEXT].all()
     assert not scored[cut.kind == SYMBOLS].any()
     quoted = cut.kind == QUOTATION
-    assert np.array_equal(scored[quoted], cut.inside[quoted] >= CUE)
-    assert not scored[(cut.kind == LOOK_UPS) & (cut.inside % RECORD != KEY)].any()
+    assert np.array_equal(scored[quoted], cut.place_in_stretch[quoted] >= CUE)
+    assert not scored[
+        (cut.kind == LOOK_UPS) & (cut.place_in_stretch % RECORD != KEY)
+    ].any()
 
 
 @pytest.mark.parametrize("far", [0.0, 1.0])
@@ -108,7 +110,11 @@ def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(
 ) -> None:
     mixture = Mixture(far=far, symbols=0.4, look_ups=0.2)
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
-    values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
+    values = (
+        (cut.kind == LOOK_UPS)
+        & (cut.place_in_stretch % RECORD == KEY)
+        & made.scored.numpy()
+    )
     assert values.sum() > 200
     found = predict_by_ngrams(made.tokens, KEY).numpy()
     assert np.array_equal(found[values], made.tokens.numpy()[values])
@@ -122,7 +128,11 @@ def test_contested_keys_also_stand_further_back_with_another_value(
 ) -> None:
     mixture = Mixture(quotations=0, symbols=0.5, look_ups=0.2, contested=contested)
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
-    values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
+    values = (
+        (cut.kind == LOOK_UPS)
+        & (cut.place_in_stretch % RECORD == KEY)
+        & made.scored.numpy()
+    )
     other = 0
     for row, place in np.argwhere(values):
         tokens = made.tokens[row].numpy()

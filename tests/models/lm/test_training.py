@@ -284,7 +284,7 @@ def test_a_checkpoint_of_an_earlier_version_is_used(tmp_path: Path) -> None:
     path = tmp_path / training.CHECKPOINT
     tensors = load_file(path)
     del tensors["cell"], tensors[training.HASH]
-    path.write_bytes(save({**tensors, training.HASH: training.hash_of(tensors)}))
+    path.write_bytes(save({**tensors, training.HASH: training.hash_tensors(tensors)}))
     assert training.load_checkpoint(tmp_path, fresh_model(), []) == [1.0]
 
 

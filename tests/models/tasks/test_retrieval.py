@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.models.lm.corpus import STANDARD, Corpus, CorpusRef, TextDocument
+from ropelab.models.lm.corpus import STANDARD_LIBRARY, Corpus, CorpusRef, TextDocument
 from ropelab.models.lm.source import KEY
 from ropelab.models.tasks.grid import (
     Place,
@@ -149,7 +149,7 @@ def test_a_text_is_given_to_one_sequence_only() -> None:
     # A Python's library may have fewer texts than are asked for.
     texts = tuple(TextDocument(bytes([65 + n]) * 300) for n in range(12))
     few = CorpusRef("", 257, "few", "few")
-    few.provide(Corpus(STANDARD, (b"abcd" * 100,), texts, "few"))
+    few.provide(Corpus(STANDARD_LIBRARY, (b"abcd" * 100,), texts, "few"))
     task("copy_in_text", few, Place(64, 256), sequences=12).check()
     with pytest.raises(InputError, match="copy_in_text has 12 texts for 13 sequences"):
         task("copy_in_text", few, Place(64, 256), sequences=13).check()
