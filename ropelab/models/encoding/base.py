@@ -125,7 +125,7 @@ class Encoding(nn.Module):
 
 
 class EncodingWrapper(Encoding):
-    """Passes each hook on to another encoding, `inner`; subclasses change some hooks."""
+    """Passes each hook on to another encoding, `inner`; subclasses change some."""
 
     def __init__(self, inner: Encoding) -> None:
         super().__init__()

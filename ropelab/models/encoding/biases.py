@@ -76,10 +76,10 @@ class DistanceBias(AdditiveBias):
 def slopes(heads: int) -> Float[Tensor, " heads"]:
     """Return ALiBi's penalty per token of each head, in float64.
 
-    For head h = 1..heads the slope is 2^(-8 h / heads) if `heads` is a power of two. The
-    paper gives slopes only for powers of two. For other numbers of heads, the authors'
-    code takes the slopes of the next lower power p, then every second slope of 2 p
-    heads.
+    For head h = 1..heads the slope is 2^(-8 h / heads) if `heads` is a power of two.
+    The paper gives slopes only for powers of two. For other numbers of heads, the
+    authors' code takes the slopes of the next lower power p, then every second slope of
+    2 p heads.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
@@ -158,9 +158,10 @@ class T5(DistanceBias):
 
 
 # The smallest start value of a parameter of the two Kerple encodings (Chi et al. 2022,
-# arXiv:2205.09921), as in the authors' code, which draws start values uniformly from 0 on.
-# The parameters are positive, one or two for each head. They are kept as logarithms, or
-# as a logit if they have an upper bound, so that training cannot leave their ranges.
+# arXiv:2205.09921), as in the authors' code, which draws start values uniformly from 0
+# on. The parameters are positive, one or two for each head. They are kept as
+# logarithms, or as a logit if they have an upper bound, so that training cannot leave
+# their ranges.
 SMALLEST_START = 1e-2
 
 

@@ -162,7 +162,8 @@ def _parse(text: str, shape: Shape) -> Encoding:
 def _parse_named(text: str, shape: Shape) -> Encoding:
     """Build an encoding from its name and parameters, such as rope(base=500000)."""
     name, arguments = split_call(text)
-    # The name is checked first, so that a wrong name is reported before wrong parameters.
+    # The name is checked first, so that a wrong name is reported before wrong
+    # parameters.
     find_record(name)
 
     options: dict[str, float] = {}

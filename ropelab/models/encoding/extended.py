@@ -22,8 +22,8 @@ from ropelab.models.encoding.base import (
 from ropelab.models.encoding.rope import Rope
 
 # Three tensors: True at the queries and keys whose distance is replaced [queries, keys];
-# then positions of all queries and positions of all keys, whose difference is the distance
-# that replaces it.
+# then positions of all queries and positions of all keys, whose difference is the
+# distance that replaces it.
 Replacement = tuple[Tensor, Tensor, Tensor]
 
 

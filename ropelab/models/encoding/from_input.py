@@ -90,8 +90,8 @@ class Path(Encoding):
 
     PaTH (Yang et al. 2025, arXiv:2505.16381, section 2.2). Each token t has a matrix
     H_t = I - beta_t w_t w_t^T with beta = 2 sigmoid(u x + b); u x + b is called strength
-    here. The vector w comes from two linear layers with RANK features between them, then
-    a causal convolution over TAPS tokens and SiLU, and is scaled to length 1.
+    here. The vector w comes from two linear layers with RANK features between them,
+    then a causal convolution over TAPS tokens and SiLU, and is scaled to length 1.
     """
 
     RANK = 32
@@ -136,9 +136,9 @@ class Path(Encoding):
             w = self._convolve(w)
             beta = 2 * strength.sigmoid()
 
-            # Chunks of keys are taken from the last to the first. One chunk has all keys
-            # from the first query on, and each earlier chunk has CHUNK keys. After each
-            # chunk the queries are multiplied by the matrices H of the chunk.
+            # Chunks of keys are taken from the last to the first. One chunk has all
+            # keys from the first query on, and each earlier chunk has CHUNK keys. After
+            # each chunk the queries are multiplied by the matrices H of the chunk.
             first_query = int(q_positions[0] - k_positions[0])
             borders = [len(k_positions), *range(first_query, 0, -self.CHUNK), 0]
             scores_of_chunks: list[Tensor] = []

@@ -18,8 +18,8 @@ from ropelab.runs.own import find
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
 
-# This is added to the seed of a model to make the seed of its encoding, so that model and
-# encoding draw different numbers. torch uses the lowest 32 bits of a seed.
+# This is added to the seed of a model to make the seed of its encoding, so that model
+# and encoding draw different numbers. torch uses the lowest 32 bits of a seed.
 RANDOM_STREAM = 2**31
 
 

@@ -168,8 +168,8 @@ class Shaw(Encoding):
     """
 
     # The distance in tokens from which on all keys share a row; k in the paper. The
-    # paper has 2 CLIP + 1 rows. The rows of keys after the query are left out here, since
-    # these keys are masked.
+    # paper has 2 CLIP + 1 rows. The rows of keys after the query are left out here,
+    # since these keys are masked.
     CLIP = 16
     fused: bool = False
 
@@ -426,8 +426,8 @@ class Deberta(Encoding):
         self.to_key = nn.ModuleList(to_key)
         self.to_query = nn.ModuleList(to_query)
 
-        # torch does not register the members of a tuple as submodules. With a ModuleList
-        # every layer would register the table once more.
+        # torch does not register the members of a tuple as submodules. With a
+        # ModuleList every layer would register the table once more.
         self._layers = tuple(
             DebertaLayer(self.table.weight, heads, to_key[layer], to_query[layer])
             for layer in range(layers)

@@ -51,8 +51,8 @@ STANDARD_LIBRARY = "the standard library"
 # The number of held-out documents that suffices of the standard library if more were
 # asked for. Many Pythons come without their tests, two thirds of the text.
 ENOUGH_DOCUMENTS = 10
-# The number of first bytes of a file that are looked at. If one of them is zero, the file
-# is not a text.
+# The number of first bytes of a file that are looked at. If one of them is zero, the
+# file is not a text.
 BINARY_PROBE = 8192
 # The most bytes of all files together, since they are held in memory.
 MOST_BYTES = 2**30
@@ -74,8 +74,8 @@ MOST_SOURCE_BYTES = 4096
 WORD = 8
 # The number of bytes of a shingle.
 SHINGLE = 4 * WORD
-# One shingle in this number is used. The hash of a shingle decides whether it is used, so
-# that a shingle which several documents have is used in all of them or in none.
+# One shingle in this number is used. The hash of a shingle decides whether it is used,
+# so that a shingle which several documents have is used in all of them or in none.
 SAMPLING_RATIO = 32
 # The largest share of shingles that a document may have in common with the documents
 # before it. With a larger share it is a near-duplicate.
@@ -183,7 +183,7 @@ class Corpus:
     def held_out_windows(
         self, length: int, count: int
     ) -> Int[Tensor, "documents length"]:
-        """Return a window of each of the documents that `list_long_documents` returns."""
+        """Return a window of each document that `list_long_documents` returns."""
         documents = self.list_long_documents(length, count)
         texts = [document.text for document in documents]
         # The windows are at random places, so that they are not only heads of files
@@ -267,7 +267,7 @@ class CorpusRef:
     stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Return the facts that results on the symbols of a retrieval task depend on."""
+        """Return the facts that results on a retrieval task depend on."""
         return {
             "name": task,
             "corpus": self.fingerprint if reads_text else "",
@@ -280,9 +280,9 @@ class CorpusRef:
         return list(text.encode())
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return tokens of held-out documents, and the bytes per token of each document.
+        """Return tokens [count, length] of held-out documents, and bytes per token.
 
-        The tokens are [count, length], and there is 1 byte per token.
+        The bytes per token of each document are 1.
         """
         windows = _held_out_windows(self, length, count)
         return windows, torch.ones(len(windows), dtype=torch.float64)
@@ -464,8 +464,8 @@ def find_folder_or_kind(path: Path) -> str:
 def _make_corpus(
     name: str, training: Sequence[bytes], held_out: Sequence[TextDocument]
 ) -> Corpus:
-    # The numbers of texts and bytes are hashed, too, so that the same bytes have another
-    # hash if they are divided into other texts.
+    # The numbers of texts and bytes are hashed, too, so that the same bytes have
+    # another hash if they are divided into other texts.
     content_hash = hashlib.sha256()
     for texts in (training, [document.text for document in held_out]):
         content_hash.update(len(texts).to_bytes(8, "big"))
@@ -577,8 +577,8 @@ def sample_shingles(text: bytes) -> set[int]:
         start = number * WORD
         hashes = (hashes ^ words[start : start + count]) * multiplier
         hashes ^= hashes >> np.uint64(32)
-    # The comparison below looks at the highest bits of the hashes. The highest bits of a
-    # product depend on all bits of its factors.
+    # The comparison below looks at the highest bits of the hashes. The highest bits of
+    # a product depend on all bits of its factors.
     hashes *= MULTIPLIERS[0]
     is_sampled = hashes < 2**64 // SAMPLING_RATIO
     return set(hashes[is_sampled].tolist())

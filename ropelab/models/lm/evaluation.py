@@ -23,8 +23,8 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.model import start_of_last
 from ropelab.models.lm.source import Batch
 
-# The most tokens that pass through the model together, in as many rows as they make. More
-# tokens would need more memory and would not be faster on a CPU.
+# The most tokens that pass through the model together, in as many rows as they make.
+# More tokens would need more memory and would not be faster on a CPU.
 TOKENS_PER_PASS = 8192
 # The most logits that are in memory at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
@@ -104,9 +104,9 @@ def compute_sliding_losses(
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each prediction in nats, given at most `window` tokens."""
     # Each window begins `stride` tokens after the one before, and its last `stride`
-    # predictions count. Each of these predictions has at least window - stride + 1 tokens
-    # of context. Tokens before the window do not influence it, not even through lower
-    # layers, since each window is passed by itself.
+    # predictions count. Each of these predictions has at least window - stride + 1
+    # tokens of context. Tokens before the window do not influence it, not even through
+    # lower layers, since each window is passed by itself.
     return _slide(partial(compute_token_losses, model), tokens, window, stride)
 
 
@@ -125,8 +125,8 @@ def find_correct(
         return logits.argmax(-1) == targets
 
     score = partial(_score_predictions, model, is_most_probable, torch.bool)
-    # [rows, predictions]. Predictions before all scored tokens are not computed, and are
-    # False.
+    # [rows, predictions]. Predictions before all scored tokens are not computed, and
+    # are False.
     is_correct = _slide(score, batch.tokens, window, stride, batch.last_scored)
     # The index keeps the scored tokens of all rows, row by row.
     scored = is_correct[batch.scored[:, 1:]]

@@ -10,8 +10,8 @@ keyed
 `indexing` is the task of Du et al. 2026 (arXiv:2605.15514), with letters in the place
 of their digits. `keyed` is its control: there the content of the list, not a position
 in it, decides the answer. Released models get digits, in the notation of a programming
-language. The four values of a list are distinct, so a model that knows only which values
-occur is right in 1 of 4 cases.
+language. The four values of a list are distinct, so a model that knows only which
+values occur is right in 1 of 4 cases.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class List(NamedTuple):
 
 
 def draw_list(random: np.random.Generator, task: str, words: Words = FOR_BYTES) -> List:
-    """Draw the values of a list and the order of its questions; `task` is one of LISTS."""
+    """Draw a list and the order of its questions; `task` is one of LISTS."""
     values = random.permutation([*words.values])[:ITEMS].tolist()
     if task == "keyed":
         form = words.keyed_list
@@ -94,9 +94,9 @@ def hide_list(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hide a list and questions for its items in a text, for training.
 
-    The task is drawn, too. Up to four questions follow the list at random distances. Each
-    item is asked for at most once: a second question could be answered by copying the
-    answer to the first.
+    The task is drawn, too. Up to four questions follow the list at random distances.
+    Each item is asked for at most once: a second question could be answered by copying
+    the answer to the first.
 
     Args:
         random: the generator of random numbers.

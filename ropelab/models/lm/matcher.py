@@ -1,10 +1,10 @@
 """Baselines without a model: predictions from the n-grams in the text before a token.
 
-An n-gram is a sequence of n tokens. `predict_by_ngrams` predicts the token that followed
-the last n tokens when they occurred before. A task that this baseline solves does not
-need positions. `predict_by_cache` gives probabilities from counts of n-grams. If they
-improve the predictions of a model, there was something in the text that the model did not
-see, or did not use.
+An n-gram is a sequence of n tokens. `predict_by_ngrams` predicts the token that
+followed the last n tokens when they occurred before. A task that this baseline solves
+does not need positions. `predict_by_cache` gives probabilities from counts of n-grams.
+If they improve the predictions of a model, there was something in the text that the
+model did not see, or did not use.
 """
 
 from collections import defaultdict
@@ -31,8 +31,8 @@ def predict_by_ngrams(
 ) -> Int[Tensor, "rows tokens"]:
     """Predict each token from the n tokens before it.
 
-    The prediction is the token that followed their latest earlier occurrence in the row,
-    or NOTHING if they did not occur before. Occurrences may overlap.
+    The prediction is the token that followed their latest earlier occurrence in the
+    row, or NOTHING if they did not occur before. Occurrences may overlap.
     """
     if n < 1 or len(tokens) * vocabulary**n >= 2**MOST_BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
@@ -48,8 +48,9 @@ def predict_by_ngrams(
     for offset in range(n):
         grams = grams * vocabulary + tokens[:, offset : offset + count]
 
-    # A stable sort puts equal numbers next to each other in the order of their places, so
-    # that each occurrence of an n-gram comes right after its latest earlier occurrence.
+    # A stable sort puts equal numbers next to each other in the order of their places,
+    # so that each occurrence of an n-gram comes right after its latest earlier
+    # occurrence.
     sorted_grams, places = grams.flatten().sort(stable=True)
     is_repeated = sorted_grams[1:] == sorted_grams[:-1]
     earlier_places = places[:-1][is_repeated]

@@ -35,8 +35,8 @@ SCORES_PER_BLOCK = 2**23
 # that the last query of the block may see. Scores with keys after the query itself are
 # then masked, so that a shorter block computes fewer scores in vain.
 QUERIES_PER_BLOCK = 128
-# The number of queries in one call of the fused kernel, where it needs a mask. The kernel
-# multiplies with masked keys, too, so that shorter blocks compute less in vain.
+# The number of queries in one call of the fused kernel, where it needs a mask. The
+# kernel multiplies with masked keys, too, so that shorter blocks compute less in vain.
 QUERIES_PER_MASK = 512
 
 

@@ -14,22 +14,22 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
-# The coefficients of x, x^3 and x^5 in one iteration, where x is a matrix and x^3 stands
-# for x x^T x. Jordan chose them so that small
-# singular values grow fast: after five iterations, singular values that were between
-# 0.004 and 1 are between 0.68 and 1.2. They need not be exactly 1.
+# The coefficients of x, x^3 and x^5 in one iteration, where x is a matrix and x^3
+# stands for x x^T x. Jordan chose them so that small singular values grow fast: after
+# five iterations, singular values that were between 0.004 and 1 are between 0.68 and
+# 1.2. They need not be exactly 1.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # The number of iterations.
 ITERATIONS = 5
-# The smallest number by which a matrix is divided. A matrix with a larger norm is divided
-# by its norm. A gradient of zeros thus stays zero instead of becoming nan.
+# The smallest number by which a matrix is divided. A matrix with a larger norm is
+# divided by its norm. A gradient of zeros thus stays zero instead of becoming nan.
 SMALLEST_NORM = 1e-7
 
 
 def orthogonalise(
     matrices: Float[Tensor, "matrices rows columns"], dtype: torch.dtype
 ) -> Float[Tensor, "matrices rows columns"]:
-    """Return an approximation of U V^T for each matrix U S V^T (S: its singular values).
+    """Return about U V^T for each matrix U S V^T, where S are its singular values.
 
     The cost grows with the square of the rows, so matrices should be wide, not tall.
     """
@@ -102,8 +102,8 @@ class Muon(Optimizer):
         assert gradient is not None
         if not state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
-        # The average of the gradients so far, in which the present gradient has the share
-        # 1 - momentum. Nesterov's momentum counts the present gradient once more.
+        # The average of the gradients so far, in which the present gradient has the
+        # share 1 - momentum. Nesterov's momentum counts the present gradient once more.
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         update = gradient.lerp(average, momentum)
         rows, columns = update.shape

@@ -33,8 +33,8 @@ STORED_DTYPE = torch.bfloat16
 # The names of the tensors in a file: weights with this prefix, and the losses.
 PREFIX = "model."
 LOSSES = "losses"
-# The options of the command line for those entries of a training's key that have another
-# name.
+# The options of the command line for those entries of a training's key that have
+# another name.
 OPTION_NAMES = {"window": "train_len"}
 
 

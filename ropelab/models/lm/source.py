@@ -1,4 +1,4 @@
-"""The training data: real text, mixed with tasks whose answers are far back in the text.
+"""The training data: real text, mixed with tasks whose answers are far back.
 
 A row of a batch (a window) is cut into stretches of log-uniform length. A stretch has
 one of four kinds:
@@ -84,8 +84,8 @@ class Mixture:
     symbols: float = 0.3
     # The share of stretches that are look-ups. All other stretches are text.
     look_ups: float = 0.15
-    # The share of look-ups whose key two earlier records have, with different values. The
-    # value of the nearer record is the right answer.
+    # The share of look-ups whose key two earlier records have, with different values.
+    # The value of the nearer record is the right answer.
     contested: float = 0.5
     # The least number of tokens in a stretch.
     shortest: int = 8

@@ -37,8 +37,8 @@ LIBRARY_BYTES = 600_000_000
 BYTES_PER_TRAINED_WEIGHT = 16
 # In evaluation, a weight.
 BYTES_PER_WEIGHT = 4
-# In training, what a token keeps for the backward pass, for each layer and feature of the
-# width.
+# In training, what a token keeps for the backward pass, for each layer and feature of
+# the width.
 BYTES_PER_TRAINED_FEATURE = 100
 # In evaluation, what a token needs in a forward pass, for each feature of the width.
 BYTES_PER_FEATURE = 40

@@ -51,14 +51,16 @@ FINAL_RATE = 0.05
 # Gradients of a larger norm are scaled down to this norm. They become large at the time
 # when a model discovers copying.
 LARGEST_GRADIENT_NORM = 1.0
-# The number of parts, by rows, into which a batch is cut. Cores compute them side by side.
+# The number of parts, by rows, into which a batch is cut. Cores compute them side by
+# side.
 PARTS = 4
-# The loss, as a multiple of the loss of a uniform guess, above which training has failed.
+# The loss, as a multiple of the loss of a uniform guess, above which training has
+# failed.
 DIVERGED_LOSS = 3.0
 # The name of the file of a checkpoint.
 CHECKPOINT = "checkpoint.safetensors"
-# The name of the tensor in a checkpoint that holds the hash of all its other tensors. The
-# hash shows whether the file is damaged.
+# The name of the tensor in a checkpoint that holds the hash of all its other tensors.
+# The hash shows whether the file is damaged.
 HASH = "sha256"
 
 
@@ -236,10 +238,10 @@ def make_optimizers(
 def list_biases(model: LanguageModel) -> list[nn.Parameter]:
     """Return the parameters of a model's encoding outside of linear layers and tables."""
     # These are biases of distances and vectors that are added to keys. They learn at the
-    # higher rate, that of the matrices. All other parameters of the encoding learn at the
-    # lower rate, that of the embedding. At the lower rate a bias of T5 hardly moves in a
-    # short training. At the higher rate DeBERTa, which has linear layers and a table,
-    # fails to copy.
+    # higher rate, that of the matrices. All other parameters of the encoding learn at
+    # the lower rate, that of the embedding. At the lower rate a bias of T5 hardly moves
+    # in a short training. At the higher rate DeBERTa, which has linear layers and a
+    # table, fails to copy.
     ids_in_layers: set[int] = set()
 
     for module in model.encoding.modules():
@@ -268,10 +270,10 @@ def train(
 ) -> list[float]:
     """Train `model` in place from the checkpoint in `folder`; return all losses.
 
-    Matrix products are in `dtype`, weights in float32. `progress` opens a progress line,
-    given the work that is left in steps of average length. The weights are the same, bit
-    for bit, for any number of `cores`. MachineError: training diverged (`check_finite`),
-    or the disk is full.
+    Matrix products are in `dtype`, weights in float32. `progress` opens a progress
+    line, given the work that is left in steps of average length. The weights are the
+    same, bit for bit, for any number of `cores`. MachineError: training diverged
+    (`check_finite`), or the disk is full.
     """
     optimizers = make_optimizers(model, recipe, dtype)
     losses = load_checkpoint(folder, model, optimizers)
@@ -368,7 +370,7 @@ def make_step(
 
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
-    """Raise MachineError if the last loss is nan, or far above that of a uniform guess."""
+    """Raise MachineError if the last loss is nan, or far above a uniform guess's."""
     # The loss is not compared with the first loss: a fine-tuned model starts with a low
     # loss, and a single hard sequence after that does not mean divergence.
     uniform_loss = math.log(vocabulary)
@@ -470,8 +472,9 @@ def read_checkpoint(path: Path) -> dict[str, Tensor] | None:
     written_hash = tensors.pop(HASH, None)
     if written_hash is None or not torch.equal(written_hash, hash_tensors(tensors)):
         return None
-    # The checkpoint of another folder may have the same shapes. A checkpoint of an earlier
-    # version does not name its folder, and is taken as a checkpoint of this folder.
+    # The checkpoint of another folder may have the same shapes. A checkpoint of an
+    # earlier version does not name its folder, and is taken as a checkpoint of this
+    # folder.
     expected_name = encode_name(path.parent)
     if not torch.equal(tensors.get("cell", expected_name), expected_name):
         return None

@@ -141,7 +141,7 @@ def _describe_parameter(
     method: "type[Scaling] | type[Method]",
     field: "Field[Any]",
 ) -> str:
-    """Return a parameter with its default; dots stand for a default that is not fixed."""
+    """Return a parameter and its default; dots stand for one that is not fixed."""
     from ropelab.math.scaling.plan import write_parameter
 
     is_required = field.default is MISSING or field.default == ()

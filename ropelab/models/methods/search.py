@@ -35,8 +35,8 @@ PARENTS = 4
 # The standard deviation of a mutation of the logarithm of a divisor, as a share of the
 # logarithm of the factor.
 DIVISOR_STEP = 0.25
-# The standard deviation of a mutation of any other parameter, whose numbers in a point go
-# from -1 to 1.
+# The standard deviation of a mutation of any other parameter, whose numbers in a point
+# go from -1 to 1.
 PARAMETER_STEP = 0.25
 # Pairs of parameters of which the first must be the smaller one: the ends of a ramp.
 ORDERED = (
