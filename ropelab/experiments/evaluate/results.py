@@ -37,8 +37,8 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import (
     UNDECIDABLE,
-    Checked,
     Evaluation,
+    ModelCheck,
     collect,
     is_decidable,
 )
@@ -114,7 +114,7 @@ def list_divergence_cells(config: EvaluateConfig) -> list[Evaluation]:
     modes: list[Mode] = []
     for pair in pairs:
         modes += [pair.mode, pair.other]
-    checked = check_model(config, modes)
+    model_check = check_model(config, modes)
 
     divergence_cells = []
     for pair in pairs:
@@ -124,15 +124,15 @@ def list_divergence_cells(config: EvaluateConfig) -> list[Evaluation]:
                 task=document_task,
                 mode=pair.mode,
                 labels=pair.labels,
-                checked=checked,
+                model_check=model_check,
             )
             divergence_cells.append(cell)
     return divergence_cells
 
 
-def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> Checked:
+def check_model(config: EvaluateConfig, modes: Sequence[Mode]) -> ModelCheck:
     """Return the check that the model loads and takes these modes."""
-    return Checked(
+    return ModelCheck(
         subject=config.reference(),
         modes=tuple(dict.fromkeys(modes)),
         train_len=config.grid_len,
@@ -148,11 +148,11 @@ def list_evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     """
     rows = list_rows(config)
     task = make_task_beyond_training(config, name, config.depths)
-    checked = check_model(config, [row.mode for row in rows])
-    evaluate = partial(Evaluation, subject=config.reference(), checked=checked)
+    model_check = check_model(config, [row.mode for row in rows])
+    evaluate = partial(Evaluation, subject=config.reference(), model_check=model_check)
 
     probe = None
-    easy_task = task.inside(config.grid_len)
+    easy_task = task.make_easy_version(config.grid_len)
     if easy_task is not None:
         unmodified, *_ = rows
         probe = evaluate(
@@ -169,7 +169,7 @@ def list_evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
             if row.label == WINDOW:
                 # The window holds the same last tokens in contexts of all lengths. The
                 # longest context is enough.
-                row_task = document_task.at_the_end(config.context)
+                row_task = document_task.restrict_to_context(config.context)
             cell = evaluate(
                 task=row_task, mode=row.mode, labels=_list_labels(row), probe=probe
             )

@@ -24,7 +24,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import count_operations_per_token
 from ropelab.models.methods.method import UNSCALED
 from ropelab.models.tasks import tables as task_tables
-from ropelab.models.tasks.cells import FORWARD, Evaluation, collect
+from ropelab.models.tasks.cells import FORWARD_SHARE, Evaluation, collect
 from ropelab.models.tasks.divergence import (
     make_divergence,
     make_divergence_tables,
@@ -111,7 +111,7 @@ def list_task_cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaselin
             if isinstance(row.mode, SlidingWindow):
                 # The window holds the same last tokens in contexts of all lengths. The
                 # longest context is enough.
-                evaluated_task = task.at_the_end(config.test_len)
+                evaluated_task = task.restrict_to_context(config.test_len)
             values = (row.method, row.factor, row.model.seed, row.arm)
             evaluation = Evaluation(
                 subject=row.model,
@@ -183,7 +183,7 @@ def _count_cost(config: ExtrapolateConfig) -> pd.DataFrame:
         # A token attends to all tokens up to itself, on average to half of a pass.
         attended = (tokens_per_pass + 1) / 2
         operations = (
-            count_operations_per_token(row.model.size, tokens_per_pass) * FORWARD
+            count_operations_per_token(row.model.size, tokens_per_pass) * FORWARD_SHARE
         )
         # Two operations are one multiplication.
         multiplications = operations / 2

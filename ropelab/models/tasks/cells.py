@@ -2,7 +2,7 @@
 
 A cell is a piece of a run whose tables are stored under a hash of its `key`. An
 `Evaluation` is one task done by one model in one mode. Before a released model is
-evaluated, a cell `Checked` finds out if it can be.
+evaluated, a cell `ModelCheck` finds out if that is possible.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,14 +24,14 @@ from ropelab.runs.machine import DtypeName, computing_in
 from ropelab.runs.thresholds import KNOWN
 
 # The share of the forward pass in the operations of a training step.
-FORWARD = 1 / 3
+FORWARD_SHARE = 1 / 3
 # The status of a task that a model does not even solve inside its trained length.
 UNDECIDABLE = "undecidable"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """A check, before any evaluation, that a released model loads and takes all methods."""
+class ModelCheck:
+    """A check that a released model loads and takes all methods, before evaluations."""
 
     # The model.
     subject: ModelRef
@@ -70,7 +70,7 @@ class Checked:
             model = self.subject.model()
             for mode in self.modes:
                 # The first pass is prepared only for the errors that this may raise. If
-                # the encoding is not defined for the trained length, nothing is passed.
+                # the encoding is not defined for the trained length, there is no pass.
                 next(mode.passes(model, [self.train_len]), None)
             # Now that the model is loaded, it is known if long contexts are passed in
             # parts, and how much memory of a GPU is free.
@@ -95,7 +95,7 @@ class Evaluation:
     # The number format of matrix products. A released model has its own.
     dtype: DtypeName = "float32"
     # The check of a released model; None for a model that is trained here.
-    checked: Checked | None = None
+    model_check: ModelCheck | None = None
     # The evaluation of the same task inside the trained length. If the model finds too
     # little there, this task is undecidable and not computed. None: the task is
     # computed in any case.
@@ -146,7 +146,8 @@ class Evaluation:
             return self.subject.resources(windows)
         size = self.subject.size
         # If few tokens are scored, the last layer makes only the keys and values of all
-        # other tokens, which is a sixth of its products.
+        # other tokens. The weights of keys and values are a sixth of the layer's
+        # weights if heads * head_dim is the width.
         share_of_last_layer = 1 if self.task.scores_all else 1 / 6
         without_last_layer = replace(size, layers=size.layers - 1)
 
@@ -158,7 +159,7 @@ class Evaluation:
         def count_operations(windows: Windows) -> float:
             total = 0.0
             for rows, length in windows:
-                total += rows * length * count_per_token(length) * FORWARD
+                total += rows * length * count_per_token(length) * FORWARD_SHARE
             return total
 
         operations = count_operations(windows)
@@ -175,17 +176,19 @@ class Evaluation:
         )
 
     @property
-    def prerequisites(self) -> "tuple[Training | Checked | Evaluation, ...]":
-        """The cells that are computed before: the training of the model, or the check of a
+    def prerequisites(self) -> "tuple[Training | ModelCheck | Evaluation, ...]":
+        """The cells that are computed before this one.
+
+        They are the training of a model that is trained here, or the check of a
         released model and the probe.
         """
         if isinstance(self.subject, Training):
             return (self.subject,)
-        prerequisites = (self.checked, self.probe)
-        return tuple(start for start in prerequisites if start is not None)
+        prerequisites = (self.model_check, self.probe)
+        return tuple(cell for cell in prerequisites if cell is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return the tables of the task, or the table `status` of an undecidable one."""
+        """Return the tables of the task; of an undecidable task the table `status`."""
         # The threshold KNOWN decides the status and is not in the key. Whoever changes it
         # raises the version of the task.
         if self.probe is not None:
@@ -204,7 +207,7 @@ class Evaluation:
 
 
 def is_decidable(tables_of_probe: Mapping[str, pd.DataFrame]) -> bool:
-    """Return True if a model finds enough inside its trained length."""
+    """Return True if the model of the probe finds enough inside its trained length."""
     # Retrieval has the table `trials`, tasks with keys the table `answers`.
     name = "trials" if "trials" in tables_of_probe else "answers"
     table = tables_of_probe[name]

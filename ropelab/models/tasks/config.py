@@ -97,8 +97,8 @@ DtypeField = Annotated[
 ]
 # The words of tasks and options in answers and help.
 TEXTS = read_table_beside(__file__)
-# The words for what a model does when it solves a task, by the name of the task. The
-# names are the tasks that come with ropelab.
+# What a model does when it solves a task, in words, by the name of the task. The names
+# are those of all tasks that come with ropelab.
 DOES = TEXTS["does"]
 
 
@@ -137,17 +137,18 @@ Depths = Annotated[
     OfEvaluation[Naturals],
     Field(description="depths of a pass key in its text, in percent"),
 ]
-# The most depths, since each key needs one of sixteen names
+# The largest number of depths. Each key needs one of sixteen names
 # (ropelab/models/tasks/needles.py).
 MOST_DEPTHS = 16
-# The least trained length. With fewer tokens the frequencies and the grids of positions
-# degenerate, and no first window is shorter.
-SHORTEST = 64
+# The least trained length, in tokens. With fewer tokens the frequencies and the grids
+# of positions degenerate. The windows of the first training steps are as long, too.
+SHORTEST_TRAINED = 64
 
 
 def ask_what_happens(trained: int, tested: int) -> str:
-    """Write the question of an experiment that trains at one length and tests at
-    another. Methods are named if the tested length is the longer one.
+    """Write the question of an experiment that trains and tests at these lengths.
+
+    Methods are named if the tested length is above the trained length.
     """
     methods = ""
     if tested > trained:
@@ -166,11 +167,11 @@ Offsets = Annotated[
 ]
 
 
-class Roundable(Protocol):
+class RoundingConfig(Protocol):
     """A config of an experiment that evaluates casts and formats of keys.
 
-    A cast rounds stages of RoPE to a number format. A format of keys is that in which a
-    cache stores keys. Both are a `Rounding` (ropelab.math.numerics.keys).
+    A cast rounds stages of RoPE to a number format. A format of keys is the format in
+    which a cache stores keys. Both are a `Rounding` (ropelab.math.numerics.keys).
     """
 
     @property
@@ -181,7 +182,7 @@ class Roundable(Protocol):
     def offsets(self) -> tuple[int, ...]: ...
 
 
-def list_roundings(config: Roundable, head_dim: int = 0) -> "list[Rounding]":
+def list_roundings(config: RoundingConfig, head_dim: int = 0) -> "list[Rounding]":
     """Return the casts of a config at each of its offsets, then its formats of keys.
 
     InputError: an unknown name, or a format that heads of the width `head_dim` do not
@@ -222,7 +223,7 @@ def read_against(text: str) -> "Rounding":
     return parse_rounding(text)
 
 
-def check_against(config: Roundable, against: str, head_dim: int = 0) -> None:
+def check_against(config: RoundingConfig, against: str, head_dim: int = 0) -> None:
     """Check the option `against`; an empty text means that it was not given.
 
     ValueError: there are no roundings to compare. InputError: the name is unknown, or
@@ -250,14 +251,14 @@ def check_depths(depths: tuple[int, ...]) -> None:
         )
 
 
-class Evaluated(Protocol):
+class EvaluationConfig(Protocol):
     """A config of an experiment that evaluates models beyond the trained length."""
 
     @property
     def train_len(self) -> int: ...
     @property
     def grid_len(self) -> int:
-        """The length from which the grids of places follow."""
+        """The length from which buckets, contexts and distances follow (grid.py)."""
 
     @property
     def longest(self) -> int:
@@ -285,7 +286,7 @@ class TaskConfig(Config):
         seeds: tuple[int, ...]
         corpus: str
     # The least trained length, in tokens.
-    shortest: ClassVar[int] = SHORTEST
+    shortest: ClassVar[int] = SHORTEST_TRAINED
 
     @property
     def grid_len(self) -> int:
@@ -297,6 +298,7 @@ class TaskConfig(Config):
 
     @property
     def scope(self) -> str:
+        """The models that the results are about, in words."""
         seeds = "one training seed"
         if len(self.seeds) != 1:
             seeds = f"{len(self.seeds)} training seeds"
@@ -306,8 +308,8 @@ class TaskConfig(Config):
         return f"trained at {self.train_len} tokens{evaluated}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints of the corpus, of the names of its documents, and of its
-        source if that is known.
+        """Return the fingerprints of the corpus and of the names of its documents, and
+        the name of its source if that is known.
         """
         from ropelab.models.lm.corpus import read_source_name
 
@@ -330,8 +332,8 @@ class TaskConfig(Config):
         length = self.longest + 1
         text = CorpusRef.of(self.corpus, length)
         text.corpus().check(self.train_len + 1, length, self.documents)
-        # Files that were left out are reported last: if the text is refused, the error
-        # is the only line.
+        # Documents that were left out are reported last, so that a text that is refused
+        # gets no line but the error.
         text.corpus().say_left_out()
         return text
 

@@ -1,4 +1,4 @@
-"""How far apart the probabilities are that one model has under two roundings.
+"""The difference between the probabilities of one model under two roundings.
 
 A model that is trained with one rounding and served with another gives the same text two
 probabilities. Here one model computes both for the same documents, and they are compared
@@ -13,7 +13,7 @@ divergence
     are over seeds and documents. The largest value has no interval, since it grows with
     the number of tokens.
 divergence_by_place
-    The same for each bucket, a range of positions.
+    The same columns with a row for each rounding and bucket, a range of positions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,8 +31,8 @@ from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.config import (
-    Evaluated,
-    Roundable,
+    EvaluationConfig,
+    RoundingConfig,
     list_roundings,
     read_against,
 )
@@ -100,13 +100,13 @@ class Divergence(DocumentTask):
                     model, hidden, other_hidden, targets=text[1:]
                 )
                 for end in ends:
-                    place = slice(starts[end], end)
-                    magnitudes = differences[place].abs()
+                    in_bucket = slice(starts[end], end)
+                    magnitudes = differences[in_bucket].abs()
                     row = {
                         "document": document,
                         "bucket_start_tokens": starts[end],
                         "bucket_end_tokens": end,
-                        "kl_nats_per_token": float(kl[place].mean()),
+                        "kl_nats_per_token": float(kl[in_bucket].mean()),
                         "mean_difference_nats_per_token": float(magnitudes.mean()),
                         "largest_difference_nats_per_token": float(magnitudes.max()),
                         "share_beyond": float((magnitudes > DIVERGED).double().mean()),
@@ -135,17 +135,17 @@ def compare_predictions(
 
     Args:
         model: its head makes logits of hidden states.
-        hidden: [tokens, width], from which p follows.
-        other_hidden: the same, from which q follows.
+        hidden: hidden states [tokens, width], from which p follows.
+        other_hidden: hidden states [tokens, width], from which q follows.
         targets: [tokens], the tokens that the text has.
     """
     targets = targets.to(hidden.device)
-    size = max(1, LOGITS_PER_CHUNK // model.size.vocabulary)
+    tokens_per_chunk = max(1, LOGITS_PER_CHUNK // model.size.vocabulary)
 
     divergences = []
     differences = []
-    for start in range(0, len(targets), size):
-        chunk = slice(start, start + size)
+    for start in range(0, len(targets), tokens_per_chunk):
+        chunk = slice(start, start + tokens_per_chunk)
         # Differences can be as small as 1e-6, which a sum over the vocabulary would lose
         # in float32.
         log_p = model.head(hidden[chunk]).double().log_softmax(-1)
@@ -159,7 +159,7 @@ def compare_predictions(
     return torch.cat(divergences).cpu(), torch.cat(differences).cpu()
 
 
-class ComparingConfig(Evaluated, Roundable, Protocol):
+class ComparingConfig(EvaluationConfig, RoundingConfig, Protocol):
     """A config of an experiment that compares roundings with another rounding."""
 
     @property
@@ -247,7 +247,7 @@ def make_divergence(config: ComparingConfig, pair: RoundingPair) -> Divergence:
 def make_divergence_tables(
     cells: Iterable[Evaluation], values: Values
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables that the head of this file describes; none without a cell."""
+    """Return the tables that the head of this file describes; none without cells."""
     parts = []
     for cell in cells:
         table = values[cell]["divergence"]
@@ -291,8 +291,9 @@ def join_buckets(by_place: pd.DataFrame) -> pd.DataFrame:
 
 
 def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Return a row for each combination of values of `columns`, with means over seeds and
-    documents and their 95 % intervals.
+    """Return means over seeds and documents, with 95 % intervals.
+
+    The table has a row for each combination of values of `columns`.
     """
     mean_difference = "mean_difference_nats_per_token"
     largest_difference = "largest_difference_nats_per_token"
@@ -303,15 +304,16 @@ def average_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
         record["seeds"] = rows["seed"].nunique()
         record["documents"] = rows["document"].nunique()
         record["tokens"] = rows["tokens"].sum()
-        # Each column with an interval, and the beginning of the names of its ends.
+        # Each column that has an interval, and the prefix of the columns with the ends
+        # of this interval.
         intervals = (("kl_nats_per_token", "kl"), ("share_beyond", "share"))
-        for name, short in intervals:
+        for name, prefix in intervals:
             by_seed = rows.pivot(index="seed", columns="document", values=name)
             mean = average_crossed(by_seed.to_numpy()).compute_interval()
             record[name] = mean.value
             # Neither a divergence nor a share is ever below 0.
-            record[f"{short}_ci_low"] = max(0.0, mean.low)
-            record[f"{short}_ci_high"] = mean.high
+            record[f"{prefix}_ci_low"] = max(0.0, mean.low)
+            record[f"{prefix}_ci_high"] = mean.high
         record[mean_difference] = rows[mean_difference].mean()
         record[largest_difference] = rows[largest_difference].max()
         records.append(record)

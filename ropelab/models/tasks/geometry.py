@@ -4,17 +4,18 @@ A question is a stretch of tokens. Its source has the same tokens and begins exa
 distance earlier. A context has a question for each distance. The rules are these:
 
 1. Each distance is asked once in each context, in random order.
-2. No stretch, question or source, shares a token with another one.
+2. No stretch, question or source, shares a token with another stretch.
 3. Questions are placed from the end of the context to its beginning. Each question is
    placed as late as there is room for the question and its sources, before the
    questions placed so far.
 4. All stretches of a context are equally long, as long as these limits allow:
-   - LONGEST tokens;
-   - half of the nearest distance, or SHORTEST tokens if that is more;
-   - the nearest distance, and the tokens of the context that are left beside the
-   farthest distance;
-   - a length at which all stretches together take MOST of the context, or half of MOST
-     if each question has two sources, or FEWEST tokens if that is more.
+   - LONGEST_STRETCH tokens;
+   - half of the nearest distance, but at least LEAST_HALF tokens;
+   - the nearest distance;
+   - the length of the context less the farthest distance;
+   - a fair length, at which all stretches together take the share LARGEST_SHARE of the
+     context (half of it if each question has two sources), but at least LEAST_FAIR
+     tokens.
 
 In a long context the questions thus fill the end, next to each other and after all
 sources. In a short context questions are apart, and the source of each question is
@@ -29,14 +30,16 @@ import numpy as np
 from ropelab.runs.errors import InputError
 from ropelab.runs.sentences import join_names
 
-# Limits of the length of a stretch, in tokens: see rule 4.
-LONGEST = 32
-SHORTEST = 8
-FEWEST = 6
+# The most tokens of a stretch.
+LONGEST_STRETCH = 32
+# The least value of the limit by half of the nearest distance, in tokens: see rule 4.
+LEAST_HALF = 8
+# The least value of the fair length, in tokens: see rule 4.
+LEAST_FAIR = 6
 # The share of the context that all stretches may take together.
-MOST = 3 / 4
-# The number of orders that are tried before a context is refused. A question with a far
-# source has room at the very end only, so not every order fits.
+LARGEST_SHARE = 3 / 4
+# The number of orders of the questions that are tried before a context is refused. A
+# question with a far source has room only at the very end, so not every order fits.
 ORDERS = 500
 
 
@@ -55,18 +58,20 @@ def stretch_length(length: int, sources: Sequence[tuple[int, ...]]) -> int:
     """Return the number of tokens of a stretch by rule 4.
 
     Args:
-        length: of the context.
+        length: the length of the context, in tokens.
         sources: as in `place_questions`.
     """
     nearest = min(distance for distance, *_ in sources)
     farthest = max(max(distances) for distances in sources)
-    half_of_nearest = max(SHORTEST, nearest // 2)
+    half_of_nearest = max(LEAST_HALF, nearest // 2)
 
     stretches = sum(1 + len(distances) for distances in sources)
     sources_per_question = len(sources[0])
-    share = MOST / sources_per_question
-    fair_length = max(FEWEST, int(share * length) // stretches)
-    return min(LONGEST, half_of_nearest, nearest, length - farthest, fair_length)
+    share = LARGEST_SHARE / sources_per_question
+    fair_length = max(LEAST_FAIR, int(share * length) // stretches)
+    return min(
+        LONGEST_STRETCH, half_of_nearest, nearest, length - farthest, fair_length
+    )
 
 
 def place_questions(
@@ -79,9 +84,9 @@ def place_questions(
 
     Args:
         random: chooses the order of the questions.
-        length: of the context.
-        sources: for each question, how far back its sources are, the nearest first.
-        size: the length of a stretch.
+        length: the length of the context, in tokens.
+        sources: for each question the distances of its sources, the nearest first.
+        size: the length of a stretch, in tokens.
 
     InputError: no order of the questions fits into the context.
     """
@@ -101,14 +106,15 @@ def place_questions(
 def _place_in_order(
     length: int, sources: Sequence[tuple[int, ...]], size: int
 ) -> list[PlacedQuestion] | None:
-    """Place questions in this order from the end of the context; None if they do not
-    fit.
+    """Place questions from the end of the context, in the order of their `sources`.
+
+    None: they do not fit.
     """
     is_taken = np.zeros(length, np.bool_)
     questions: list[PlacedQuestion] = []
     start = length
     for distances in sources:
-        # Before this position the farthest source would begin before the context.
+        # If the question begins earlier, its farthest source begins before the context.
         first_start = max(distances)
         start -= size
         while start >= first_start and not _is_free(is_taken, start, distances, size):
@@ -128,9 +134,7 @@ def _place_in_order(
 def _is_free(
     is_taken: np.ndarray, start: int, distances: tuple[int, ...], size: int
 ) -> bool:
-    """Return True if there is room for a question that begins at `start` and for its
-    sources.
-    """
+    """Return True if a question that begins at `start` and its sources have room."""
     for back in (0, *distances):
         first = start - back
         if is_taken[first : first + size].any():

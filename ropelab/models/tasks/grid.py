@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-# The number of final tokens whose loss is compared in contexts of different lengths. It
-# is a quarter of L if that is less.
+# The number of final tokens whose loss is compared in contexts of different lengths.
+# `choose_last_window` takes a quarter of L instead if that is less.
 LAST_WINDOW = 512
 
 
-class Place(NamedTuple):
-    """The distance of something to be retrieved, and the length of the context."""
+class RetrievalPlace(NamedTuple):
+    """A distance at which something is retrieved, and the length of the context."""
 
     distance: int
     context: int
@@ -38,8 +38,8 @@ def _list_multiples(train_len: int, limit: float) -> list[int]:
 def list_buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
     """Return the buckets that end at L/2, L, 1.5 L, 2 L ... and T.
 
-    The prediction at position p is made after p + 1 tokens, so that `end` is the longest
-    context in a bucket.
+    The prediction at position p is made after p + 1 tokens. The last prediction of a
+    bucket, at position end - 1, is thus made after `end` tokens.
     """
     edges = [0, train_len // 2, *_list_multiples(train_len, test_len)]
     if edges[-1] != test_len:
@@ -77,17 +77,19 @@ def list_retrieval_contexts(train_len: int, test_len: int) -> list[int]:
 def list_inner_buckets(train_len: int) -> list[tuple[int, int]]:
     """Return the buckets inside L, which end at L/16, L/8, L/4, L/2 and L."""
     edges = [0]
-    edges += [train_len // part for part in (16, 8, 4, 2, 1)]
+    edges += [train_len // divisor for divisor in (16, 8, 4, 2, 1)]
     return list(pairwise(edges))
 
 
 def list_inner_distances(train_len: int) -> list[int]:
     """Return distances inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
-    parts = [train_len // part for part in (32, 16, 8, 4, 2)]
-    return [*parts, train_len * 3 // 4]
+    distances = [train_len // divisor for divisor in (32, 16, 8, 4, 2)]
+    return [*distances, train_len * 3 // 4]
 
 
-def pair_places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
+def pair_places(
+    distances: Iterable[int], contexts: Sequence[int]
+) -> tuple[RetrievalPlace, ...]:
     """Pair each context with all distances up to three quarters of its length.
 
     The last quarter leaves room for the question.
@@ -97,5 +99,5 @@ def pair_places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Plac
     for context in contexts:
         for distance in distances:
             if 4 * distance <= 3 * context:
-                pairs.append(Place(distance, context))
+                pairs.append(RetrievalPlace(distance, context))
     return tuple(pairs)

@@ -1,8 +1,8 @@
 """Evaluation modes: how a model is evaluated on texts of some length.
 
 A mode sets the encoding of the model before each pass (unmodified, under a method,
-rounded), and may cut texts into windows. Tasks ask it for losses and right predictions,
-and do not know which encoding the model has.
+rounded), and may cut texts into windows. Tasks ask the mode for losses and right
+predictions, and do not know which encoding the model has.
 """
 
 import math
@@ -32,7 +32,7 @@ from ropelab.runs.own import make_sources_key
 
 # The longest context of an n-gram cache, in tokens.
 ORDER = 8
-# The weights of a cache that a search tries.
+# The values of `WithCache.weight` that a search tries.
 WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 
 
@@ -54,14 +54,14 @@ class Mode(ABC):
         defined are left out.
 
         Args:
-            model: its encoding is set.
-            lengths: the lengths of context, rising.
+            model: the model whose encoding is set.
+            lengths: the lengths of context, in rising order.
         """
 
     def prepare(self, model: Any, lengths: Sequence[int]) -> None:
         """Set the model's encoding to that of the first pass over these lengths.
 
-        The encoding must be defined for one of them.
+        The encoding must be defined for one of these lengths.
         """
         next(self.passes(model, lengths))
 
@@ -75,8 +75,8 @@ class Mode(ABC):
         """Return True where a scored token is the most probable one, [rows, scored]."""
         return evaluation.find_correct(model, batch)
 
-    def visible(self, tokens: Tensor) -> Tensor:
-        """Return the part of rows from which their last tokens are predicted."""
+    def cut_to_visible(self, tokens: Tensor) -> Tensor:
+        """Return the part of each row from which its last token is predicted."""
         return tokens
 
     @property
@@ -112,9 +112,9 @@ class AsTrained(Mode):
         self, model: EvaluableModel, lengths: Sequence[int]
     ) -> Iterator[list[int]]:
         longest = find_defined_length(model.encoding, max(lengths, default=0))
-        defined = [length for length in lengths if length <= longest]
-        if defined:
-            yield defined
+        defined_lengths = [length for length in lengths if length <= longest]
+        if defined_lengths:
+            yield defined_lengths
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class WithMethod(Mode):
         self, model: EvaluableModel, lengths: Sequence[int]
     ) -> Iterator[list[int]]:
         assert isinstance(self.method, FixedMethod), "call `search` first"
-        for encoding, served in self.method.passes(self.geometry, lengths):
+        for encoding, served_lengths in self.method.passes(self.geometry, lengths):
             set_pairing(encoding, self.pairing)
             model.encoding = encoding
-            yield served
+            yield served_lengths
 
     @property
     def evaluations(self) -> int:
@@ -187,9 +187,9 @@ class WithMethod(Mode):
 
 def set_pairing(encoding: Encoding, pairing: Pairing) -> None:
     """Set the pairs of features that every rotation in an encoding rotates."""
-    for part in list_nested_encodings(encoding):
-        if isinstance(part, Rope):
-            part.pairing = pairing
+    for nested in list_nested_encodings(encoding):
+        if isinstance(nested, Rope):
+            nested.pairing = pairing
 
 
 @dataclass(frozen=True)
@@ -215,13 +215,13 @@ class Rounded(Mode):
         return keys is not None and keys.moves > 0
 
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        for served in self.mode.passes(model, lengths):
+        for served_lengths in self.mode.passes(model, lengths):
             rope = model.encoding
             if not isinstance(rope, Rope):
                 # An unmodified released model rotates by its own code.
-                rope = model.own_rotation(served[-1])
+                rope = model.own_rotation(served_lengths[-1])
             model.encoding = RoundedRope(rope, self.rounding, self.geometry.base)
-            yield served
+            yield served_lengths
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class SlidingWindow(Mode):
     def passes(
         self, model: EvaluableModel, lengths: Sequence[int]
     ) -> Iterator[list[int]]:
-        # The encoding is that for a window, whatever the length of the text.
+        # The encoding is that for the length of a window, whatever the text's length.
         for _ in self.mode.passes(model, [self.window]):
             yield list(lengths)
 
@@ -266,20 +266,19 @@ class SlidingWindow(Mode):
     def find_correct(self, model: EvaluableModel, batch: Batch) -> Tensor:
         return evaluation.find_correct(model, batch, self.window, self.stride)
 
-    def visible(self, tokens: Tensor) -> Tensor:
+    def cut_to_visible(self, tokens: Tensor) -> Tensor:
         # The last token is predicted from the whole window before it.
         return tokens[:, -self.window - 1 :]
 
     def count_passes(self, length: int) -> tuple[int, int]:
-        """Return the number of passes over a text and the tokens in each."""
+        """Return the number of passes over a text, and of tokens in each pass."""
         further_passes = math.ceil((length - self.window) / self.stride)
         return 1 + max(0, further_passes), self.window
 
 
 @dataclass(frozen=True)
 class WithCache(SlidingWindow):
-    """The sliding window, whose probabilities are mixed with the probabilities of an
-    n-gram cache.
+    """The sliding window, with its probabilities mixed with those of an n-gram cache.
 
     The cache counts n-grams of the text before a token (`predict_by_cache`): it
     leaves out the last `beyond` tokens, and counts the `within` tokens before them
@@ -289,7 +288,7 @@ class WithCache(SlidingWindow):
     beyond: int
     within: int | None = None
     # The share of the cache in the mixture, where a context of ORDER tokens was seen
-    # before. Where only a shorter one was seen, the share is smaller in proportion.
+    # before. Where only a shorter context was seen, the share is smaller in proportion.
     weight: float = 0.0
 
     @property
@@ -310,13 +309,19 @@ class WithCache(SlidingWindow):
                     row, ORDER, self.beyond, model.size.vocabulary, self.within
                 )
             )
-        # Probabilities and lengths of known contexts, both [rows, predictions].
-        cached, longest = torch.tensor(predictions, dtype=torch.float64).unbind(-1)
+        # The cache's probabilities, and the tokens in the longest known context before
+        # each token, both [rows, predictions].
+        cache_probabilities, context_lengths = torch.tensor(
+            predictions, dtype=torch.float64
+        ).unbind(-1)
 
-        weight = self.weight * longest / ORDER
-        probabilities = (1 - weight) * (-losses).exp() + weight * cached
-        mixed = -probabilities.log()
-        return mixed[:, start_of_last(mixed.shape[1], last) :]
+        weight = self.weight * context_lengths / ORDER
+        model_probabilities = (-losses).exp()
+        probabilities = (
+            1 - weight
+        ) * model_probabilities + weight * cache_probabilities
+        mixed_losses = -probabilities.log()
+        return mixed_losses[:, start_of_last(mixed_losses.shape[1], last) :]
 
     @property
     def evaluations(self) -> int:
@@ -344,7 +349,7 @@ def _describe_choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
 
 def find_defined_length(encoding: Encoding, longest: int) -> int:
     """Return the longest context for which an encoding is defined, at most `longest`."""
-    last = encoding.max_position
-    if last is None:
+    last_position = encoding.max_position
+    if last_position is None:
         return longest
-    return min(longest, last + 1)
+    return min(longest, last_position + 1)

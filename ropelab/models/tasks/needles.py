@@ -62,7 +62,7 @@ NAMES = (
     "quartz",
 )
 # The least share of a context that has to be text of the corpus.
-LEAST_TEXT = 0.5
+LEAST_TEXT_SHARE = 0.5
 # The number of rows on which a search measures its loss. These rows have the numbers
 # after the numbers of the measured rows.
 SEARCH_ROWS = 2
@@ -98,7 +98,7 @@ class Answer(NamedTuple):
 
 
 class Needle(NamedTuple):
-    """One row of tokens, and the answers that it asks for; the last answer ends it."""
+    """A row of tokens and all answers that it asks for; the row ends with the last."""
 
     tokens: Int[Tensor, "1 length"]
     answers: tuple[Answer, ...]
@@ -110,11 +110,11 @@ class Needles(EvaluationTask):
 
     # The lengths of context: the number of tokens before the last token of the answer.
     contexts: tuple[int, ...]
-    # In percent of the text; 0 is its beginning.
+    # The depths of keys and lists, in percent of the text; 0 is its beginning.
     depths: tuple[int, ...]
     # The number of rows of each length, each in another text. For `multiquery` a row
-    # asks at all depths. For all other tasks each row has one depth, in turn. More rows
-    # are made if a depth would not occur otherwise.
+    # has keys at all depths. For all other tasks each row has one depth, and the depths
+    # take turns. More rows are made if a depth would not occur otherwise.
     sequences: int
 
     @property
@@ -144,12 +144,12 @@ class Needles(EvaluationTask):
         for context in self.contexts:
             self.needle(context, 0)
 
-    def inside(self, length: int) -> Self:
+    def make_easy_version(self, length: int) -> Self:
         return replace(self, contexts=(length,))
 
-    def at_the_end(self, length: int) -> Self:
-        """Return the same task in the longest context only."""
-        return self.inside(length)
+    def restrict_to_context(self, length: int) -> Self:
+        """Return the same task in contexts of one length only."""
+        return replace(self, contexts=(length,))
 
     def measure(
         self, model: EvaluableModel, mode: Mode, advance: Advance
@@ -180,7 +180,7 @@ class Needles(EvaluationTask):
         return {"answers": answers.assign(trials=1)}
 
     def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
-        """Return the mean loss of the last answer of rows that are not measured."""
+        """Return the mean loss of the last answers of rows that are not measured."""
         longest = self.contexts[-1]
         losses = []
         for number in range(self.rows, self.rows + SEARCH_ROWS):
@@ -192,7 +192,7 @@ class Needles(EvaluationTask):
         return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
-        """Make the row of a number. Every row has its own text and keys.
+        """Make row `number` of a context. Every row has its own text and keys.
 
         A row is the introduction, then text with the statements in it, then each
         question with its answer. InputError: the context is too short.
@@ -205,29 +205,31 @@ class Needles(EvaluationTask):
         introduction = ""
         if self.name in WORDINGS:
             introduction = WORDINGS[self.name]["introduction"]
-        before = self.corpus.front + self.corpus.ids(f"{introduction}\n\n")
+        opening = self.corpus.front + self.corpus.ids(f"{introduction}\n\n")
 
-        # The text of the corpus fills the room that everything else leaves.
-        no_text = len(before) + sum(len(statement) for statement in statements)
+        # The text of the corpus fills what all other tokens leave of the context.
+        other_tokens = len(opening) + sum(len(statement) for statement in statements)
         for question, answer in questions_and_answers:
-            no_text += len(question) + len(answer)
-        room = context + 1 - no_text
-        if room < LEAST_TEXT * context:
+            other_tokens += len(question) + len(answer)
+        # The last token of the answer comes after the context.
+        text_length = context + 1 - other_tokens
+        if text_length < LEAST_TEXT_SHARE * context:
             raise InputError(
-                f"{context} tokens are too few for {self.name}: {no_text} are no text"
+                f"{context} tokens are too few for {self.name}: {other_tokens} are no"
+                " text"
             )
 
         depths = [query.depth for query in queries]
         text, starts = insert_pieces(
-            self.corpus.stretch(number, room), statements, depths
+            self.corpus.stretch(number, text_length), statements, depths
         )
-        row = [*before, *text]
+        row = [*opening, *text]
         answers = []
         for depth, start, (question, answer) in zip(
             depths, starts, questions_and_answers, strict=True
         ):
             start_of_answer = len(row) + len(question)
-            start_of_statement = len(before) + start
+            start_of_statement = len(opening) + start
             distance = start_of_answer - start_of_statement
             answers.append(Answer(depth, start_of_answer, len(answer), distance))
             row += question
@@ -266,11 +268,11 @@ class Needles(EvaluationTask):
         return queries
 
     def _tokenize(self, question: str, answer: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of the question, and the tokens that the answer adds to it."""
+        """Return the tokens of the question, and the tokens that the answer adds."""
         # A tokenizer may join the end of the question and the beginning of the answer
-        # into one token. Both are therefore tokenized together, and the answer begins
-        # at the first token in which this differs from the question tokenized by
-        # itself.
+        # into one token. Both are therefore tokenized together. The answer begins at
+        # the first of the joint tokens that differs from the tokens of the question
+        # alone.
         question_tokens = self.corpus.ids(question)
         joint_tokens = self.corpus.ids(question + answer)
         shared = 0
@@ -291,19 +293,20 @@ def _measure_answers(
     # questions.
     first = needle.answers[0].start
     last = needle.tokens.shape[1] - first
-    losses, is_right = evaluate_last(model, mode.visible(needle.tokens), last)
+    visible_tokens = mode.cut_to_visible(needle.tokens)
+    losses, is_right = evaluate_last(model, visible_tokens, last)
 
-    # The only row.
+    # There is one row.
     (losses_of_row,) = losses
     (is_right_in_row,) = is_right
     for answer in needle.answers:
         start = answer.start - first
-        place = slice(start, start + answer.size)
+        in_answer = slice(start, start + answer.size)
         yield {
             "depth_percent": answer.depth,
             "distance_tokens": answer.distance,
-            "correct": int(is_right_in_row[place].all()),
-            "log_probability_nats": -float(losses_of_row[place].sum()),
+            "correct": int(is_right_in_row[in_answer].all()),
+            "log_probability_nats": -float(losses_of_row[in_answer].sum()),
         }
 
 
@@ -311,12 +314,14 @@ def _measure_answers(
 def evaluate_last(
     model: EvaluableModel, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
-    """Return the losses of the last tokens in nats, and True where a token is the most
-    probable one.
+    """Return the losses of the last tokens, and which of them are the most probable.
+
+    Losses are in nats.
     """
     # Greedy decoding gives an answer exactly if each of its tokens is the most probable
-    # one after the tokens before it. So one pass over a row that ends in the right answer
-    # shows whether greedy decoding would give it, and its probability as well.
+    # token after the tokens before it. So one pass over a row that ends in the right
+    # answer shows whether greedy decoding would give this answer, and also its
+    # probability.
     tokens = tokens.to(model.head.weight.device)
     hidden = model.hidden_states(tokens[:, :-1], last=last)
     logits = model.head(hidden).float()

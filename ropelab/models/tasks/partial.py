@@ -1,6 +1,7 @@
 """The short table that is shown while a run goes on, from the cells that are finished.
 
-A cell is a piece of a run; here those count that evaluate one task under one method.
+A cell is a piece of a run. Only cells that evaluate one task under one method count
+here.
 """
 
 from collections.abc import Iterable

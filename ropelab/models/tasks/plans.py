@@ -17,25 +17,25 @@ from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import FIRST_WINDOW, Recipe
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
+from ropelab.models.tasks.config import EvaluationConfig, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import NEEDLES, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
 from ropelab.runs.own import find, fingerprint_source, write_reference
 
 # The share of training rows with a list, if a task asks for lists.
-LIST_ROWS = 0.5
+LIST_SHARE = 0.5
 
 
 def make_task_beyond_training(
-    config: Evaluated, task: str, depths: tuple[int, ...] = ()
+    config: EvaluationConfig, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
     """Return a task at lengths up to the longest tested length.
 
     Args:
         config: the config of the run.
         task: the name of the task.
-        depths: the places of hidden keys and lists in their text, in percent.
+        depths: the depths of hidden keys and lists in their text, in percent.
     """
     train = config.grid_len
     test = config.longest
@@ -70,7 +70,8 @@ def make_task_beyond_training(
     function_of_user = find("tasks", task)
     if function_of_user is None:
         return retrieval
-    # The reference of a function is `module:name`. The name becomes the task's.
+    # The reference of a function is `module:name`. This name becomes the name of the
+    # task.
     reference = write_reference(function_of_user)
     _, _, name = reference.partition(":")
     own = (reference, fingerprint_source(function_of_user))
@@ -99,7 +100,7 @@ def make_task_inside_training(config: TaskConfig, task: str) -> Texts | Retrieva
 def make_mixture(config: TaskConfig) -> Mixture:
     """Return the mixture of the training data, with lists if a task asks for lists."""
     asks_for_lists = any(task in LISTS for task in config.tasks)
-    return Mixture(lists=LIST_ROWS if asks_for_lists else 0)
+    return Mixture(lists=LIST_SHARE if asks_for_lists else 0)
 
 
 def describe_training(

@@ -4,13 +4,13 @@ copy
     A stretch of random symbols is repeated, in a context of random symbols. The model
     has to predict the repeated symbols.
 copy_in_text
-    The same in a context of real text.
+    The same as `copy`, in a context of real text.
 associative_recall
     Records of a key and a value are repeated, among random symbols. The model has to
     predict the values.
 most_recent
-    The same, but each key occurs twice before, with two values. The nearer value is
-    right.
+    The same as `associative_recall`, but each key occurs twice before, with two values.
+    The nearer value is right.
 
 The repeated stretch is called a question, its earlier occurrence a source. The source
 begins exactly `distance` tokens before the question. A context has a question for each
@@ -19,7 +19,8 @@ trained here, and ordinary tokens for a released one. Contexts are pure function
 their arguments.
 
 The file has the functions that make contexts (`TASKS`), then the task that evaluates a
-model on them (`Retrieval`), and the same task done without a model (`NgramBaseline`).
+model on these contexts (`Retrieval`), and the same task done without a model
+(`NgramBaseline`).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ from ropelab.models.lm.evaluation import EvaluableModel, compute_token_losses
 from ropelab.models.lm.matcher import predict_by_ngrams
 from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, draw_symbols
 from ropelab.models.tasks.geometry import place_questions, stretch_length
-from ropelab.models.tasks.grid import Place, pair_places
+from ropelab.models.tasks.grid import RetrievalPlace, pair_places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Resources
@@ -47,7 +48,7 @@ from ropelab.runs.sentences import join_names
 
 # The number of contexts on which a search for parameters of a method measures its loss.
 SEARCH_SEQUENCES = 4
-# The baseline without a model predicts a token from this many tokens before it.
+# The numbers of tokens from which the baseline without a model predicts the next token.
 GRAMS = (1, 2, 3)
 # This value stands for a token of text, which is filled in later. No symbol has it.
 BLANK = -1
@@ -129,12 +130,14 @@ def make_most_recent_trials(
     rows: int,
     background: Background | None = None,
 ) -> Trials:
-    """Make contexts as `recall_trials` does, in which each key also occurs further back,
-    with another value. The value of the nearer key is right.
+    """Make contexts as `recall_trials` does, in which each key has two earlier values.
+
+    The key also occurs further back, with another value. The value of the nearer
+    occurrence is right.
     """
-    # The further key is twice as far from the question as the nearer one. In a context
-    # that is too short for this, it is in the middle between the nearer key and the
-    # beginning.
+    # The further key is twice as far from the question as the nearer key. In a context
+    # that is too short for this, the further key is in the middle between the nearer
+    # key and the beginning.
     sources = []
 
     for distance in distances:
@@ -155,10 +158,10 @@ def _record_trials(
     """Make contexts with repeated records.
 
     Args:
-        seed: of the symbols and places.
+        seed: the seed of the symbols and places.
         task: RECALL or MOST_RECENT.
         sources: for each question the distances of its sources, the nearest first.
-        length: of a context.
+        length: the length of a context.
         rows: the number of contexts.
         background: the symbols around the stretches; None: random symbols.
     """
@@ -166,8 +169,8 @@ def _record_trials(
     # A stretch has whole records.
     size = stretch_length(length, sources) // RECORD * RECORD
     _check_size(size, RECORD, length, distances)
-    # Only every second record of a question repeats its source, and those between are
-    # new. If all were repeated, the question would be a copied stretch.
+    # Only every second record of a question repeats its source. The records between are
+    # new: if all were repeated, the question would be a copied stretch.
     places = np.arange(size)
     is_repeated = places % (2 * RECORD) < RECORD
     is_value = places % RECORD == KEY
@@ -177,9 +180,9 @@ def _record_trials(
         context = _Context(random, length, rows, row, background)
         for question in place_questions(random, length, sources, size):
             records = draw_symbols(random, size)
-            nearest, *further = question.sources
-            context.put(nearest, records)
-            for start in further:
+            nearest_start, *further_starts = question.sources
+            context.put(nearest_start, records)
+            for start in further_starts:
                 other_values = _draw_others(random, records)
                 context.put(start, np.where(is_value, other_values, records))
 
@@ -211,8 +214,8 @@ def _check_size(size: int, least: int, length: int, distances: Sequence[int]) ->
 class _Context:
     """A context that is being filled with stretches.
 
-    It is number `row` of `rows` contexts, and begins as that row of the background or,
-    without one, as random symbols.
+    It is number `row` of `rows` contexts. It begins as this row of the background, or
+    as random symbols if there is no background.
     """
 
     def __init__(
@@ -234,12 +237,13 @@ class _Context:
         self.distances = np.zeros(length, np.int64)
 
     def put(self, start: int, symbols: np.ndarray) -> None:
-        """Put symbols into the context from a place on."""
+        """Put symbols into the context, from the place `start` on."""
         self.tokens[start : start + len(symbols)] = symbols
 
     def ask(self, start: int, count: int, distance: int) -> None:
-        """Note the number of tokens that have to be predicted, and the distance of
-        their source.
+        """Note that `count` tokens from `start` on have to be predicted.
+
+        `distance` is the distance of their source.
         """
         self.distances[start : start + count] = distance
 
@@ -267,7 +271,7 @@ class Retrieval(EvaluationTask):
     """The evaluation of a model on contexts that a function of TASKS makes."""
 
     # The distances that are asked for, each with the length of the context.
-    places: tuple[Place, ...]
+    places: tuple[RetrievalPlace, ...]
     # The number of contexts of each length. Each asks for all distances of its length.
     sequences: int
     # For a task that the user defined, the reference of its function (`module:name`) and
@@ -310,12 +314,13 @@ class Retrieval(EvaluationTask):
             for context in self.contexts:
                 self.trials(0, context, self.sequences)
 
-    def at_the_end(self, length: int) -> Self:
+    def restrict_to_context(self, length: int) -> Self:
+        """Return the same task in contexts of one length only."""
         places = [place for place in self.places if place.context == length]
         return replace(self, places=tuple(places))
 
-    def inside(self, length: int) -> Self:
-        return replace(self, places=(Place(length // 2, length),))
+    def make_easy_version(self, length: int) -> Self:
+        return replace(self, places=(RetrievalPlace(length // 2, length),))
 
     def measure(
         self, model: EvaluableModel, mode: Mode, advance: Advance
@@ -335,11 +340,14 @@ class Retrieval(EvaluationTask):
         return self.trials(0, length, count).tokens
 
     def search_loss(self, model: EvaluableModel, mode: Mode) -> float:
-        """Return the mean loss at T/4, T/2 and 3 T/4 in contexts of T tokens."""
+        """Return the mean loss at distances T/4, T/2 and 3 T/4 in contexts of T tokens.
+
+        T is the length of the longest context.
+        """
         longest = max(self.contexts)
         distances = [longest // 4, longest // 2, longest * 3 // 4]
-        searched = replace(self, places=pair_places(distances, [longest]))
-        batch = searched.trials(SEARCH_SEED, longest, SEARCH_SEQUENCES).batch
+        search_task = replace(self, places=pair_places(distances, [longest]))
+        batch = search_task.trials(SEARCH_SEED, longest, SEARCH_SEQUENCES).batch
         mode.prepare(model, [longest])
         losses = compute_token_losses(model, batch.tokens, batch.last_scored)
         is_scored = batch.scored[:, -batch.last_scored :]
@@ -354,24 +362,24 @@ class Retrieval(EvaluationTask):
         # The tokens with which every row begins are put in front: [count, tokens].
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
         length = context - front.shape[1]
-        made = self._make_symbols(seed, self.distances_in(context), length, count)
+        symbols = self._make_symbols(seed, self.distances_in(context), length, count)
         # Each symbol is replaced by the token of the corpus that stands for it.
-        numbers = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
+        numbers = torch.searchsorted(torch.from_numpy(ALPHABET), symbols.tokens)
         tokens = self.corpus.symbols[numbers]
         if self.reads_text:
             text = self._read_text(seed, context, length, count)
-            tokens = torch.where(made.tokens == BLANK, text, tokens)
+            tokens = torch.where(symbols.tokens == BLANK, text, tokens)
 
         distances_of_front = torch.zeros_like(front)
         return Trials(
             torch.cat([front, tokens], dim=1),
-            torch.cat([distances_of_front, made.distances], dim=1),
+            torch.cat([distances_of_front, symbols.distances], dim=1),
         )
 
     def _make_symbols(
         self, seed: int, distances: list[int], length: int, count: int
     ) -> Trials:
-        """Call the function of the task, whose tokens are symbols of ALPHABET or BLANK.
+        """Call the function of the task; its tokens are symbols of ALPHABET or BLANK.
 
         InputError: a function of the user returns something else.
         """
@@ -386,25 +394,26 @@ class Retrieval(EvaluationTask):
         # The result of the user's function is compared with the distances. The function
         # gets a copy of the distances, which it may change.
         with keep_surroundings():
-            made = function(seed, [*distances], length, count, background)
-        if not isinstance(made, Trials):
+            trials = function(seed, [*distances], length, count, background)
+        if not isinstance(trials, Trials):
             raise InputError(f"{reference} must return a Trials (docs/own.md)")
         shape = (count, length)
-        has_shape = made.tokens.shape == shape and made.distances.shape == shape
-        if not (has_shape and np.isin(made.tokens, ALPHABET).all()):
+        has_shape = trials.tokens.shape == shape and trials.distances.shape == shape
+        if not (has_shape and np.isin(trials.tokens, ALPHABET).all()):
             raise InputError(
                 f"{reference} must return {count} rows of {length} symbols"
             )
-        if not _asks_equally(made, distances):
+        if not _asks_equally(trials, distances):
             raise InputError(
                 f"{reference} must ask in each row for as many symbols at each of the"
                 " distances"
             )
-        return made
+        return trials
 
     def _read_text(self, seed: int, context: int, length: int, count: int) -> Tensor:
         """Return the text around the symbols, the last `length` tokens of contexts."""
         documents, _ = self.corpus.documents(context, count)
+        # A search, which takes other text, is refused in this case, too.
         if len(documents) < count:
             raise InputError(
                 f"{self.name} has {len(documents)} texts for {count} sequences"
@@ -467,31 +476,31 @@ def _count_hits(hits: Tensor, trials: Trials, context: int) -> pd.DataFrame:
 
     tables = []
     for distance in scored_distances.unique().tolist():
-        is_here = scored_distances == distance
+        is_at_distance = scored_distances == distance
         table = pd.DataFrame(
             {
                 "sequence": range(rows),
                 "distance_tokens": distance,
                 "context_tokens": context,
-                "trials": is_here.sum(dim=1).tolist(),
-                "correct": (hits & is_here).sum(dim=1).tolist(),
+                "trials": is_at_distance.sum(dim=1).tolist(),
+                "correct": (hits & is_at_distance).sum(dim=1).tolist(),
             }
         )
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
-def _asks_equally(made: Trials, distances: Sequence[int]) -> bool:
-    """Return True if each distance is asked for in all rows, and equally often in each.
+def _asks_equally(trials: Trials, distances: Sequence[int]) -> bool:
+    """Return True if every row asks equally often for each distance, at least once.
 
     No other distances may be asked for.
     """
     asked_tokens = 0
     for distance in distances:
         # The number of tokens at this distance in each row.
-        counts = (made.distances == distance).sum(dim=1)
+        counts = (trials.distances == distance).sum(dim=1)
         is_equal = bool((counts == counts[0]).all())
         if counts[0] == 0 or not is_equal:
             return False
         asked_tokens += int(counts.sum())
-    return asked_tokens == int((made.distances > 0).sum())
+    return asked_tokens == int((trials.distances > 0).sum())

@@ -11,8 +11,8 @@ score_error
     vectors: for a cast the spread, over positions, of a score at a fixed distance; for
     a format of keys the root mean square error of a score
 cost
-    measured: how much worse the row with the rounding is than the same row without it,
-    in nats per byte or as a share of what is found
+    measured: how much worse the method is with the rounding than without it, in nats
+    per byte or as a share of what is found
 
 The predictions are for the frequencies of the method or, for an unmodified model, for
 the frequencies of the base in its configuration.
@@ -31,7 +31,7 @@ from ropelab.math.numerics.keys import BLOCK, Rounding, key_errors
 from ropelab.math.numerics.spread import SpreadMeter
 from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.models.methods.method import Method, Scaled
-from ropelab.models.tasks.config import Roundable, list_roundings
+from ropelab.models.tasks.config import RoundingConfig, list_roundings
 from ropelab.models.tasks.modes import Mode, Rounded
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, label_method
@@ -39,6 +39,7 @@ from ropelab.runs.tables import Tables
 
 # The seed of the random vectors of a prediction.
 SEED = 0
+# The columns of the table `casts`.
 COLUMNS = [
     "method",
     "factor",
@@ -59,7 +60,7 @@ COLUMNS = [
 # The verdict on a rounded row that cannot be distinguished from the row without the
 # rounding.
 INDISTINGUISHABLE = "~"
-# The verdicts on a rounded row that is worse, and on one that is better.
+# The verdicts on a rounded row that is worse, and on a rounded row that is better.
 WORSE = "costs"
 BETTER = "gains"
 # The metric of text that sentences are about.
@@ -69,7 +70,7 @@ MOST_NAMED = 3
 
 
 def round_rows(
-    config: Roundable, label: str, mode: Mode, geometry: Geometry
+    config: RoundingConfig, label: str, mode: Mode, geometry: Geometry
 ) -> Iterator[tuple[str, Mode]]:
     """Yield a name and an evaluation mode for each rounding of a config.
 
@@ -85,7 +86,7 @@ def round_rows(
 
 
 def make_casts_table(
-    config: Roundable,
+    config: RoundingConfig,
     methods: Sequence[Method],
     geometry: Geometry,
     comparisons: pd.DataFrame,
@@ -98,9 +99,9 @@ def make_casts_table(
 
     @cache
     def predict(
-        row: tuple[str, float], rounding: Rounding, length: int
+        method_and_factor: tuple[str, float], rounding: Rounding, length: int
     ) -> tuple[float, float]:
-        inv_freq = scalings[row].plan(geometry, length).inv_freq
+        inv_freq = scalings[method_and_factor].plan(geometry, length).inv_freq
         spectrum = Spectrum(inv_freq, geometry.base, geometry.rotary_dim)
         return _predict_errors(rounding, spectrum, length)
 
@@ -110,7 +111,7 @@ def make_casts_table(
             exact_label = label_method(method_name, factor)
             rounded_name = f"{method_name} + {rounding.label}"
             rounded_label = label_method(rounded_name, factor)
-            about = {
+            first_columns = {
                 "method": method_name,
                 "factor": factor,
                 "rounding": rounding.label,
@@ -121,7 +122,7 @@ def make_casts_table(
             for pair in pairs.to_dict("records"):
                 length = int(pair["context_tokens"])
                 errors = predict((method_name, factor), rounding, length)
-                records.append({**about, **_describe_cost(pair, errors)})
+                records.append({**first_columns, **_describe_cost(pair, errors)})
     if not records:
         return {}
     return {"casts": pd.DataFrame(records, columns=COLUMNS)}
@@ -192,8 +193,9 @@ def _predict_errors(
 
 
 def describe_casts(casts: pd.DataFrame) -> list[str]:
-    """Say for each method what its roundings cost: on text, and in each task at the
-    farthest place.
+    """Say for each method what its roundings cost, in the longest context.
+
+    There is a sentence for text, and for each task at its farthest place.
     """
     metrics = [TEXT_METRIC]
     metrics += [name for name in casts["metric"].unique() if "accuracy" in name]
@@ -216,23 +218,24 @@ def _say_costs(rows: pd.DataFrame, metric: str) -> str:
         unit = f"the share found in {task}"
 
     # All rows are of one method and length.
-    first = rows.iloc[0]
-    label = label_method(first["method"], first["factor"])
-    lead = f"{label} at {first['context_tokens']} tokens: "
+    first_row = rows.iloc[0]
+    label = label_method(first_row["method"], first_row["factor"])
+    lead = f"{label} at {first_row['context_tokens']} tokens: "
     is_worse = rows["verdict"] == WORSE
-    costly = rows[is_worse]
-    if costly.empty:
+    costly_rows = rows[is_worse]
+    if costly_rows.empty:
         return f"{lead}no cost to {task} of {len(rows)} roundings can be distinguished"
 
     without_cost = rows[~is_worse]
     errors = ""
     if len(without_cost):
         by_error = without_cost.sort_values("score_error", na_position="first")
-        largest = by_error.iloc[-1]
-        errors = f" (score errors up to {_write_error(largest)})"
+        row_of_largest = by_error.iloc[-1]
+        errors = f" (score errors up to {_write_error(row_of_largest)})"
     return (
         f"{lead}{len(without_cost)} of {len(rows)} roundings cost nothing that can be"
-        f" distinguished{errors}; the others cost, in {unit}: {_list_costs(costly)}"
+        f" distinguished{errors}; the others cost, in {unit}:"
+        f" {_list_costs(costly_rows)}"
     )
 
 
@@ -243,16 +246,16 @@ def _write_error(row: pd.Series) -> str:
     return f"{row['score_error']:.{digits}g}"
 
 
-def _list_costs(costly: pd.DataFrame) -> str:
-    """Name the costliest roundings, and count all further roundings."""
-    worst_first = costly.sort_values("cost", ascending=False)
+def _list_costs(costly_rows: pd.DataFrame) -> str:
+    """Name the costliest roundings with their costs, and count all other roundings."""
+    worst_first = costly_rows.sort_values("cost", ascending=False)
     parts = []
     for _, row in worst_first.head(MOST_NAMED).iterrows():
         parts.append(
             f"{row['rounding']} {row['cost']:.3g} (score error {_write_error(row)})"
         )
-    others = len(costly) - len(parts)
-    if others:
+    unnamed_count = len(costly_rows) - len(parts)
+    if unnamed_count:
         next_cost = worst_first["cost"].iloc[MOST_NAMED]
-        parts.append(f"{others} more up to {next_cost:.3g}")
+        parts.append(f"{unnamed_count} more up to {next_cost:.3g}")
     return ", ".join(parts)

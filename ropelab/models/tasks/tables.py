@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ropelab.models.tasks.config import DOES, Evaluated
+from ropelab.models.tasks.config import DOES, EvaluationConfig
 from ropelab.runs.comparisons import Measure, Pair, compare, describe_significance
 from ropelab.runs.labels import CACHE, ROUNDED, label_method, label_rows
 from ropelab.runs.sentences import join_sentences, write_with_interval
@@ -107,12 +107,12 @@ def list_retrieval_tasks(tables: Tables) -> list[str]:
 
 
 def average_losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the mean loss over documents, a row for each combination of some values.
+    """Return the mean loss over documents, for each combination of values of `columns`.
 
     Args:
         values: a loss for each document, in the column nll_nats_per_byte.
-        columns: the columns whose values are combined. The result has them, the number
-            of documents, and the mean with its interval.
+        columns: the columns that identify a row of the result. The result has them, the
+            number of documents, and the mean with its interval.
     """
     records = []
     for key, group in values.groupby(list(columns), sort=False):
@@ -122,12 +122,12 @@ def average_losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame
 
 
 def average_shares(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the share of successes, a row for each combination of some values.
+    """Return the share of successes, for each combination of values of `columns`.
 
     Args:
         counts: the numbers `correct` of `trials` for each sequence.
-        columns: the columns whose values are combined. The result has them, the numbers
-            of sequences and trials, and the share (accuracy) with its interval.
+        columns: the columns that identify a row of the result. The result has them, the
+            numbers of sequences and trials, and the share (accuracy) with its interval.
     """
     records = []
     for key, group in counts.groupby(list(columns), sort=False):
@@ -178,7 +178,7 @@ def average_over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, floa
 
 def make_tables(
     values_by_task: Mapping[str, TaskValues],
-    config: Evaluated,
+    config: EvaluationConfig,
     plain: str,
     short_contexts: Sequence[int],
     status: Mapping[str, str],
@@ -195,20 +195,22 @@ def make_tables(
             of a task are compared if its status is OK, or if it has none.
     """
     tables: dict[str, pd.DataFrame] = {}
-    compared: dict[str, TaskValues] = {}
+    compared_values: dict[str, TaskValues] = {}
     for task, values in values_by_task.items():
         for name, table in _make_tables_of_task(task, values, config, plain).items():
             if task in status:
                 table = table.assign(status=status[task])
             tables[name] = table.assign(train_len_tokens=config.train_len)
         if status.get(task, OK) == OK:
-            compared[task] = values
-    tables["comparisons"] = compare_rows(compared, short_contexts, config.longest)
+            compared_values[task] = values
+    tables["comparisons"] = compare_rows(
+        compared_values, short_contexts, config.longest
+    )
     return tables
 
 
 def _make_tables_of_task(
-    task: str, values: TaskValues, config: Evaluated, plain: str
+    task: str, values: TaskValues, config: EvaluationConfig, plain: str
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of one task, by name."""
     if task == "text":
@@ -232,16 +234,16 @@ def _average_answers(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _make_tables_of_text(
-    values: TaskValues, config: Evaluated, plain: str
+    values: TaskValues, config: EvaluationConfig, plain: str
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of losses that have rows, by name."""
-    last = values["last_window"]
+    last_windows = values["last_window"]
     # The longest context has one more token, because the token after the context is
     # predicted, too.
     origins = config.text.origins(config.longest + 1, config.documents)
     documents = pd.DataFrame(origins, columns=["name", "kind"])
     documents = documents.rename_axis("document").reset_index()
-    table = last.merge(documents, on="document")
+    table = last_windows.merge(documents, on="document")
 
     contexts = table["context_tokens"]
     in_longest = table[contexts == contexts.max()]
@@ -257,7 +259,7 @@ def _make_tables_of_text(
 
     tables = {
         "text_nll": average_losses(values["buckets"], [*ROW, *BUCKET]),
-        "last_window": average_losses(last, [*ROW, "context_tokens"]),
+        "last_window": average_losses(last_windows, [*ROW, "context_tokens"]),
         "text_by_kind": average_losses(in_longest, [*ROW, "kind"]),
         "text_by_document": by_document,
         "context_by_kind": average_losses(
@@ -318,7 +320,7 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
     # text that methods do not see, so that its comparisons are easily decided: they are
     # a separate family. Comparisons with a rounded row compare no methods either, and
     # belong to the same separate family.
-    labels_apart = set(labels[group["arm"].isin((CACHE, ROUNDED))])
+    separate_labels = set(labels[group["arm"].isin((CACHE, ROUNDED))])
     exact_of_rounded = _find_exact_rows(group)
     for a, b in combinations(values_by_row, 2):
         # A rounded row is compared only with the same row without the rounding, which
@@ -326,8 +328,8 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
         has_rounded = a in exact_of_rounded or b in exact_of_rounded
         if has_rounded and a != exact_of_rounded.get(b):
             continue
-        is_apart = a in labels_apart or b in labels_apart
-        family = (*metric.about, is_apart)
+        is_separate = a in separate_labels or b in separate_labels
+        family = (*metric.about, is_separate)
         about = (*metric.about, a, b)
         values_a = values_by_row[a]
         values_b = values_by_row[b]
@@ -335,23 +337,21 @@ def _list_pairs(metric: Metric) -> Iterator[Pair]:
 
 
 def _find_exact_rows(group: pd.DataFrame) -> dict[str, str]:
-    """Return, for the label of each rounded row, the label of the same row without the
-    rounding.
-    """
+    """Return, by the label of a rounded row, the label of the row without rounding."""
     rounded = group.loc[group["arm"] == ROUNDED, ["method", "factor"]]
     exact_of_rounded = {}
     for method, factor in rounded.drop_duplicates().itertuples(index=False):
         # The name of a rounded row is `<method> + <rounding>`.
         exact_method, _, _ = method.partition(" + ")
-        exact = label_method(exact_method, factor)
-        exact_of_rounded[label_method(method, factor)] = exact
+        exact_label = label_method(exact_method, factor)
+        exact_of_rounded[label_method(method, factor)] = exact_label
     return exact_of_rounded
 
 
 def _list_metrics(
     task: str, values: TaskValues, short_contexts: Sequence[int], longest: int
 ) -> Iterator[Metric]:
-    """Yield the metrics of a task, each at each of its places."""
+    """Yield each metric of a task at each of its places."""
     if task == "text":
         yield from _list_metrics_of_text(values, short_contexts, longest)
     elif task in TASKS_WITH_KEYS:
@@ -378,11 +378,11 @@ def _list_metrics_of_text(
     for end, group in values["buckets"].groupby("bucket_end_tokens"):
         yield Metric(("nll_bucket", end, end), group, "document", NLL)
 
-    last = values["last_window"]
+    last_windows = values["last_window"]
     contexts = [("nll_last_window", longest)]
     contexts += [("nll_short_context", length) for length in short_contexts]
     for name, length in contexts:
-        group = last[last["context_tokens"] == length]
+        group = last_windows[last_windows["context_tokens"] == length]
         yield Metric((name, length, length), group, "document", NLL)
 
 
@@ -405,7 +405,7 @@ def average_by_label(table: pd.DataFrame, column: str) -> pd.Series:
 def _label_rows(table: pd.DataFrame) -> pd.Series:
     """Return the label of each row, by which the rows can be grouped.
 
-    A list of one label would be read as a list of keys, and the group named by a tuple.
+    The labels are a Series: pandas would read a list as several keys to group by.
     """
     return pd.Series(label_rows(table), table.index)
 
@@ -418,7 +418,7 @@ def average_with_intervals(table: pd.DataFrame, column: str, name: str) -> pd.Da
     table has it. Two models have no interval.
 
     Args:
-        table: a row per seed and label, or several whose mean is taken.
+        table: a row per seed and label, or several rows, whose mean is taken.
         column: the column with the values.
         name: the name of the values in the result, and of the ends of their intervals.
 
@@ -441,10 +441,10 @@ def join_by_label(columns: Sequence[pd.DataFrame]) -> pd.DataFrame:
     Its rows are in the order in which labels first occur, and are named in the column
     `method`. A label that some results lack has no value there.
     """
-    # `concat` may sort the labels.
+    # `concat` may sort the labels, so their order is kept here.
     labels: dict[object, None] = {}
-    for part in columns:
-        labels |= dict.fromkeys(part.index)
+    for results in columns:
+        labels |= dict.fromkeys(results.index)
     table = pd.concat(columns, axis=1).loc[list(labels)]
     return table.rename_axis("method").reset_index()
 

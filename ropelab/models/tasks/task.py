@@ -1,4 +1,4 @@
-"""The tasks that models are evaluated on: their base, and the task of real text.
+"""The tasks that models are evaluated on: their base class, and the task of real text.
 
 A task describes what is measured. It holds no data, so that it can be a part of the
 description of a cell, and makes its sequences when a cell measures a model. How the
@@ -26,7 +26,7 @@ Windows = Sequence[tuple[int, int]]
 # The seed of the sequences on which parameters of methods are searched. No training has
 # this seed, and the sequences that are measured have the seed 0.
 SEARCH_SEED = 1_000_003
-# The number of documents between two reports of progress.
+# The number of documents that are evaluated between two reports of progress.
 ROWS_AT_ONCE = 5
 # The number of windows of text on which parameters are searched.
 SEARCH_WINDOWS = 2
@@ -37,8 +37,9 @@ LossesByPlace = defaultdict[int, list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTask(ABC):
-    """A description of the data on which a model is evaluated: text, or symbols to find
-    again.
+    """A description of the data on which a model is evaluated.
+
+    The data are text, or contexts in which something has to be found again.
     """
 
     # The name in configs, which is also the kind of the cells.
@@ -102,11 +103,11 @@ class EvaluationTask(ABC):
         """Raise InputError if the text or the contexts of the task are too short."""
         return
 
-    def inside(self, length: int) -> Self | None:
-        """Return an easy version of the task, in a context of that length.
+    def make_easy_version(self, length: int) -> Self | None:
+        """Return an easy version of the task, in contexts of one, short length.
 
-        A model that fails it cannot be judged by the task. None: the task needs no easy
-        version, since every model can be judged by its loss of text.
+        A model that fails the easy version cannot be judged by the task. None: the task
+        needs no easy version, since every model can be judged by its loss of text.
         """
         return None
 
@@ -195,8 +196,8 @@ class Texts(DocumentTask):
     def search_windows(self) -> Windows:
         return [(SEARCH_WINDOWS, self.length + 1)]
 
-    def at_the_end(self, length: int) -> Self:
-        """Return the same task with one context, of that length, before the end."""
+    def restrict_to_context(self, length: int) -> Self:
+        """Return the same task with one length of context before the final tokens."""
         return replace(self, contexts=(length,))
 
     def measure(
@@ -235,12 +236,12 @@ class Texts(DocumentTask):
                 # The loop has one step, which sets the model's encoding for this context.
                 # It has no step if the encoding is not defined for the context.
                 for _ in mode.passes(model, [context]):
-                    part = rows[:, -context - 1 :]
-                    losses = mode.losses(model, part, self.last).double()
+                    context_and_target = rows[:, -context - 1 :]
+                    losses = mode.losses(model, context_and_target, self.last).double()
                     by_context[context] += _convert_to_nats_per_byte(losses, sizes)
             advance(len(rows))
 
-        tables = {"buckets": self._bucket_table(by_bucket, first_document)}
+        tables = {"buckets": self._make_bucket_table(by_bucket, first_document)}
         if by_context:
             tables["last_window"] = _make_document_table(
                 by_context, self.contexts, "context_tokens", first_document
@@ -266,18 +267,18 @@ class Texts(DocumentTask):
         # the caller takes from the result.
         in_buckets = length - starts[ends[0]]
         in_last_window = min(self.last, length)
-        scored = max(in_buckets, in_last_window)
+        scored_tokens = max(in_buckets, in_last_window)
         # Sums over thousands of tokens would lose digits in float32.
-        losses = mode.losses(model, rows[:, : length + 1], scored).double()
+        losses = mode.losses(model, rows[:, : length + 1], scored_tokens).double()
 
-        first_position = length - scored
+        first_position = length - scored_tokens
         for end in ends:
             start = starts[end]
             bucket = losses[:, start - first_position : end - first_position]
             by_bucket[end] += _convert_to_nats_per_byte(bucket, sizes)
         return losses
 
-    def _bucket_table(
+    def _make_bucket_table(
         self, by_bucket: LossesByPlace, first_document: int
     ) -> pd.DataFrame:
         starts = {end: start for start, end in self.buckets}
@@ -312,8 +313,8 @@ def _make_document_table(
 ) -> pd.DataFrame:
     """Return a table with a row per place and document.
 
-    The place is in the column of that name. Documents are numbered from
-    `first_document` on.
+    The place is in the column `column`. Documents are numbered from `first_document`
+    on.
     """
     records = []
     for place in places:

@@ -1,7 +1,7 @@
 """Text in the tokens of a released model, for its evaluation.
 
 A `TokenText` describes a corpus and a tokenizer, so that another process can read and
-tokenize the text there, once. Like `CorpusRef`, which does the same for bytes, it gives
+tokenize the text, once. Like `CorpusRef`, which does the same for bytes, it gives
 
 - documents: rows of tokens whose loss is measured;
 - stretches: text to hide something in;
@@ -43,8 +43,8 @@ from ropelab.runs.errors import InputError, MachineError
 Bos = Literal["auto", "yes", "no"]
 # The name and kind of a piece of text, and its tokens.
 Piece = tuple[Origin, list[int]]
-# So many bytes of text are tokenized for each token that is wanted. On average a token has
-# three or four.
+# The number of bytes of text that are tokenized for each token that is wanted. On
+# average a token has three or four bytes.
 BYTES_PER_TOKEN = 16
 # A tokenizer gives a text back if its tokens are decoded to as many bytes, but for this
 # share: some drop a first space, or change a few characters.
@@ -59,7 +59,7 @@ class TokenText:
 
     # A text file or a folder; empty for the standard library of this Python.
     path: str
-    # The hash of the text. A corpus that has changed since is refused.
+    # The hash of the text. If the text on disk no longer has this hash, it is refused.
     fingerprint: str
     # The folder of the tokenizer. It is not in the key: the key of a cell has its model.
     model: str
@@ -74,7 +74,7 @@ class TokenText:
     def of(
         cls, path: str, model: str, bos: Bos = "auto", packed: bool = False
     ) -> "TokenText":
-        """Describe a corpus on disk. InputError if there is none."""
+        """Describe the corpus at a path. InputError if there is none."""
         files = identify_files(locate(Path(model)))
         corpus = _read_corpus(path)
         corpus.say_left_out()
@@ -96,7 +96,7 @@ class TokenText:
         }
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Return what results on symbols of a task depend on."""
+        """Return the facts that results on a retrieval task depend on."""
         if reads_text:
             return self.key
         return {"bos": self.bos}
@@ -115,8 +115,8 @@ class TokenText:
         """The tokens with which every row begins: none, or the token that begins a
         text.
 
-        InputError: a row shall begin with the token that begins a text, and the
-        tokenizer has none.
+        InputError: the user asks for the token that begins a text, and the tokenizer
+        has none.
         """
         bos_token = self.tokenizer.bos_token_id
         if bos_token is None:
@@ -148,20 +148,26 @@ class TokenText:
 
     def _check(self, token: int) -> None:
         """Raise InputError if the model does not know a token."""
-        known = read_facts(self.model).vocabulary
-        if token >= known:
+        known_tokens = read_facts(self.model).vocabulary
+        if token >= known_tokens:
             raise InputError(
                 f"the tokenizer of {self.model} makes token {token}, and the model"
-                f" knows {known} tokens"
+                f" knows {known_tokens} tokens"
             )
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return tokens [count, length] and bytes per token; InputError if too few."""
+        """Return tokens [count, length] of documents, and the bytes per token of each.
+
+        InputError: there are too few documents.
+        """
         tokens, bytes_per_token, _ = _make_rows(self, length, count)
         return tokens, bytes_per_token
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        """Return name and kind (tests, code, ...) of each of those documents."""
+        """Return name and kind of each document of which `documents` returns tokens.
+
+        Kinds are tests, code, ...
+        """
         _, _, origins = _make_rows(self, length, count)
         return origins
 
@@ -171,10 +177,9 @@ class TokenText:
         return _read_corpus(self.path).names
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a piece of the packed text; after the last piece the first one
-        follows.
+        """Return piece `number` of all documents joined, as a list of tokens.
 
-        InputError: there is none of that length.
+        After the last piece the first follows again. InputError: no piece is that long.
         """
         stream = _join_documents(self, (number + 1) * length)
         pieces = len(stream) // length
@@ -186,7 +191,7 @@ class TokenText:
         return stream[start : start + length]
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
-        """Refuse a search: it would need text that is never measured."""
+        """Refuse the text of a search: no text is kept that is never measured."""
         raise NotImplementedError("no parameters are searched on a released model")
 
 
@@ -195,7 +200,10 @@ Text = CorpusRef | TokenText
 
 
 def _read_corpus(text_path: str) -> Corpus:
-    """Read a corpus of which nothing is for training; empty: the standard library."""
+    """Read a corpus whose documents are all for evaluation.
+
+    An empty path stands for the standard library.
+    """
     path = Path(text_path) if text_path else None
     return _read_unchanged(path, sources.read_stamp(path))
 
@@ -207,8 +215,8 @@ def _read_unchanged(path: Path | None, stamp: object) -> Corpus:
     content = list(by_hash)
 
     # Kinds, which follow from the names of files, decide in which order documents are
-    # used. So they are hashed, too. Files of the standard library have the same names
-    # wherever they have the same content.
+    # used. So they are hashed, too. For the standard library that is not necessary,
+    # since its files have the same names wherever they have the same content.
     kinds = [document.kind for document in by_hash.values()]
     if path is not None and len(set(kinds)) > 1:
         content += [f"/{kind}".encode() for kind in kinds]
@@ -237,11 +245,13 @@ def _load_corpus(text: TokenText) -> Corpus:
 def _draw_symbols(text: TokenText) -> Tensor:
     """Draw an ordinary token for each symbol, the same tokens every time."""
     tokenizer = text.tokenizer
-    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
-    ordinary = [token for token in range(len(tokenizer)) if token not in special]
-    drawn = np.random.default_rng(0).permutation(np.asarray(ordinary))
-    # If there are fewer tokens than symbols, `np.resize` repeats them.
-    return torch.from_numpy(np.resize(drawn, len(ALPHABET)))
+    special_tokens = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    ordinary_tokens = [
+        token for token in range(len(tokenizer)) if token not in special_tokens
+    ]
+    shuffled_tokens = np.random.default_rng(0).permutation(np.asarray(ordinary_tokens))
+    # If there are fewer tokens than symbols, `np.resize` repeats the tokens.
+    return torch.from_numpy(np.resize(shuffled_tokens, len(ALPHABET)))
 
 
 @lru_cache(maxsize=4)
@@ -250,15 +260,15 @@ def _make_rows(
 ) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
     """Make rows of tokens for `TokenText.documents`.
 
-    Return the rows [count, length], the bytes per predicted token of each, and their
-    origins.
+    Return the rows [count, length], the bytes per predicted token of each row, and the
+    origin of each row.
     """
     corpus = _load_corpus(text)
     front = text.front
     is_cut = text.packed or text.is_single_file
     tokens_of_text = length - len(front)
-    # Tokenizing is slow, so too little text is refused before. A text has at most as many
-    # tokens as bytes, and one more that a tokenizer may put before it.
+    # Tokenizing is slow, so too little text is refused first. A text has at most as
+    # many tokens as bytes, and one more that a tokenizer may put before the text.
     most_tokens = [len(document.text) + 1 for document in corpus.held_out]
     if is_cut:
         most_rows = sum(most_tokens) // tokens_of_text
@@ -314,10 +324,10 @@ def _make_shortage_error(
 ) -> InputError:
     """Make the error for a corpus with fewer rows than were asked for."""
     noun = "pieces" if is_cut else "documents"
-    longer = "" if is_cut else ", pack the documents (--packed)"
+    advice = "" if is_cut else ", pack the documents (--packed)"
     return InputError(
         f"{corpus.name} has {available} {noun} of {length} tokens, {count} are needed; give"
-        f" more or longer text (--corpus){longer}, or ask for fewer (--documents)"
+        f" more or longer text (--corpus){advice}, or ask for fewer (--documents)"
     )
 
 
@@ -338,7 +348,7 @@ def _take_beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
                 yield document.origin, ids
 
     # Kinds take turns, so that even a few documents are of several kinds. Tokenizing is
-    # slow, so each document is tokenized only when it is its turn.
+    # slow, so a document is tokenized only when its turn comes.
     pieces: list[Piece] = []
     unread_kinds = [read_kind(kind) for kind in sorted(by_kind, key=rank_longest_first)]
     while unread_kinds:
@@ -385,13 +395,13 @@ def _join_documents(text: TokenText, length: int) -> list[int]:
 
 def _take_ids(text: TokenText, document: bytes, length: int) -> list[int]:
     """Return up to `length` tokens of the beginning of a document."""
-    size = BYTES_PER_TOKEN * max(1, length)
+    byte_count = BYTES_PER_TOKEN * max(1, length)
     while True:
-        ids = text.ids(document[:size].decode(errors="replace"))
-        # The last token may be another one if more of the document is read. So it is used
-        # only at the end of the document.
-        if len(ids) > length or size >= len(document):
+        ids = text.ids(document[:byte_count].decode(errors="replace"))
+        # If more of the document is read, the last token may become another token. So
+        # the last token is used only at the end of the document.
+        if len(ids) > length or byte_count >= len(document):
             return ids[:length]
         # Tokens can have more bytes than expected, such as tokens of long runs of
         # spaces.
-        size *= 2
+        byte_count *= 2

@@ -26,7 +26,7 @@ from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Evaluation, collect
-from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.grid import RetrievalPlace
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.runs.cell import Advance, Context, Values, list_with_prerequisites, silent
 from ropelab.runs.config import Config, build
@@ -204,11 +204,11 @@ def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corp
 def test_every_field_of_retrieval_is_in_its_key(corpora):
     one, two = (corpus_of(path) for path in corpora)
     task = Retrieval(
-        name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one
+        name="copy_in_text", places=(RetrievalPlace(16, 64),), sequences=2, corpus=one
     )
     others: dict[str, Any] = {
         "name": "copy",
-        "places": (Place(16, 128),),
+        "places": (RetrievalPlace(16, 128),),
         "sequences": 3,
         "corpus": two,
         "own": ("mine:Task", "0123"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.geometry import (
-    LONGEST,
+    LONGEST_STRETCH,
     PlacedQuestion,
     place_questions,
     stretch_length,
@@ -92,7 +92,7 @@ def test_where_distances_are_long_questions_fill_the_end_behind_all_sources():
     for seed in range(5):
         questions = placed(8192, distances, seed)
         starts = [question.start for question in questions]
-        assert starts == [8192 - LONGEST * number for number in range(1, 9)]
+        assert starts == [8192 - LONGEST_STRETCH * number for number in range(1, 9)]
         assert max(max(question.sources) for question in questions) < starts[-1]
 
 

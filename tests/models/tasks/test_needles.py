@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.lists import LISTS, insert_pieces
 from ropelab.models.released.model import ReleasedModel
-from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.grid import RetrievalPlace
 from ropelab.models.tasks.modes import AsTrained, Unmodified
 from ropelab.models.tasks.needles import WORDINGS, Needles, evaluate_last
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
@@ -190,7 +190,7 @@ def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
 
 
 def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
-    place = Place(64, 256)
+    place = RetrievalPlace(64, 256)
     asked = Retrieval(name="copy", places=(place,), sequences=3, corpus=text)
     batch = asked.trials(0, 256, 3).batch
     assert batch.tokens.shape == (3, 256)
@@ -202,14 +202,14 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
         "trials"
     ]
     assert beside["correct"].sum() < found["trials"].sum() / 3
-    assert replace(asked, places=(Place(32, 256),)).key != asked.key
+    assert replace(asked, places=(RetrievalPlace(32, 256),)).key != asked.key
     assert replace(asked, sequences=4).key != asked.key
     assert replace(asked, corpus=replace(text, bos="no")).key != asked.key
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name, text):
-    place = Place(64, 256)
+    place = RetrievalPlace(64, 256)
     asked = Retrieval(name=name, places=(place,), sequences=3, corpus=text)
     batch = asked.trials(0, 256, 3).batch
     assert batch.tokens.shape == (3, 256)

@@ -10,7 +10,7 @@ from torch import nn
 from ropelab.models.lm.corpus import STANDARD_LIBRARY, Corpus, CorpusRef, TextDocument
 from ropelab.models.lm.source import KEY
 from ropelab.models.tasks.grid import (
-    Place,
+    RetrievalPlace,
     list_retrieval_contexts,
     list_retrieval_distances,
     pair_places,
@@ -33,7 +33,9 @@ def corpus(corpora) -> CorpusRef:
     return corpus_of(corpora[0])
 
 
-def task(name: str, corpus: CorpusRef, *where: Place, sequences: int = 2) -> Retrieval:
+def task(
+    name: str, corpus: CorpusRef, *where: RetrievalPlace, sequences: int = 2
+) -> Retrieval:
     return Retrieval(
         name=name, places=where or EVERYWHERE, sequences=sequences, corpus=corpus
     )
@@ -72,7 +74,7 @@ def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(cor
             lambda tokens: pad(tokens, (distance, 0), value=-1)[:, :-distance]
         )
 
-    place = Place(64, 256)
+    place = RetrievalPlace(64, 256)
     for window, share in ((256, 1), (128, 1), (48, 0)):
         asked = task("copy", corpus, place)
         mode = SlidingWindow(AsTrained(), window)
@@ -81,7 +83,7 @@ def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(cor
 
 
 def test_the_value_further_back_is_always_wrong(corpus):
-    asked = task("most_recent", corpus, Place(64, 256))
+    asked = task("most_recent", corpus, RetrievalPlace(64, 256))
     assert accuracy(looking_back(128), asked) == 0
 
 
@@ -122,7 +124,7 @@ def test_a_row_for_every_context_at_every_place_in_their_order(corpus):
 def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_learned_from(
     corpus,
 ):
-    asked = task("copy_in_text", corpus, Place(64, 256))
+    asked = task("copy_in_text", corpus, RetrievalPlace(64, 256))
     held_out = corpus.documents(256, 2)[0]
     searched = corpus.windows(SEARCH_SEED, 256, 2)
     for seed, background in ((0, held_out), (SEARCH_SEED, searched)):
@@ -150,7 +152,7 @@ def test_a_text_is_given_to_one_sequence_only() -> None:
     texts = tuple(TextDocument(bytes([65 + n]) * 300) for n in range(12))
     few = CorpusRef("", 257, "few", "few")
     few.provide(Corpus(STANDARD_LIBRARY, (b"abcd" * 100,), texts, "few"))
-    task("copy_in_text", few, Place(64, 256), sequences=12).check()
+    task("copy_in_text", few, RetrievalPlace(64, 256), sequences=12).check()
     with pytest.raises(InputError, match="copy_in_text has 12 texts for 13 sequences"):
-        task("copy_in_text", few, Place(64, 256), sequences=13).check()
-    task("copy", few, Place(64, 256), sequences=13).check()
+        task("copy_in_text", few, RetrievalPlace(64, 256), sequences=13).check()
+    task("copy", few, RetrievalPlace(64, 256), sequences=13).check()

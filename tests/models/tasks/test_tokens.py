@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
-from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.grid import RetrievalPlace
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError, MachineError
@@ -206,7 +206,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
         TokenText.of(str(folder), str(tmp_path)).documents(10, 1)
     task = Retrieval(
         name="copy",
-        places=(Place(32, 64),),
+        places=(RetrievalPlace(32, 64),),
         sequences=1,
         corpus=TokenText.of(str(folder), str(tmp_path)),
     )
