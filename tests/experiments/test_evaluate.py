@@ -604,11 +604,11 @@ def test_on_a_gpu_contexts_are_read_at_once_where_there_is_room_and_keep_no_keys
 ):
     shape = config().reference().model().shape
     far = 2**20
-    roomy = replace(shape, room=far * shape.activations)
-    assert (shape.longest(), roomy.longest()) == (LONGEST_PASS, far)
-    assert roomy.longest(rows=2) == far // 2
-    keys = far * shape.layers * shape.kept * shape.element
-    activations = (far - LONGEST_PASS) * shape.activations
+    roomy = replace(shape, gpu_bytes=far * shape.activation_bytes)
+    assert (shape.find_longest_pass(), roomy.find_longest_pass()) == (LONGEST_PASS, far)
+    assert roomy.find_longest_pass(rows=2) == far // 2
+    keys = far * shape.layers * shape.cached_features * shape.element_bytes
+    activations = (far - LONGEST_PASS) * shape.activation_bytes
     assert (
         roomy.estimate_pass_bytes(far)
         == shape.estimate_pass_bytes(far) - keys + activations

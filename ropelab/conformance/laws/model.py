@@ -18,7 +18,7 @@ from ropelab.conformance.laws.subject import (
 )
 from ropelab.models.released import loading
 from ropelab.models.released.facts import head_dim
-from ropelab.models.released.folder import WEIGHTS, list_files, locate
+from ropelab.models.released.folder import WEIGHT_ENDINGS, list_files, locate
 from ropelab.models.released.model import count_weights
 from ropelab.runs.errors import InputError, describe_error
 from ropelab.runs.estimate import write_size
@@ -52,7 +52,7 @@ def find_subject(
     folder = locate(Path(target))
     config = loading.read_configuration(folder, images=True)
     auto_class = find_auto_class(config)
-    if any(path.name.endswith(WEIGHTS) for path in list_files(folder)):
+    if any(path.name.endswith(WEIGHT_ENDINGS) for path in list_files(folder)):
         if "ImageText" in auto_class.__name__:
             raise InputError(
                 f"{folder}: weights of a model of images and text are not loaded; give"

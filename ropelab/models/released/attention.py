@@ -1,9 +1,10 @@
 """The attention of a transformers model, patched for an encoding.
 
 Attention is patched through an interface of transformers that most architectures call.
-A factor on scores (log n) multiplies the queries there. Other distances for far keys
-(ReRoPE, Self-Extend) and rounded rotations replace the model's own rotation, if
-`Capabilities` (ropelab/models/released/model.py) finds out which features rotate.
+For a factor on scores (log n), queries are multiplied when they reach this interface.
+Other distances for far keys (ReRoPE, Self-Extend) and rounded rotations replace the
+model's own rotation, if `Capabilities` (ropelab/models/released/model.py) finds out
+which features rotate.
 """
 
 import math
@@ -33,13 +34,13 @@ class PatchedAttention:
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
         self.by_layer_type = by_layer_type
-        self.rotates_last = patch.layout.last
+        self.rotates_last = patch.layout.rotates_last
         self.log_n = patch.log_n
         self.rotation = _change_pairing(patch.rotation, patch.layout.pairing)
         # The position of the first query. It is not 0 if a context is passed in parts.
         self.first_query = 0
         # True once a layer has called this attention.
-        self.called = False
+        self.was_called = False
 
     def __call__(
         self,
@@ -59,15 +60,15 @@ class PatchedAttention:
             q: queries [batch, heads, queries, head_dim].
             k: keys; there may be fewer heads, and more keys than queries.
             v: values.
-            mask: [batch, 1, queries, keys], True or 0 where a query may look; None: it
-                may look at itself and all keys before.
+            mask: [batch, 1, queries, keys], True or 0 where a query may look; None: a
+                query may look at its own key and all earlier keys.
             more: options of the interface of transformers.
 
         Returns:
             The output [batch, queries, heads, head_dim], and None in the place of the
             attention weights.
         """
-        self.called = True
+        self.was_called = True
         queries = q.shape[2]
         stop = self.first_query + queries
         window = _find_window(module, more)
@@ -84,8 +85,8 @@ class PatchedAttention:
             return original(module, q, k, v, mask, **more)
 
         if self.rotates_last:
-            # The encoding rotates the first features of a head. Queries and keys have
-            # their features rolled alike, which leaves their products as they are.
+            # The encoding rotates the first features of a head. The features of queries
+            # and of keys are rolled alike, which leaves the scores as they are.
             q = q.roll(self.rotation.rotary_dim, dims=-1)
             k = k.roll(self.rotation.rotary_dim, dims=-1)
         earlier_keys = k.shape[2] - queries
@@ -105,14 +106,14 @@ class PatchedAttention:
         scaling = more.get("scaling") or width**-0.5
         q = q * (scaling * width**0.5)
 
-        masked = _MaskedScores(
+        masked_scores = _MaskedScores(
             self.rotation,
             mask,
             softcap=more.get("softcap"),
             earlier_keys=earlier_keys,
             first_key=first_key,
         )
-        output = blocked_attention(masked, q, k, v)
+        output = blocked_attention(masked_scores, q, k, v)
         return output.transpose(1, 2).contiguous(), None
 
 
@@ -126,14 +127,14 @@ def _change_pairing(
     if isinstance(rotation, Remapped):
         rope = Rope(rotation.rope.plan, pairing)
         return type(rotation)(rope, *rotation.sizes)
-    # A RoundedRope has a second rotation, which moves keys. It needs the pairing, too, so
-    # the encoding is built anew.
+    # A RoundedRope has a second rotation, which moves keys and needs the pairing, too.
+    # So the encoding is built anew.
     rope = Rope(rotation.plan, pairing, rotation.softmax_factor)
     return RoundedRope(rope, rotation.rounding, rotation.base)
 
 
 def _find_window(module: Any, options: Mapping[str, Any]) -> int | None:
-    """Return the window of a layer in tokens; None if it has none."""
+    """Return the window of a layer in tokens; None if the layer has no window."""
     window = options.get("sliding_window") or getattr(module, "sliding_window", None)
     if isinstance(window, int) and window > 0:
         return window
@@ -143,9 +144,9 @@ def _find_window(module: Any, options: Mapping[str, Any]) -> int | None:
 def _find_layer_type(module: Any, window: int | None) -> str:
     """Return the type of a layer by the name that transformers has for it."""
     for name in ("layer_type", "attention_type"):
-        kind = getattr(module, name, None)
-        if kind and isinstance(kind, str):
-            return kind
+        layer_type = getattr(module, name, None)
+        if layer_type and isinstance(layer_type, str):
+            return layer_type
     # The module does not say its type.
     if window is not None:
         return "sliding_attention"
@@ -206,7 +207,7 @@ class _MaskedScores(Encoding):
 def replacing_attention(model: Any, attention: PatchedAttention) -> Iterator[None]:
     """Let a model's layers call `attention` in the block.
 
-    RuntimeError: no layer has called it.
+    RuntimeError: no layer has called `attention`.
     """
     # transformers has tables of attention functions, and of functions that make masks for
     # them. A model's configuration names the entry that its layers use.
@@ -234,5 +235,5 @@ def replacing_attention(model: Any, attention: PatchedAttention) -> Iterator[Non
         yield
     finally:
         model.config._attn_implementation = original_name
-    if not attention.called:
+    if not attention.was_called:
         raise RuntimeError("the layers do not call transformers' attention interface")

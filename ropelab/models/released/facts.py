@@ -1,8 +1,9 @@
 """The facts about positions in the configuration of a released model.
 
-The keys of config.json differ between architectures and years. transformers has read
-the file into a configuration object with one form for all, which is asked here. When
-the model is loaded, it is compared with these facts (`Positions.objection`).
+The keys of config.json differ between architectures and years. transformers reads the
+file into a configuration object, which has one form for all models. The facts are taken
+from this object. When the model is loaded, it is compared with the facts
+(`Positions.objection`).
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from ropelab.runs.errors import InputError, naming
 # The type, in transformers, of layers that attend to the whole context.
 FULL = "full_attention"
 # Rope types with a key for the length at which the model was trained before any scaling.
-SCALED = ("yarn", "llama3", "longrope")
-# Keys of every language model's configuration, however config.json spells them.
+TYPES_WITH_TRAINED_LENGTH = ("yarn", "llama3", "longrope")
+# The attributes of every language model's configuration object that are whole numbers
+# of at least 1.
 COUNTS = (
     "max_position_embeddings",
     "num_attention_heads",
@@ -30,8 +32,9 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts of a model. Base and rotary_dim belong to the layers that attend to the
-    whole context.
+    """The facts about positions in a model.
+
+    Base and rotary_dim belong to the layers that attend to the whole context.
     """
 
     # The architecture, by the name that transformers has for it.
@@ -44,7 +47,7 @@ class ModelFacts:
     # The base before any scaling.
     base: float
     rotary_dim: int
-    # The scaling in the checkpoint; `default` if there is none.
+    # The name of the scaling in the checkpoint; `default` if there is none.
     rope_type: str
     # The window lengths, in tokens, of the layers that do not attend to the whole
     # context.
@@ -59,21 +62,23 @@ class ModelFacts:
 
 
 def read_facts(folder: str) -> ModelFacts:
-    """Read the facts of a folder.
+    """Read the facts of the model in a folder.
 
-    InputError: it has no configuration of a rotary language model.
+    InputError: the folder has no configuration of a rotary language model.
     """
     located = locate(Path(folder))
     path = located / "config.json"
     with refusing("no configuration of a language model in", path):
-        # A model that also reads images has a configuration for the text within its own.
+        # The configuration of a model that also reads images contains another one, for
+        # text.
         text = read_configuration_once(located).get_text_config(decoder=True)
         with naming(str(path)):
             rope = find_rope_parameters(text)
             _check_rope(rope)
             _check_counts(text)
             facts = _make_facts(text, rope)
-            # This call raises the InputError if the numbers make no geometry.
+            # The result is not used. The call raises InputError if the numbers make no
+            # geometry.
             facts.geometry()
             return facts
 
@@ -81,7 +86,7 @@ def read_facts(folder: str) -> ModelFacts:
 def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
     rope_type = rope.get("rope_type", "default")
     train_len = text.max_position_embeddings
-    if rope_type in SCALED:
+    if rope_type in TYPES_WITH_TRAINED_LENGTH:
         train_len = rope.get("original_max_position_embeddings") or train_len
     windows = list_layer_windows(text)
 
@@ -90,7 +95,7 @@ def _make_facts(text: Any, rope: dict[str, Any]) -> ModelFacts:
         train_len=int(train_len),
         claimed_len=text.max_position_embeddings,
         base=float(rope.get("rope_theta") or 10000.0),
-        rotary_dim=_rotary_dim(text, rope),
+        rotary_dim=_find_rotary_dim(text, rope),
         rope_type=rope_type,
         windows=tuple(sorted(set(windows))),
         windowed_layers=len(windows),
@@ -105,7 +110,9 @@ def find_rope_parameters(text: Any) -> dict[str, Any]:
     # The parameters either hold for all layers, or are a dictionary for each layer
     # type.
     by_layer_type = {
-        kind: part for kind, part in rope.items() if isinstance(part, dict)
+        layer_type: parameters
+        for layer_type, parameters in rope.items()
+        if isinstance(parameters, dict)
     }
     if by_layer_type:
         return by_layer_type.get(FULL, {})
@@ -129,11 +136,12 @@ def _check_rope(rope: dict[str, Any]) -> None:
     """Refuse a scaling that would only fail in the middle of a computation."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    kind = rope.get("rope_type", "default")
-    kinds = ("default", *ROPE_INIT_FUNCTIONS)
-    if kind not in kinds:
+    rope_type = rope.get("rope_type", "default")
+    known_types = ("default", *ROPE_INIT_FUNCTIONS)
+    if rope_type not in known_types:
         raise InputError(
-            f"unknown rope_type {str(kind)[:40]!r}; allowed: {', '.join(kinds)}"
+            f"unknown rope_type {str(rope_type)[:40]!r}; allowed:"
+            f" {', '.join(known_types)}"
         )
     for name in ("rope_theta", "factor"):
         value = rope.get(name)
@@ -150,20 +158,21 @@ def find_full_layers(text: Any) -> Any:
 
 
 def head_dim(text: Any) -> int:
-    stated = getattr(text, "head_dim", None)
-    return int(stated or text.hidden_size // text.num_attention_heads)
+    stated_dim = getattr(text, "head_dim", None)
+    return int(stated_dim or text.hidden_size // text.num_attention_heads)
 
 
-def _rotary_dim(text: Any, rope: dict[str, Any]) -> int:
+def _find_rotary_dim(text: Any, rope: dict[str, Any]) -> int:
     """Return the number of features of a head that rotate."""
-    stated = getattr(text, "rotary_dim", None)
-    if stated and not rope:
+    stated_dim = getattr(text, "rotary_dim", None)
+    if stated_dim and not rope:
         # GPT-J and CodeGen state the number itself.
-        return int(stated)
-    full = find_full_layers(text)
-    # In latent attention only a part of the head rotates, whose width has a separate
-    # key.
-    rotary_head_dim = getattr(full, "qk_rope_head_dim", None) or head_dim(full)
+        return int(stated_dim)
+    full_layers = find_full_layers(text)
+    # In latent attention only a part of the head rotates. The width of this part has a
+    # separate key.
+    latent_dim = getattr(full_layers, "qk_rope_head_dim", None)
+    rotary_head_dim = latent_dim or head_dim(full_layers)
     share = rope.get("partial_rotary_factor") or 1.0
     return int(rotary_head_dim * share)
 
@@ -179,9 +188,9 @@ def list_layer_windows(text: Any) -> list[int]:
     if getattr(text, "use_sliding_window", True) is False:
         sizes["sliding_attention"] = None
 
-    types = getattr(text, "layer_types", None)
-    if types is None:
+    layer_types = getattr(text, "layer_types", None)
+    if layer_types is None:
         # If there is a window and no layer types, all layers have the window.
-        types = ["sliding_attention"] * int(text.num_hidden_layers)
-    sizes_by_layer = [sizes.get(layer_type) for layer_type in types]
+        layer_types = ["sliding_attention"] * int(text.num_hidden_layers)
+    sizes_by_layer = [sizes.get(layer_type) for layer_type in layer_types]
     return [int(size) for size in sizes_by_layer if size and size > 0]

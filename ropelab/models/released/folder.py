@@ -25,23 +25,25 @@ MOST_CONFIG_BYTES = 2**20
 # use have some 30 MB.
 MOST_JSON_BYTES = 2**28
 # The largest number that a key of a configuration may have. The entries are tried in this
-# order, and the first one applies whose text is in the name of the key. The empty text is
+# order. The first entry applies whose text is in the name of the key. The empty text is
 # in every name.
-LARGEST = {"layer": 10_000, "expert": 100_000, "": 2**40}
+LARGEST_NUMBERS = {"layer": 10_000, "expert": 100_000, "": 2**40}
 # A file of this name refers to another model, which transformers would load instead of
 # the model in the folder.
 ADAPTER = "adapter_config.json"
-# The endings of files with weights.
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
-# A hash is kept, and not computed again, only of a file whose last change is longer ago
-# than this, in nanoseconds. A file that has just changed could change again within the
-# resolution of its time of change, which would then stay the same.
+# The endings of the names of files with weights.
+WEIGHT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth")
+# The time since the last change of a file, in nanoseconds, after which the hash of the
+# file is kept and not computed again. A file that has just changed could change again
+# within the resolution of its time of change, which would then stay the same.
 SETTLED_NS = 2_000_000_000
 
 
 def locate(path: Path) -> Path:
-    """Return the folder of a model: the path itself, or the folder of an id such as
-    `owner/name` in the local cache of the Hugging Face Hub.
+    """Return the folder of a model.
+
+    It is the path itself or, for an id such as `owner/name`, a folder in the local
+    cache of the Hugging Face Hub.
     """
     is_id = len(path.parts) == 2 and not path.is_absolute()
     if os.path.lexists(path) or not is_id:
@@ -69,16 +71,16 @@ def read_checked_config(folder: Path) -> dict[str, Any]:
             f"no readable {path}; give a folder that save_pretrained wrote"
         )
     for file in list_files(folder):
-        most = MOST_CONFIG_BYTES if file == path else MOST_JSON_BYTES
-        if file.suffix == ".json" and file.stat().st_size > most:
+        most_bytes = MOST_CONFIG_BYTES if file == path else MOST_JSON_BYTES
+        if file.suffix == ".json" and file.stat().st_size > most_bytes:
             raise InputError(
-                f"{file} is larger than {most >> 20} MiB, which no such file is"
+                f"{file} is larger than {most_bytes >> 20} MiB, which no such file is"
             )
 
     with _naming_unreadable(path):
         config = parse(str(path), path.read_bytes())
     if "configuration_files" in config:
-        # transformers would use one of these configurations instead, and nothing would
+        # transformers would use one of these other configurations, and nothing would
         # check it.
         raise InputError(f"{path} names other configurations (configuration_files)")
     _check_tokenizer(folder / "tokenizer_config.json")
@@ -90,7 +92,7 @@ def read_checked_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_tokenizer(path: Path) -> None:
-    """Refuse a tokenizer that is made of files elsewhere."""
+    """Refuse a tokenizer that is made of files in other folders."""
     if path.exists():
         names = parse(str(path), path.read_bytes()).get("fast_tokenizer_files")
         if isinstance(names, list):
@@ -99,17 +101,17 @@ def _check_tokenizer(path: Path) -> None:
 
 def _check_size(path: Path, name: str, value: object) -> None:
     """Refuse a number that no model has."""
-    most = next(limit for part, limit in LARGEST.items() if part in name)
-    if isinstance(value, int | float) and value > most:
+    largest = next(limit for text, limit in LARGEST_NUMBERS.items() if text in name)
+    if isinstance(value, int | float) and value > largest:
         raise InputError(
-            f"{path}: {name} is {value:,}, above any model's (at most {most:,})"
+            f"{path}: {name} is {value:,}, above any model's (at most {largest:,})"
         )
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return the files of a folder by name, no subfolders.
+    """Return the files of a folder in the order of their names, without subfolders.
 
-    InputError: one is a pipe or a device, or cannot be read.
+    InputError: a file is a pipe or a device, or cannot be read.
     """
     with _naming_unreadable(folder):
         modes = {path: path.stat().st_mode for path in sorted(folder.iterdir())}
@@ -125,16 +127,16 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def identify_files(folder: Path) -> tuple[object, ...]:
-    """Return a value that changes when a file of the folder does."""
+    """Return a value that changes when a file of the folder changes."""
     return tuple((path.name, _identify(path)) for path in list_files(folder))
 
 
 def count_weight_bytes(folder: Path) -> int:
-    """Return the bytes of the files with weights.
+    """Return the number of bytes of the files with weights.
 
-    InputError: there are none, or the model has weights in other folders.
+    InputError: there are no such files, or the model has weights in other folders.
     """
-    files = [path for path in list_files(folder) if path.name.endswith(WEIGHTS)]
+    files = [path for path in list_files(folder) if path.name.endswith(WEIGHT_ENDINGS)]
     if not files:
         raise InputError(
             f"no weights in {folder}: there is no file *.safetensors or *.bin"
@@ -159,10 +161,10 @@ def hash_model_files(folder: Path) -> str:
     files = list_files(locate(folder))
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(_digest, files))
-    whole = hashlib.sha256()
+    folder_hash = hashlib.sha256()
     for path, digest in zip(files, digests, strict=True):
-        whole.update(path.name.encode(errors="surrogateescape") + b"\0" + digest)
-    return whole.hexdigest()
+        folder_hash.update(path.name.encode(errors="surrogateescape") + b"\0" + digest)
+    return folder_hash.hexdigest()
 
 
 @contextmanager
@@ -179,7 +181,7 @@ def _naming_unreadable(path: Path) -> Iterator[None]:
 def _list_values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield every value of a configuration that is no dictionary or list, with its key.
 
-    The key of a value in a list is that of the list.
+    The key of a value in a list is the key of the list.
     """
     remaining: list[tuple[str, Any]] = list(config.items())
     while remaining:
@@ -193,9 +195,9 @@ def _list_values(config: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _check_beside(path: Path, names: Iterable[object]) -> None:
-    """Refuse names in a file that do not name files in the same folder.
+    """Raise InputError if `names`, which stand in a file, name files in other folders.
 
-    The hash of the model does not cover other files.
+    The hash of the model does not cover files in other folders.
     """
     files_in_folder = {file.name for file in list_files(path.parent)}
     for name in names:
@@ -208,24 +210,24 @@ def _check_beside(path: Path, names: Iterable[object]) -> None:
 def _digest(path: Path) -> bytes:
     """Return the sha256 of a file; InputError if it changes meanwhile."""
     with _naming_unreadable(path):
-        before = _identify(path)
-        *_, content_changed_ns, status_changed_ns = before
+        identity = _identify(path)
+        *_, content_changed_ns, status_changed_ns = identity
         changed_ns = max(content_changed_ns, status_changed_ns)
         is_settled = time.time_ns() - changed_ns > SETTLED_NS
         if is_settled:
-            digest = _hash_once(path, before)
+            digest = _hash_once(path, identity)
         else:
             digest = _hash(path)
-        if _identify(path) != before:
+        if _identify(path) != identity:
             raise InputError(f"{path} changed while it was read; start again")
     return digest
 
 
 def _identify(path: Path) -> tuple[int, ...]:
-    """Return numbers of which one changes when the file changes."""
+    """Return numbers of which at least one changes when the file changes."""
     status = path.stat()
-    # The device, the file's number there, its size, and the times at which its content
-    # and its status were last changed.
+    # The device, the file's number on it, the file's size, and the times at which
+    # content and status were last changed.
     return (
         status.st_dev,
         status.st_ino,

@@ -32,8 +32,8 @@ MOST_TABLE_NUMBERS = 2**28
 # Arguments of `from_pretrained`. With them nothing is downloaded, and no code that comes
 # with a checkpoint is run.
 ONLY_LOCAL_FILES = {"local_files_only": True, "trust_remote_code": False}
-# transformers reports which weights do not match the model: these are the keys of its
-# report, and what is wrong if a key has entries.
+# transformers reports which weights do not match the model. Here are the keys of this
+# report, and what is wrong with a folder if a key has entries.
 MISMATCHES = {
     "mismatched_keys": "has weights of another shape than its configuration says",
     "missing_keys": "lacks weights of the model",
@@ -64,8 +64,8 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
     import_transformers()
     from transformers.utils import logging
 
-    level = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
+    shows_bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -75,37 +75,39 @@ def refusing(problem: str, path: Path | str) -> Iterator[None]:
     except RopelabError:
         raise
     except Exception as error:
-        # Every error is caught: it follows from the files, which may hold anything.
+        # Every error is caught: the files may hold anything, and so cause any error.
         raise InputError(f"{problem} {path}: {describe_error(error)}") from None
     finally:
-        logging.set_verbosity(level)
-        if bars:
+        logging.set_verbosity(verbosity)
+        if shows_bars:
             logging.enable_progress_bar()
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an exception in one line of printable characters, or its
-    type if it has no message.
+    """Return the message of an exception in one line of printable characters.
+
+    If the exception has no message, return the name of its type.
     """
     one_line = " ".join(str(error).split())
     message = "".join(letter for letter in one_line if letter.isprintable())
     message = message.rstrip(":")
 
-    kind = type(error).__name__
+    type_name = type(error).__name__
     if isinstance(error, KeyError | IndexError):
-        message = f"{kind}: {message}"
+        # The message of these errors is a key or a number alone.
+        message = f"{type_name}: {message}"
     if not message:
-        message = kind
+        message = type_name
     if len(message) > LONGEST_REASON:
         message = message[: LONGEST_REASON - 3] + "..."
     return message
 
 
 def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """Decorate a function that reads a folder: it reads the folder again only if a file
-    there has changed.
+    """Decorate a function that reads a folder, so that it keeps its results.
 
-    The decorated function also takes an id in the Hub's local cache.
+    It reads a folder again only if a file in the folder has changed. The decorated
+    function also takes an id in the Hub's local cache.
     """
 
     # `files` is not used here, but it is a part of the key of the cache. It identifies
@@ -117,7 +119,7 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     @wraps(read)
     def read_if_changed(folder: Path) -> Any:
         folder = locate(folder)
-        # The result is not used: the call raises an error for a file that is not safe.
+        # The result is not used. The call raises an error for a file that is not safe.
         read_checked_config(folder)
         return read_files(folder, identify_files(folder))
 
@@ -134,7 +136,7 @@ def read_configuration(folder: Path, images: bool = False) -> Any:
     """Return the configuration of a language model, as transformers has it.
 
     If `images` is True, models that also read images are allowed. InputError:
-    transformers does not know the model, or it is not a language model.
+    transformers does not know the model, or the model is not a language model.
     """
     transformers = import_transformers()
     raw_config = read_checked_config(folder)
@@ -177,15 +179,16 @@ def load(
 ) -> Any:
     """Return the model in evaluation mode, without gradients.
 
-    The model is put on the `device`, unless a `device_map` spreads it over several.
-    InputError: the model is not a causal language model, or its weights do not match
-    its configuration.
+    The model is put on the `device`, unless a `device_map` spreads it over several
+    devices. InputError: the model is not a causal language model, or its weights do not
+    match its configuration.
     """
     transformers = import_transformers()
     config = read_configuration_once(folder)
     weight_bytes = count_weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
-        # Here a configuration may name a kernel, which transformers would download.
+        # This entry of a configuration may name a kernel, which transformers would
+        # download.
         config._experts_implementation = None
         attention = _check_size(transformers, config, folder, weight_bytes)
         try:
@@ -217,9 +220,9 @@ def load(
 
 def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
     """Refuse weights that are missing, left over, or of another shape."""
-    for kind, problem in MISMATCHES.items():
+    for report_key, problem in MISMATCHES.items():
         names = []
-        for entry in info[kind]:
+        for entry in info[report_key]:
             # A weight of another shape comes as (name, shape, shape).
             name = entry[0] if isinstance(entry, tuple) else entry
             names.append(str(name))
@@ -228,11 +231,11 @@ def _check_complete(folder: Path, info: Mapping[str, Any]) -> None:
         if names:
             # `describe_error` makes the names printable and not too long.
             listed = describe_error(ValueError(", ".join(names[:NAMED_WEIGHTS])))
-            others = len(names) - NAMED_WEIGHTS
-            more = ""
-            if others > 0:
-                more = f" and {others} more"
-            raise InputError(f"{folder} {problem}: {listed}{more}")
+            unnamed_count = len(names) - NAMED_WEIGHTS
+            count_of_rest = ""
+            if unnamed_count > 0:
+                count_of_rest = f" and {unnamed_count} more"
+            raise InputError(f"{folder} {problem}: {listed}{count_of_rest}")
 
 
 def _check_size(
@@ -241,7 +244,7 @@ def _check_size(
     folder: Path,
     weight_bytes: int,
 ) -> str:
-    """Refuse a configuration whose model does not fit the size of its files.
+    """Refuse a configuration whose model is larger than its files allow.
 
     Return transformers' name of the code that computes the attention of this model.
     """
@@ -252,7 +255,7 @@ def _check_size(
         )
 
     parameters = sum(parameter.numel() for parameter in skeleton.parameters())
-    # A weight needs at least a bit.
+    # A weight takes at least one bit of the files.
     bits_of_files = 8 * weight_bytes
     if parameters > bits_of_files:
         raise InputError(
@@ -278,5 +281,6 @@ def load_tokenizer(path: Path) -> Any:
         # Texts that are longer than the model allows are measured on purpose, and need no
         # warning.
         tokenizer.model_max_length = int(1e30)
+        # The result is not used. A tokenizer that cannot tokenize raises an error here.
         tokenizer("a text", add_special_tokens=False)
         return tokenizer

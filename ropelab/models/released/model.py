@@ -36,7 +36,7 @@ from ropelab.models.released.positions import (
     PairLayout,
     Patch,
     Positions,
-    patch_of,
+    make_patch,
 )
 from ropelab.runs.cell import Resources
 from ropelab.runs.errors import InputError, MachineError
@@ -48,19 +48,28 @@ ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # The number of rows, and of tokens in a row, with which capabilities are tested.
 TESTED_ROWS = 4
 TESTED_TOKENS = 24
-# A context may be passed in parts if the error of the result, against float32, is at
-# most this many times the error of one pass. For SmolLM2-135M in bfloat16 it is 0.9 to
-# 1.15 times that error, over draws of as many tokens as here.
-AS_NEAR = 1.5
-# A part has so many tokens that its mask, which has a number for each token of the part
-# and each token so far, stays below this (32 MiB).
+# The largest error of passes in parts, as a multiple of the error of one pass, with
+# which a model may pass contexts in parts. Errors are differences from results in
+# float32. For SmolLM2-135M in bfloat16 the multiple is 0.9 to 1.15, over draws of
+# TESTED_ROWS rows of TESTED_TOKENS tokens.
+LARGEST_ERROR_RATIO = 1.5
+# The most numbers in the mask of a part of a context (32 MiB). A mask has a number for
+# each token of the part and each token so far.
 SCORES_PER_PART = 2**25
-# All features that may rotate: the first or the last of a head, in either pairing.
+# The layouts that are tried: the first or the last features of a head, in either
+# pairing.
 LAYOUTS = [
     PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)
 ]
 # Errors by which a model's code shows that it was not made for a test.
-UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+UNSUITED_ERRORS = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class Capabilities:
@@ -84,32 +93,34 @@ class Capabilities:
         """Return the reason why the model cannot be evaluated; empty if it can."""
         # A single row is passed, since all logits of a pass are in memory at once.
         tokens = self.tokens[:1]
-        theirs = self.model.lm(tokens, use_cache=False).logits.float()
-        if not theirs.isfinite().all():
+        their_logits = self.model.lm(tokens, use_cache=False).logits.float()
+        if not their_logits.isfinite().all():
             return "its logits are not finite numbers"
-        ours = self.model.head(self.model.pass_tokens(tokens))
-        if not self._is_close(ours, theirs):
+        our_logits = self.model.head(self.model.pass_tokens(tokens))
+        if not self._is_close(our_logits, their_logits):
             return "this architecture changes its logits after the head"
         return ""
 
     @torch.inference_mode()
     def allow_parts(self) -> None:
         """Let the model pass contexts in parts if that is as good as one pass."""
-        whole = self.model.pass_tokens(self.tokens)
+        of_one_pass = self.model.pass_tokens(self.tokens)
         is_near = False
         self.model.in_parts = True
-        with suppress(*UNSUITED):
-            parts = self.model.pass_tokens(self.tokens, longest=TESTED_TOKENS // 2)
-            is_near = self._is_close(parts, whole)
-            if not is_near and self.exact is not None:
-                allowed = AS_NEAR * measure_distance(whole, self.exact)
-                is_near = measure_distance(parts, self.exact) <= allowed
+        with suppress(*UNSUITED_ERRORS):
+            of_parts = self.model.pass_tokens(self.tokens, longest=TESTED_TOKENS // 2)
+            is_near = self._is_close(of_parts, of_one_pass)
+            if not is_near and self.exact_result is not None:
+                error_of_one_pass = measure_distance(of_one_pass, self.exact_result)
+                largest_error = LARGEST_ERROR_RATIO * error_of_one_pass
+                error_of_parts = measure_distance(of_parts, self.exact_result)
+                is_near = error_of_parts <= largest_error
         self.model.in_parts = is_near
 
     @cached_property
-    def exact(self) -> Tensor | None:
-        """The result of float32; None where weights cannot be upcast."""
-        with suppress(*UNSUITED), upcast(self.model.layers):
+    def exact_result(self) -> Tensor | None:
+        """The hidden states in float32; None if weights cannot be upcast."""
+        with suppress(*UNSUITED_ERRORS), upcast(self.model.layers):
             result = self.model.pass_tokens(self.tokens)
             if result.dtype == torch.float32:
                 return result
@@ -118,15 +129,15 @@ class Capabilities:
     @cached_property
     def calls_attention(self) -> bool:
         """True if the layers call an attention that is patched in."""
-        # Within 10^9 trained tokens the factor log n is 1, so that the result must
-        # equal the result of the unpatched model.
+        # With a trained length of 10^9 tokens the factor log n is 1 for these few
+        # tokens, so that the result must equal the result of the unpatched model.
         without_effect = Patch(log_n=LogN(Encoding(), 10**9))
         return self._have_same_result(UNPATCHED, without_effect)
 
     @cached_property
     def layout(self) -> PairLayout | None:
-        """The features that rotate; None if the rotation cannot be taken over."""
-        # In a window of 2^40 tokens all distances are exact, so that with the right
+        """The features that rotate; None if no encoding can take over the rotation."""
+        # With a window of 2^40 tokens no distance is replaced, so that with the right
         # layout the result must equal the result of the model's own rotation.
         without_effect = SelfExtend(Rope(self.plan), 2**40, 1)
         for layout in LAYOUTS:
@@ -137,28 +148,31 @@ class Capabilities:
 
     @torch.inference_mode()
     def _have_same_result(self, patch: Patch, other: Patch) -> bool:
-        computing = nullcontext() if self.exact is None else upcast(self.model.layers)
-        with suppress(*UNSUITED), computing:
+        computing: AbstractContextManager[None] = nullcontext()
+        if self.exact_result is not None:
+            computing = upcast(self.model.layers)
+        with suppress(*UNSUITED_ERRORS), computing:
             expected = self.model.pass_tokens(self.tokens, patch)
             result = self.model.pass_tokens(self.tokens, other)
             return self._is_close(result, expected)
-        # One of the errors was raised.
+        # One of the UNSUITED_ERRORS was raised.
         return False
 
-    def _is_close(self, patched: Tensor, theirs: Tensor) -> bool:
+    def _is_close(self, result: Tensor, expected: Tensor) -> bool:
         """Return True if the number format explains the difference of two results."""
-        tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
-        spread = max(float(theirs.float().std()), 1e-6)
-        difference = (patched.float() - theirs.float()).abs().max()
-        return float(difference) <= tolerance * spread
+        # The largest difference, as a share of the standard deviation of the numbers.
+        tolerance = 1e-3 if expected.dtype == torch.float32 else 5e-2
+        deviation = max(float(expected.float().std()), 1e-6)
+        difference = (result.float() - expected.float()).abs().max()
+        return float(difference) <= tolerance * deviation
 
 
 def measure_distance(
-    ours: Float[Tensor, "rows tokens width"],
-    theirs: Float[Tensor, "rows tokens width"],
+    result: Float[Tensor, "rows tokens width"],
+    expected: Float[Tensor, "rows tokens width"],
 ) -> float:
     """Return the mean over tokens of the root mean square difference over features."""
-    squares = (ours.float() - theirs.float()).square()
+    squares = (result.float() - expected.float()).square()
     return float(squares.mean(dim=-1).sqrt().mean())
 
 
@@ -186,7 +200,7 @@ class ReleasedModel:
         self.path = path
         self.facts = read_facts(str(path))
 
-        # Evaluation needs only the vocabulary of a model's size.
+        # Of a model's size, evaluation needs only the vocabulary, which the facts have.
         self.size = self.facts
         self.lm = load(path, device, dtype, device_map)
         self.text = self.lm.config.get_text_config(decoder=True)
@@ -211,18 +225,18 @@ class ReleasedModel:
         self.encoding = UNMODIFIED
 
     def _measure_shape(self, device: str, device_map: str | None) -> ModelShape:
-        """Return the sizes that memory follows from, with the room on a GPU."""
+        """Return the sizes that memory follows from, and the memory of a GPU."""
         is_fused = self.lm.config._attn_implementation != "eager"
-        element = next(self.lm.parameters()).element_size()
-        shape = ModelShape.read_config(self.text, element, is_fused)
+        element_bytes = next(self.lm.parameters()).element_size()
+        shape = ModelShape.read_config(self.text, element_bytes, is_fused)
 
-        # Parts are too small to keep a GPU busy, so that longer passes are allowed there,
-        # in half of its free memory. They are not for models with windows, which make
-        # masks of the whole context.
+        # Parts are too small to keep a GPU busy, so that longer passes are allowed on a
+        # GPU, in half of its free memory. Models with windows get no longer passes,
+        # since they make masks of the whole context.
         on_one_gpu = device == "cuda" and not device_map
         if is_fused and on_one_gpu and not list_layer_windows(self.text):
             free_bytes, _ = torch.cuda.mem_get_info()
-            shape = replace(shape, room=free_bytes // 2)
+            shape = replace(shape, gpu_bytes=free_bytes // 2)
         return shape
 
     @property
@@ -235,7 +249,7 @@ class ReleasedModel:
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        patch = patch_of(encoding)
+        patch = make_patch(encoding)
         objection = self._objection_to(patch)
         if objection:
             raise InputError(
@@ -259,20 +273,24 @@ class ReleasedModel:
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Set the encoding UNMODIFIED, and yield the lengths that each pass serves.
 
-        `lengths` rise, and a pass is over the longest length that it serves. Lengths for
-        which the checkpoint is not defined are left out.
+        `lengths` are in rising order, and a pass is over the longest length that it
+        serves. Lengths for which the checkpoint is not defined are left out.
         """
-        # Scaling that depends on the length (dynamic NTK, LongRoPE) needs a pass for each.
+        # If the scaling depends on the length (dynamic NTK, LongRoPE), each length
+        # needs a separate pass.
         self.encoding = UNMODIFIED
+        defined_lengths = list(lengths)
         longest = self.positions.longest
-        defined = [length for length in lengths if longest is None or length <= longest]
-        for _, group in groupby(defined, self.positions.signature):
+        if longest is not None:
+            defined_lengths = [length for length in lengths if length <= longest]
+        for _, group in groupby(defined_lengths, self.positions.signature):
             yield list(group)
 
     def own_rotation(self, length: int) -> Rope:
         """Return the checkpoint's rotation of a context of that length."""
         if self.facts.rope_type == "default":
-            # These frequencies are computed in float64. The module stores float32.
+            # The frequencies of the facts are in float64, those of the module in
+            # float32.
             return Rope(RopePlan(self.facts.geometry().inv_freq))
         return self.positions.read_rotation(length)
 
@@ -306,24 +324,24 @@ class ReleasedModel:
 
         Rows of more than `longest` tokens (None: as many as the memory allows) are
         passed in parts, if `in_parts` is True. RuntimeError: the patch changes attention,
-        and the layers do not call the interface.
+        and the layers do not call transformers' attention interface.
         """
         rows, length = tokens.shape
         shape = self.shape
         attention = PatchedAttention(patch, self.positions.by_layer_type)
         replacing: AbstractContextManager[None] = nullcontext()
         if patch.changes_attention:
-            # Longer passes on a GPU are only for its fused attention.
-            shape = replace(shape, room=0)
+            # Longer passes on a GPU are only for fused attention.
+            shape = replace(shape, gpu_bytes=0)
             replacing = replacing_attention(self.lm, attention)
         if longest is None:
-            longest = shape.longest(rows)
+            longest = shape.find_longest_pass(rows)
 
         with self.positions.apply(patch, length), replacing:
             if length > longest and self.in_parts:
                 return self._pass_in_parts(tokens, attention, longest)
-            whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
-            return whole
+            hidden: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
+            return hidden
 
     def _pass_in_parts(
         self,
@@ -335,8 +353,8 @@ class ReleasedModel:
         from transformers import DynamicCache
 
         rows, length = tokens.shape
-        # Limits of a part: half of one pass, the size of its mask, and as many scores as
-        # one pass of `longest` tokens has.
+        # Three limits of the tokens of a part: half of the longest pass, the size of
+        # the mask, and the number of scores that a pass of `longest` tokens has.
         limits = (longest // 2, SCORES_PER_PART // length, longest**2 // length)
         step = max(1, min(limits))
         cache = DynamicCache(config=self.text)
@@ -349,7 +367,8 @@ class ReleasedModel:
             if start == 0:
                 result = hidden.new_empty(rows, length, hidden.shape[-1])
             result[:, part] = hidden
-            # The cache has copied keys and values into a longer table and freed the old.
+            # The cache has copied keys and values into longer tables and freed the old
+            # tables.
             return_freed_memory()
         return result
 
@@ -386,8 +405,8 @@ class ModelRef:
     def model(self, *_: object) -> ReleasedModel:
         """Return the model, loaded once; MachineError if its folder has changed.
 
-        A cell calls this with its context, as for a model that is trained here. It is not
-        used.
+        A cell passes its context, as it does for a model that is trained here. The
+        context is not used.
         """
         model = _load_once(self)
         # Results of changed files would be stored under the fingerprint of the files that
@@ -422,26 +441,26 @@ class ModelRef:
             exclusive=True,
         )
 
-    def estimate_pass_bytes(self, length: int, added: int | None = None) -> int:
+    def estimate_pass_bytes(self, length: int, pass_bytes: int | None = None) -> int:
         """Return the bytes of libraries, weights, and a pass over a context.
 
-        `added` is the number of bytes of the pass, if it is known; None: it is
+        `pass_bytes` is the number of bytes of the pass, if it is known; None: it is
         estimated.
         """
         shape = self._shape
-        weights = count_weights(Path(self.path)) * shape.element
-        if added is None:
-            added = shape.estimate_pass_bytes(length)
-        return LIBRARY_BYTES + weights + added
+        weight_bytes = count_weights(Path(self.path)) * shape.element_bytes
+        if pass_bytes is None:
+            pass_bytes = shape.estimate_pass_bytes(length)
+        return LIBRARY_BYTES + weight_bytes + pass_bytes
 
     def check_memory(
         self,
         limit: int | None,
         length: int,
-        added: int | None = None,
+        pass_bytes: int | None = None,
     ) -> None:
         """Raise InputError if a context needs more bytes than a limit (None: no limit)."""
-        needed = self.estimate_pass_bytes(length, added)
+        needed = self.estimate_pass_bytes(length, pass_bytes)
         if limit is not None and needed > limit:
             raise InputError(
                 f"reading {length} tokens needs about {write_size(needed)}, more than "
@@ -453,15 +472,15 @@ class ModelRef:
         text = loading.read_configuration_once(Path(self.path)).get_text_config(
             decoder=True
         )
-        # The format `auto` is not known before loading, and is taken for float32.
+        # The format `auto` is not known before loading, and counts as float32.
         return ModelShape.read_config(text, ELEMENT_BYTES.get(self.dtype, 4))
 
 
 def count_weights(path: Path) -> int:
     """Return the number of weights, from the size and the format of their files."""
     folder = locate(path)
-    element = ELEMENT_BYTES.get(loading.read_checkpoint_dtype(folder), 4)
-    return count_weight_bytes(folder) // element
+    element_bytes = ELEMENT_BYTES.get(loading.read_checkpoint_dtype(folder), 4)
+    return count_weight_bytes(folder) // element_bytes
 
 
 @lru_cache(maxsize=1)

@@ -32,9 +32,13 @@ from ropelab.models.released.facts import FULL, find_rope_parameters
 from ropelab.runs.errors import InputError
 
 # Rope types (keys of transformers) whose frequencies depend on the length of the context.
-GROWING = ("dynamic", "longrope")
+LENGTH_DEPENDENT_TYPES = ("dynamic", "longrope")
 # Positions at which a module is tested for its cosines.
-PROBED = (0, 1, 5)
+PROBED_POSITIONS = (0, 1, 5)
+# The largest relative difference of equal frequencies, which a module holds in float32.
+FREQUENCY_TOLERANCE = 1e-4
+# The largest difference of equal cosines, which a module computes in float32.
+COSINE_TOLERANCE = 1e-4
 
 
 class UnmodifiedEncoding(Encoding):
@@ -51,23 +55,24 @@ class PairLayout:
     """The features that rotate in queries and keys, as layers pass them to attention."""
 
     pairing: Pairing = "half"
-    # True: the last features of a head rotate, as in latent attention. False: the first.
-    last: bool = False
+    # True: the last features of a head rotate, as in latent attention. False: the first
+    # features rotate.
+    rotates_last: bool = False
 
 
 @dataclass(frozen=True)
 class Patch:
-    """An encoding as changes of a model."""
+    """The changes of a model that an encoding stands for."""
 
     # The frequencies; None: the frequencies of the checkpoint.
     plan: RopePlan | None = None
     # The factor on scores, for models whose code has one (DeepSeek).
     softmax_factor: float = 1.0
-    # The factor log n on scores; None: scores have no factor log n. The encoding inside
-    # this `LogN` is not used.
+    # The factor log n on scores; None: scores have no factor log n. The `inner`
+    # encoding of this LogN is not used.
     log_n: LogN | None = None
-    # An encoding that rotates queries and keys instead of the model's code; None: that
-    # code rotates.
+    # An encoding that rotates queries and keys instead of the model's code; None: the
+    # model's code rotates them.
     rotation: Remapped | RoundedRope | None = None
     # The features that `rotation` has to rotate.
     layout: PairLayout = PairLayout()
@@ -81,7 +86,7 @@ class Patch:
 UNPATCHED = Patch()
 
 
-def patch_of(encoding: Encoding) -> Patch:
+def make_patch(encoding: Encoding) -> Patch:
     """Return the patch of an encoding.
 
     InputError: the encoding changes more than frequencies and attention.
@@ -90,7 +95,7 @@ def patch_of(encoding: Encoding) -> Patch:
         return UNPATCHED
     if isinstance(encoding, LogN):
         log_n = LogN(Encoding(), encoding.trained_len)
-        return replace(patch_of(encoding.inner), log_n=log_n)
+        return replace(make_patch(encoding.inner), log_n=log_n)
     if isinstance(encoding, Remapped):
         return Patch(encoding.rope.plan, rotation=encoding)
     if isinstance(encoding, RoundedRope):
@@ -105,12 +110,12 @@ def patch_of(encoding: Encoding) -> Patch:
 class RotaryModule:
     """A module with `inv_freq`, or with one `<layer type>_inv_freq` per layer type."""
 
-    # The most positions that it defines; None: any number.
+    # The most positions that the module defines; None: any number.
     longest: int | None = None
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        # True if layers with windows have other frequencies than the rest.
+        # True if layers with windows have other frequencies than layers without.
         self.by_layer_type = not hasattr(module, "inv_freq")
         # The names of the module's attributes begin with the prefix.
         if self.by_layer_type:
@@ -137,7 +142,7 @@ class RotaryModule:
         # Frequencies that depend on the length are computed once, for the whole
         # context. If the context is passed in parts, transformers would compute the
         # frequencies of the first parts for a shorter context.
-        if self.rope_type in GROWING:
+        if self.rope_type in LENGTH_DEPENDENT_TYPES:
             # transformers may write into the buffer, so it gets a copy.
             self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
             # A call at the last position makes the module compute the frequencies.
@@ -166,8 +171,7 @@ class RotaryModule:
 
     def _stop_updates(self) -> None:
         """Keep transformers from computing other frequencies for long inputs."""
-        # transformers computes new frequencies for some rope types, and never for
-        # `default`.
+        # transformers never computes new frequencies for the rope type `default`.
         if self.by_layer_type:
             self.module.rope_type = {**self.module.rope_type, FULL: "default"}
         else:
@@ -191,10 +195,11 @@ class RotaryModule:
 
 
 class SineTables:
-    """The tables of GPT-J and CodeGen, of which each layer has a copy.
+    """The tables of GPT-J and CodeGen, in which each layer holds sines and cosines.
 
     A table has a row for each position, with the sines of all pairs, then the cosines.
-    This class has the methods and attributes of `RotaryModule` that `Positions` uses.
+    All layers have equal tables. This class has the methods and attributes of
+    `RotaryModule` that `Positions` uses.
     """
 
     by_layer_type = False
@@ -205,8 +210,8 @@ class SineTables:
         self.modules = modules
         table: Tensor = modules[0].embed_positions
         self.longest, width = table.shape
-        # At position 1 the angles are the frequencies. These are at most 1 rad, so that
-        # the arcsine gives them back.
+        # At position 1 the angles are the frequencies. These angles are at most 1 rad,
+        # so that the arcsine of their sines gives them back.
         self.inv_freq = table[1, : width // 2].asin()
 
     def set_original(self, length: int) -> None:
@@ -227,9 +232,9 @@ class SineTables:
 class Positions:
     """The rotary modules of a model, which can be patched and restored.
 
-    `modules` is empty if the model does not rotate. Unmodified they serve contexts of
-    `longest` tokens (None: of any length). `by_layer_type` is True if layers with
-    windows have other frequencies than the rest.
+    `modules` is empty if the model does not rotate. Unmodified modules serve contexts
+    of up to `longest` tokens (None: of any length). `by_layer_type` is True if layers
+    with windows have other frequencies than layers without.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
@@ -246,10 +251,10 @@ class Positions:
         self.longest = min(limits, default=None)
         self.by_layer_type = any(module.by_layer_type for module in self.modules)
 
-        # `softmax_factor`: DeepSeek's factor on scores, as the first attention module
-        # has it. `scales`: each attention module, with its scale of scores without the
-        # factor.
+        # DeepSeek's factor on scores, as the first attention module has it.
         self.softmax_factor = 1.0
+        # Each attention module of DeepSeek's code, with its scale of scores without the
+        # factor.
         self.scales: list[tuple[Any, float]] = []
         for module in modules:
             factor = _read_softmax_factor(module, find_rope_parameters(text))
@@ -259,18 +264,18 @@ class Positions:
                     self.softmax_factor = factor
                 self.scales.append((module, module.scaling / factor))
 
-        # The state after loading of everything that a patch changes.
-        changed = [*rotary, *tables]
-        changed += [module for module, _ in self.scales]
-        self.saved = []
-        for module in changed:
+        # The state after loading of every module that a patch changes.
+        patched_modules = [*rotary, *tables]
+        patched_modules += [module for module, _ in self.scales]
+        self.saved_states = []
+        for module in patched_modules:
             attributes = dict(vars(module))
             buffers = dict(module._buffers)
-            self.saved.append((module, attributes, buffers))
+            self.saved_states.append((module, attributes, buffers))
 
     @contextmanager
     def apply(self, patch: Patch, length: int) -> Iterator[None]:
-        """Apply a patch for a context of that length, and undo it at the end."""
+        """Apply a patch for a context of `length` tokens; undo it after the block."""
         try:
             for module in self.modules:
                 if patch.plan is None:
@@ -308,7 +313,7 @@ class Positions:
 
     def _restore(self) -> None:
         """Restore the state after loading, whatever has been computed since."""
-        for module, attributes, buffers in self.saved:
+        for module, attributes, buffers in self.saved_states:
             vars(module).clear()
             vars(module).update(attributes, _buffers=dict(buffers))
 
@@ -357,7 +362,7 @@ class Positions:
             )
         if module.rope_type == "default":
             relative_differences = abs(inv_freq / geometry.inv_freq - 1)
-            if relative_differences.max() > 1e-4:
+            if relative_differences.max() > FREQUENCY_TOLERANCE:
                 return f"its frequencies are not those of base {geometry.base:g}"
         if not self._follows_patches(module, pairs):
             return "its rotary module does not follow its frequencies"
@@ -368,18 +373,18 @@ class Positions:
         # Some modules compute other frequencies in every pass.
         inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
         factor = 1.25
-        module.patch(RopePlan(inv_freq.numpy(), factor), max(PROBED) + 1)
+        module.patch(RopePlan(inv_freq.numpy(), factor), max(PROBED_POSITIONS) + 1)
         # [positions, columns]: a module may have one or several columns for each pair.
-        cosines = module.cosines(list(PROBED)).double().cpu()
+        cosines = module.cosines(list(PROBED_POSITIONS)).double().cpu()
         self._restore()
 
         # [positions, pairs]
-        angles = torch.tensor(PROBED)[:, None] * inv_freq
+        angles = torch.tensor(PROBED_POSITIONS)[:, None] * inv_freq
         expected = factor * torch.cos(angles)
         # Every column has to belong to a pair, and every pair has to have a column. All
         # columns are compared with all pairs, [positions, columns, pairs].
         differences = (cosines[:, :, None] - expected[:, None, :]).abs()
-        is_equal = differences.amax(dim=0) < 1e-4
+        is_equal = differences.amax(dim=0) < COSINE_TOLERANCE
         pairs_have_columns = bool(is_equal.any(dim=0).all())
         columns_have_pairs = bool(is_equal.any(dim=1).all())
         is_multiple = cosines.shape[1] % pairs == 0
@@ -403,8 +408,8 @@ def _has_sine_table(module: Any) -> bool:
 def _read_softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
     """Return the factor on scores in an attention module of DeepSeek's code.
 
-    It is 1 unless the checkpoint has YaRN. None: the module is not an attention module,
-    or has other code.
+    The factor is 1 unless the checkpoint has YaRN. None: the module is not an attention
+    module, or has other code.
     """
     code = sys.modules[type(module).__module__]
     compute_factor = getattr(code, "yarn_get_mscale", None)
@@ -413,7 +418,7 @@ def _read_softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
         return None
 
     is_scaled = rope.get("rope_type", "default") != "default"
-    share = rope.get("mscale_all_dim")
-    if is_scaled and share and rope.get("factor"):
-        return float(compute_factor(rope["factor"], share)) ** 2
+    mscale = rope.get("mscale_all_dim")
+    if is_scaled and mscale and rope.get("factor"):
+        return float(compute_factor(rope["factor"], mscale)) ** 2
     return 1.0

@@ -74,10 +74,10 @@ class ModelCheck:
                 next(mode.passes(model, [self.train_len]), None)
             # Now that the model is loaded, it is known if long contexts are passed in
             # parts, and how much memory of a GPU is free.
-            added = model.estimate_pass_bytes(self.longest)
-            self.subject.check_memory(self.limit_memory, self.longest, added)
+            pass_bytes = model.estimate_pass_bytes(self.longest)
+            self.subject.check_memory(self.limit_memory, self.longest, pass_bytes)
             if context.limits:
-                refuse_beyond(Estimate(bytes=added), 1, model.free_bytes())
+                refuse_beyond(Estimate(bytes=pass_bytes), 1, model.free_bytes())
             advance(1)
         return {"model": pd.DataFrame([{"reads_in_parts": model.in_parts}])}
 

@@ -230,7 +230,7 @@ def named(layout: PairLayout | None) -> str:
     """A layout in the document; `no` for none."""
     if layout is None:
         return "no"
-    return f"{layout.pairing}, last" if layout.last else layout.pairing
+    return f"{layout.pairing}, last" if layout.rotates_last else layout.pairing
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ from ropelab.models.encoding.extended import ReRope
 from ropelab.models.released import forward
 from ropelab.models.released.forward import ModelShape, upcast
 from ropelab.models.released.model import (
-    AS_NEAR,
+    LARGEST_ERROR_RATIO,
     TESTED_TOKENS,
     ReleasedModel,
     measure_distance,
@@ -29,8 +29,8 @@ def deep(tmp_path_factory):
 
 
 def exact_of(model: ReleasedModel) -> torch.Tensor:
-    assert model.capabilities.exact is not None
-    return model.capabilities.exact
+    assert model.capabilities.exact_result is not None
+    return model.capabilities.exact_result
 
 
 @torch.inference_mode()
@@ -80,7 +80,7 @@ def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
 def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
     """Without float32 to compare with, both of the above would be refused here."""
     model = ReleasedModel(deep, dtype="bfloat16")
-    model.capabilities.exact = None
+    model.capabilities.exact_result = None
     model.capabilities.allow_parts()
     assert not model.in_parts
     assert model.capabilities.layout is None
@@ -107,7 +107,7 @@ def test_parts_are_taken_where_they_are_as_near_to_float32(
     assert (
         (errors[0] < 1.1 * errors[1])
         if works
-        else (errors[0] > 5 * AS_NEAR * errors[1])
+        else (errors[0] > 5 * LARGEST_ERROR_RATIO * errors[1])
     )
 
 
@@ -135,4 +135,4 @@ def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
 )
 def test_a_narrow_model_reads_more_at_once(width, inner, dtype, at_once):
     shape = ModelShape(2, width, inner, 8, width // 8, 2 * width, dtype.itemsize)
-    assert shape.longest() == at_once
+    assert shape.find_longest_pass() == at_once

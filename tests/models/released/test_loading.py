@@ -21,7 +21,7 @@ from ropelab.models.released.facts import read_facts
 from ropelab.models.released.folder import hash_model_files
 from ropelab.models.released.loading import load
 from ropelab.models.released.model import ReleasedModel
-from ropelab.models.released.positions import UNMODIFIED, patch_of
+from ropelab.models.released.positions import UNMODIFIED, make_patch
 from ropelab.runs.errors import InputError
 from tests.models.released.architectures import TWO_KINDS
 from tests.models.released.tiny import (
@@ -54,7 +54,7 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
     model.encoding = rope(half, "pi", 256)
-    with model.positions.apply(patch_of(model.encoding), 90):
+    with model.positions.apply(make_patch(model.encoding), 90):
         assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
