@@ -17,7 +17,7 @@ import ropelab
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.cli.panels import PANELS
-from ropelab.math.methods import FREQUENCIES
+from ropelab.math.methods import FREQUENCY_METHODS
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
 from ropelab.runs.config import group_of
@@ -328,7 +328,7 @@ def test_the_help_names_every_method(call):
     help_text = " ".join(call("extrapolate", "--help")[1].split())
     assert all(name in help_text for name in METHODS)
     help_text = " ".join(call("freqs", "--help")[1].split())
-    assert all(name in help_text for name in FREQUENCIES)
+    assert all(name in help_text for name in FREQUENCY_METHODS)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from ropelab.math.methods import FREQUENCIES, make_method_error
+from ropelab.math.methods import FREQUENCY_METHODS, make_method_error
 from ropelab.readers.flags import SUFFIXED
 from ropelab.runs.errors import InputError, say
 from ropelab.runs.from_source import importing
@@ -36,7 +36,7 @@ def import_refused(word: str) -> None:
         (SUFFIXED.fullmatch, "1" * LONG + "x"),
         (split_list, "1" * LONG),
         (split_list, "(" * LONG),
-        (lambda word: make_method_error(word, FREQUENCIES), "x" * 10_000),
+        (lambda word: make_method_error(word, FREQUENCY_METHODS), "x" * 10_000),
         (import_refused, "a." * LONG),
     ],
 )

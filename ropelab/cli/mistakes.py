@@ -229,7 +229,7 @@ def _find_flag(value: str, options: Sequence[str]) -> str:
         flags = FLAGS_OF_FILES
     elif value.lower() in (*FORMAT_NAMES, *FORMAT_NAMES.values()):
         flags = ("--formats", "--dtype")
-    elif name in methods.FREQUENCIES or name in methods.ON_MODELS:
+    elif name in methods.FREQUENCY_METHODS or name in methods.MODEL_METHODS:
         flags = FLAGS_OF_METHODS
     elif _is_number(value):
         flags = FLAGS_OF_LENGTHS

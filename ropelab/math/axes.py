@@ -22,13 +22,13 @@ from ropelab.math.frequencies import Frequencies, inverse_frequencies
 from ropelab.math.rotary import find_axis_of_pairs
 from ropelab.runs.arrays import Float, Int
 
-# Where the frequencies of an axis' pairs come from.
+# A ladder says where the frequencies of an axis's pairs come from.
 # head: pair i of the head has the head's frequency i, whatever its axis.
 # section: the pairs of an axis have the frequencies of a head of their width.
 # alternating: the a-th of n axes has the head's frequencies a, a + n, a + 2 n, ...
 #     (Pixtral).
 Ladder = Literal["head", "section", "alternating"]
-# Which pairs an axis has.
+# An arrangement says which pairs an axis has.
 # runs: the pairs of one axis follow the pairs of another.
 # turns: the axes alternate from pair to pair, until an axis has all its pairs
 #     (Qwen3-VL).
@@ -82,17 +82,18 @@ class Axes:
         if self.ladder == "head":
             return head
 
-        laid_out = np.empty_like(head)
+        frequencies = np.empty_like(head)
         for axis in range(self.count):
             pairs = self.pairs_of(axis)
             if not len(pairs):
                 continue
             if self.ladder == "section":
-                laid_out[pairs] = inverse_frequencies(2 * len(pairs), base)
+                frequencies[pairs] = inverse_frequencies(2 * len(pairs), base)
             else:
-                steps = axis + self.count * np.arange(len(pairs))
-                laid_out[pairs] = np.float64(base) ** (-steps / len(head))
-        return laid_out
+                # The axis has the head's frequencies with these indices.
+                indices = axis + self.count * np.arange(len(pairs))
+                frequencies[pairs] = np.float64(base) ** (-indices / len(head))
+        return frequencies
 
     def coordinates(
         self,
@@ -106,12 +107,12 @@ class Axes:
             sizes: the number of patches along each axis, which centred axes need. By
                 default the largest positions are the last patches.
         """
-        exact = positions.astype(np.float64)
+        numbers = positions.astype(np.float64)
         if not self.centred:
-            return exact
+            return numbers
         lengths = np.array(sizes or positions.max(axis=-1) + 1, dtype=np.float64)
         # The middles of the patches, where -1 and 1 are the edges of the image.
-        middles = (2 * exact + 1) / lengths[:, None] - 1
+        middles = (2 * numbers + 1) / lengths[:, None] - 1
         return 2 * math.pi * middles
 
     def angles(
@@ -129,7 +130,7 @@ class Axes:
 def arrange_sections(
     arrangement: Arrangement, sections: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the section of each pair; ``sections`` counts their pairs.
+    """Return the section of each pair; ``sections`` has the pairs of each section.
 
     >>> arrange_sections("runs", (1, 2)), arrange_sections("turns", (3, 1, 1))
     ((0, 1, 1), (0, 1, 2, 0, 0))
@@ -180,19 +181,20 @@ def find_stretch(
     axis_of_pair: Sequence[int],
     start: int,
 ) -> tuple[tuple[int, ...], int]:
-    """Return the axes that repeat from pair ``start`` on, and the first pair after them.
+    """Return the pattern of axes that repeats from pair ``start`` on, and its end.
 
-    The shortest pattern of different axes that comes at least twice is taken, up to its
-    last whole repetition. If nothing repeats, the pattern is the axis of one pair.
+    The end is the first pair after the last whole repetition. The pattern is the
+    shortest one of different axes that comes at least twice. If nothing repeats, the
+    pattern is the axis of one pair.
     """
-    rest = tuple(axis_of_pair[start:])
-    axes = max(rest) + 1
+    axes_from_start = tuple(axis_of_pair[start:])
+    axes = max(axes_from_start) + 1
     for period in range(1, axes + 1):
-        pattern = rest[:period]
+        pattern = axes_from_start[:period]
         repeats = 1
-        while rest[repeats * period : (repeats + 1) * period] == pattern:
+        while axes_from_start[repeats * period : (repeats + 1) * period] == pattern:
             repeats += 1
         has_different_axes = len(set(pattern)) == period
         if has_different_axes and repeats > 1:
             return pattern, start + repeats * period
-    return rest[:1], start + 1
+    return axes_from_start[:1], start + 1

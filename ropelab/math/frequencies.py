@@ -23,8 +23,8 @@ def check_rotary_dim(rotary_dim: int) -> None:
 
 
 def check_base(base: float) -> None:
-    # At base 1 all pairs have frequency 1; below it frequencies would exceed one radian
-    # per token.
+    # At base 1 all pairs have frequency 1. With a smaller base frequencies would exceed
+    # one radian per token.
     if not (math.isfinite(base) and base > 1):
         raise InputError(f"base must be a finite number above 1, not {base:g}")
 
@@ -39,8 +39,8 @@ class Geometry(GeometryFields):
     """The rotary geometry of a trained model; InputError for impossible numbers."""
 
     # A geometry is passed to methods that users wrote, and tables describe the model by
-    # it. Nobody may therefore change it: it is a tuple, which cannot be changed. A frozen
-    # dataclass can be, by `object.__setattr__`.
+    # it, so that no method may change it. A geometry is therefore a tuple, which cannot
+    # be changed. A frozen dataclass can be changed, by `object.__setattr__`.
     __slots__ = ()
 
     def __new__(cls, rotary_dim: int, base: float, trained_len: int) -> Self:
@@ -80,7 +80,8 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Frequencies:
 def wavelengths(inv_freq: Frequencies) -> Frequencies:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation.
 
-    It is infinite for a pair that does not rotate, and for one slower than 2 pi / 1e308.
+    The wavelength is infinite for a pair that does not rotate, and for a pair slower
+    than 2 pi / 1e308.
     """
     with np.errstate(divide="ignore", over="ignore"):
         return 2 * math.pi / inv_freq

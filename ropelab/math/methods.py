@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
 
 _TABLES = read_table_beside(__file__)
-FREQUENCIES: tuple[str, ...] = tuple(_TABLES["frequencies"])
-ON_MODELS = _TABLES["on_models"]
+# The names of the methods that change frequencies.
+FREQUENCY_METHODS: tuple[str, ...] = tuple(_TABLES["frequencies"])
+# The class of each method that changes anything else in a model, by name.
+MODEL_METHODS = _TABLES["on_models"]
+# The name of a method by any of its other names.
 ALIASES = _TABLES["aliases"]
-TRUTH = {
+# The words for truth values, by which users set a parameter.
+TRUTH_VALUES = {
     "true": True,
     "yes": True,
     "1": True,
@@ -36,11 +40,12 @@ TRUTH = {
 WITH_FACTOR = re.compile(
     r"([A-Za-z]\w*?)[\s:=@/×x*-]+((?:\w+\s*=\s*)?[\d.]+(?:[\s,;]+\w+=[\w.]+)*)"
 )
-# The most characters of a text that is compared with this form, which takes as many steps
-# as the cube of their number.
-LONGEST_FORM = 200
-# The most brackets in one method. Nobody means so many, and Python's stack holds more.
-DEEPEST = 20
+# The most characters of a text that is matched with WITH_FACTOR. The time of a match
+# grows with the cube of their number.
+MOST_MATCHED = 200
+# The most opening brackets in the arguments of one method. Nobody means so many, and
+# Python's stack holds more.
+MOST_BRACKETS = 20
 
 
 def resolve_alias(name: str) -> str:
@@ -55,16 +60,16 @@ def resolve_alias(name: str) -> str:
 
 
 def find_scaling_class(
-    name: str, names: Iterable[str] = FREQUENCIES
+    name: str, names: Iterable[str] = FREQUENCY_METHODS
 ) -> "type[Scaling]":
     """Return the class of a scaling method by name, alias or reference.
 
     An error about an unknown name suggests the nearest of `names`.
     """
     key = resolve_alias(name)
-    if key in ON_MODELS:
+    if key in MODEL_METHODS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
-    # Imported on demand: the classes need NumPy, help texts need only the names above.
+    # The classes are imported here, since they need NumPy. Help needs only their names.
     from ropelab.math.scaling import SCALINGS, Scaling
 
     if key in SCALINGS:
@@ -94,10 +99,10 @@ def make_method_error(name: str, names: Iterable[str]) -> InputError:
     if number:
         advice = f"a factor is a parameter, such as 'yarn(factor={number[0].strip()})'"
         return InputError(f"unknown method '{name}'; {advice}")
-    parts = WITH_FACTOR.fullmatch(name) if len(name) <= LONGEST_FORM else None
-    method = resolve_alias(parts[1]) if parts else ""
-    if parts and method in names:
-        parameters = re.sub(r"[\s,;]+", ", ", parts[2].strip())
+    match = WITH_FACTOR.fullmatch(name) if len(name) <= MOST_MATCHED else None
+    method = resolve_alias(match[1]) if match else ""
+    if match and method in names:
+        parameters = re.sub(r"[\s,;]+", ", ", match[2].strip())
         if "=" not in parameters:
             parameters = f"factor={parameters}"
         return InputError(f"unknown method '{name}'; type '{method}({parameters})'")
@@ -118,15 +123,14 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
 
 
 def resolve_scaling(config: Any, length: int) -> tuple["Scaling", str | None]:
-    """Return the method of a config, and in words the quotient of lengths that is its
-    factor.
+    """Return the method of a config, and the quotient of lengths that is its factor.
 
-    The words are None if the method is written with its factor, or needs none.
-    InputError: it needs a factor, and ``train_len`` was not given or is not below
-    ``length``.
+    The quotient is in words; None if the method is written with its factor, or needs no
+    factor. InputError: the method needs a factor, and ``train_len`` was not given or is
+    not below ``length``.
     """
     scaling = parse_scaling(config.method)
-    # A method that does not take a factor from outside is the same with any.
+    # A method that does not take a factor from outside is the same with any factor.
     if scaling == parse_scaling(config.method, factor=2):
         return scaling, None
     if "train_len" not in config.model_fields_set or length <= config.train_len:
@@ -164,8 +168,8 @@ def build_method(
             raise InputError(f"{method.name}: {name} is given twice")
 
         label = f"{method.name}: {name}"
-        kind = annotations[name]
-        values[name] = _read_value(label, text, kind, parse_with_factor)
+        value_type = annotations[name]
+        values[name] = _read_value(label, text, value_type, parse_with_factor)
 
     # A factor among the arguments wins over the factor derived from the test length.
     if factor is not None and method.default_factors:
@@ -191,9 +195,10 @@ def split_call(text: str) -> tuple[str, list[str]]:
     name, bracket, rest = text.strip().partition("(")
     if not bracket:
         return name, []
-    if rest.count("(") > DEEPEST:
+    if rest.count("(") > MOST_BRACKETS:
         raise InputError("a value is nested too deeply")
-    # The first opening bracket is not in `rest`, so that one more is closed than opened.
+    # The first opening bracket is not in `rest`, which therefore has one more closing
+    # bracket than opening brackets.
     is_closed = rest.endswith(")") and rest.count(")") == rest.count("(") + 1
     if not is_closed:
         raise InputError(f"cannot read '{text}': write name(parameter=value, ...)")
@@ -203,40 +208,40 @@ def split_call(text: str) -> tuple[str, list[str]]:
 def _read_value(
     label: str,
     text: str,
-    kind: object,
+    value_type: object,
     parse_inner: Callable[[str], object],
 ) -> object:
-    """Read the value of a parameter by its type, `kind`.
+    """Read the value of a parameter by its type.
 
     ``label`` names the parameter in errors. Any type besides float, int, bool, str and
     tuples of floats is the type of a method, and `parse_inner` reads the value.
     """
     # `float | None` is read as None or as a float.
-    if isinstance(kind, types.UnionType):
+    if isinstance(value_type, types.UnionType):
         if text.lower() == "none":
             return None
-        kinds = typing.get_args(kind)
-        kind = next(each for each in kinds if each is not types.NoneType)
+        members = typing.get_args(value_type)
+        value_type = next(each for each in members if each is not types.NoneType)
 
-    if kind == tuple[float, ...]:
+    if value_type == tuple[float, ...]:
         items = split_list(text.strip("[]()"))
         return tuple(_read_number(label, item) for item in items)
 
-    if kind is float:
+    if value_type is float:
         return _read_number(label, text)
 
-    if kind is int:
+    if value_type is int:
         number = _read_number(label, text, read_number)
         if not number.is_integer():
             raise InputError(f"{label} must be a whole number, not '{text}'")
         return int(number)
 
-    if kind is bool:
-        if text.lower() not in TRUTH:
+    if value_type is bool:
+        if text.lower() not in TRUTH_VALUES:
             raise InputError(f"{label} must be true or false, not '{text}'")
-        return TRUTH[text.lower()]
+        return TRUTH_VALUES[text.lower()]
 
-    if kind is str:
+    if value_type is str:
         if not text:
             raise InputError(f"{label} needs a value")
         return text

@@ -10,21 +10,22 @@ from ropelab.runs.files import read_table_beside
 if TYPE_CHECKING:
     import pandas as pd
 
-# Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in alternation
-# (Qwen3-VL), or one axis after the other, each with its own frequencies (2D RoPE,
-# FLUX's axes_dim).
+# How the pairs of a head are divided among axes: in runs of pairs (mrope: Qwen2-VL,
+# arXiv:2409.12191), in alternation (mrope_interleaved: Qwen3-VL), or in runs that have
+# frequencies of their own (axial: 2D RoPE, FLUX's axes_dim).
 Layout = Literal["mrope", "mrope_interleaved", "axial"]
 
-# Fields of configs about the rotary embedding, and attributes of a `KnownModel`.
-EMBEDDING = {
+# Fields of configs about the rotary embedding, each with the attribute of a
+# `KnownModel` that fills the field.
+EMBEDDING_FIELDS = {
     "base": "base",
     "head_dim": "head_dim",
     "rotary_dim": "rotary_dim",
     "method": "method",
     "train_len": "trained_len",
 }
-# Fields of configs from which a factor would follow.
-LENGTHS = ("context", "test_len", "train_len", "factor")
+# Fields of configs that decide the factor of a method.
+FACTOR_FIELDS = ("context", "test_len", "train_len", "factor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class KnownModel:
     # The pairs that read each axis of a position; empty if positions have one axis.
     sections: tuple[int, ...] = ()
     note: str = ""
-    # The key of this name in config.json.
+    # The value of model_type in config.json.
     model_type: str = "llama"
     # Other names of the model, in lower case.
     also: tuple[str, ...] = ()
@@ -71,12 +72,15 @@ class KnownModel:
 
     @property
     def file_len(self) -> int:
-        """Tokens that its file allows as it was released."""
+        """Tokens that the model's config.json allows as it was released."""
         return self.unscaled_len or self.promised_len
 
     @property
     def scaled_by_file(self) -> bool:
-        """True if the file has the method, False if it has none or users switch it on."""
+        """True if config.json has the method.
+
+        False: the model has no method, or users switch it on.
+        """
         return self.method != "unscaled" and self.unscaled_len is None
 
     @property
@@ -110,44 +114,44 @@ def find_model(name: str) -> KnownModel:
 
 
 def fill(values: Any, others: Mapping[str, str]) -> Any:
-    """Return the values for a config, where the model gives the values that the user
-    does not give.
+    """Return the values for a config; the model fills in what the user does not give.
 
     Without a model the values are returned as they are. The model is a name or, if it
     was read from a file, a `KnownModel`, which is then removed from the values. `others`
-    has the attribute of a `KnownModel` for further fields of the config.
+    are fields of the config besides EMBEDDING_FIELDS, each with the attribute of a
+    `KnownModel` that fills it.
     """
     if not isinstance(values, dict) or not values.get("model"):
         return values
 
-    given = dict(values)
-    if isinstance(given["model"], KnownModel):
-        model = given.pop("model")
+    given_values = dict(values)
+    if isinstance(given_values["model"], KnownModel):
+        model = given_values.pop("model")
     else:
-        model = find_model(str(given["model"]))
+        model = find_model(str(given_values["model"]))
 
     own_method, _, _ = model.method.partition("(")
-    names_own_method = given.get("method") == own_method
-    if names_own_method and given.keys().isdisjoint(LENGTHS):
+    names_own_method = given_values.get("method") == own_method
+    if names_own_method and given_values.keys().isdisjoint(FACTOR_FIELDS):
         # A name without parameters means the parameters that the model has.
-        del given["method"]
+        del given_values["method"]
 
-    known = {}
-    for field, attribute in {**EMBEDDING, **others}.items():
-        known[field] = getattr(model, attribute)
+    model_values = {}
+    for field, attribute in {**EMBEDDING_FIELDS, **others}.items():
+        model_values[field] = getattr(model, attribute)
 
     # `extended_len` is the length of a further training with the model's own scaling. It
     # does not hold if the user changes any field that decides the scaling.
-    about_scaling = known.keys() - {"test_len", "sections"}
-    if not given.keys().isdisjoint(about_scaling):
-        known.pop("extended_len", None)
+    scaling_fields = model_values.keys() - {"test_len", "sections"}
+    if not given_values.keys().isdisjoint(scaling_fields):
+        model_values.pop("extended_len", None)
 
-    return known | given
+    return model_values | given_values
 
 
 def table() -> "pd.DataFrame":
     """Return a row for each known model."""
-    # The command line asks this file for names, which need no pandas.
+    # The command line imports this file for names, which need no pandas.
     import pandas as pd
 
     rows = []

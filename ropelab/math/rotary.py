@@ -17,10 +17,12 @@ from ropelab.math.scaling.plan import RopePlan
 from ropelab.runs.arrays import Float, Int, Shaped
 
 # Features i and i + d/2 form a pair ("half": GPT-NeoX, Llama in Hugging Face layout),
-# or 2 i and 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).
+# or features 2 i and 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by
+# Meta).
 Pairing = Literal["half", "interleaved"]
 
-# Time first, then height and width, as in the sections of Qwen2-VL.
+# The names of the axes of a position, by the number of axes. Time comes first, then
+# height and width, as in the sections of Qwen2-VL.
 AXES = {
     1: ("position",),
     2: ("height", "width"),
@@ -39,8 +41,8 @@ def cos_sin(
     ``plan`` has the frequencies theta_i, after any scaling method. Its factor on cos and
     sin, ``plan.attention_factor``, is left out.
     """
-    # Integer positions are exact up to 2^53, and the angle is off by about 2^-52 of
-    # itself.
+    # Integer positions are exact up to 2^53, and the relative error of an angle is
+    # about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)
 
@@ -62,9 +64,9 @@ def find_axis_of_pairs(
 ) -> Int[NDArray[np.int_], " pairs"]:
     """Return the index of the axis that each pair reads, the head's fastest pair first.
 
-    ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the
-    pairs a, a + n, a + 2 n, ... up to its number of pairs, and the first axis all that
-    remain.
+    ``sections`` has the number of pairs of each axis. In "mrope_interleaved", axis a of
+    n gets the pairs a, a + n, a + 2 n, ... up to its number of pairs, and the first
+    axis gets all pairs that remain.
 
     >>> find_axis_of_pairs("mrope", (1, 2, 2)).tolist()
     [0, 1, 1, 2, 2]
@@ -76,9 +78,9 @@ def find_axis_of_pairs(
         # Axial layouts have runs too: they differ from mrope in their frequencies.
         return np.repeat(np.arange(axes), sections)
 
-    # It begins with zeros, so that axis 0 has every pair that no other axis takes.
-    axis_of = np.zeros(sum(sections), dtype=int)
+    # The array begins as zeros, so that axis 0 has every pair that no other axis takes.
+    axis_of_pair = np.zeros(sum(sections), dtype=int)
     for axis in range(1, axes):
         stop = sections[axis] * axes
-        axis_of[axis:stop:axes] = axis
-    return axis_of
+        axis_of_pair[axis:stop:axes] = axis
+    return axis_of_pair

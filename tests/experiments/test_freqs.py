@@ -18,7 +18,7 @@ from ropelab.experiments.freqs.pairs import (
     tables,
 )
 from ropelab.lab import run as run_by_name
-from ropelab.math.methods import FREQUENCIES
+from ropelab.math.methods import FREQUENCY_METHODS
 from ropelab.math.models import MODELS
 from ropelab.runs.cell import Values, hash_cell
 from ropelab.runs.config import build
@@ -96,7 +96,7 @@ def test_dropped_pairs_have_no_wavelength():
 NEEDED = {"one": "(period=256)", "spaced": "(n=2)", "without": "(band=slow)"}
 
 
-@pytest.mark.parametrize("name", sorted(set(FREQUENCIES) - {"longrope"}))
+@pytest.mark.parametrize("name", sorted(set(FREQUENCY_METHODS) - {"longrope"}))
 def test_every_method_gives_a_row_per_pair(name):
     found = tables_of(method=name + NEEDED.get(name, ""), head_dim=32)
     assert len(found["pairs"]) == 16

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
-from ropelab.math.methods import FREQUENCIES, parse_scaling
+from ropelab.math.methods import FREQUENCY_METHODS, parse_scaling
 from ropelab.math.scaling import (
     SCALINGS,
     NtkAware,
@@ -373,7 +373,7 @@ def test_weights_of_a_plan_that_stretches_nothing_are_unknown():
     assert np.isnan(compute_kept_weights(RopePlan(LLAMA2.inv_freq), LLAMA2)).all()
 
 
-@pytest.mark.parametrize("name", sorted(FREQUENCIES))
+@pytest.mark.parametrize("name", sorted(FREQUENCY_METHODS))
 def test_every_method_has_a_source_and_reads_back_from_its_label(name):
     method = parse_scaling(name + NEEDED.get(name, ""), factor=3)
     assert method.name == name
@@ -462,8 +462,8 @@ def test_ntk_needs_a_second_pair():
 
 
 def test_every_name_has_its_class_and_every_class_its_name():
-    assert set(SCALINGS) == set(FREQUENCIES)
-    assert all(SCALINGS[name].name == name for name in FREQUENCIES)
+    assert set(SCALINGS) == set(FREQUENCY_METHODS)
+    assert all(SCALINGS[name].name == name for name in FREQUENCY_METHODS)
 
 
 class ReadOnce:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
+from ropelab.math.methods import FREQUENCY_METHODS, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.readers.registry import REFERENCE, RUNTIMES, read
 from ropelab.show.page import explore
@@ -31,7 +31,7 @@ def computed() -> set[str]:
 
 
 def test_the_script_computes_every_method_but_those_of_lists():
-    assert computed() == set(FREQUENCIES) - explore.NOT_HERE
+    assert computed() == set(FREQUENCY_METHODS) - explore.NOT_HERE
 
 
 @pytest.mark.parametrize("name", sorted(computed()))

@@ -19,7 +19,7 @@ from ropelab.math.frequencies import (
     rotations,
     wavelengths,
 )
-from ropelab.math.methods import FREQUENCIES, parse_scaling
+from ropelab.math.methods import FREQUENCY_METHODS, parse_scaling
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
@@ -61,7 +61,7 @@ MORE = (
     "dynamic_yarn(beta_fast=2, beta_slow=2)",
     "llama3(factor=8, low_freq_factor=1, high_freq_factor=1)",
 )
-NAMES = sorted(set(FREQUENCIES) - NOT_HERE)
+NAMES = sorted(set(FREQUENCY_METHODS) - NOT_HERE)
 
 
 def vector(values):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.math.methods import FREQUENCIES
+from ropelab.math.methods import FREQUENCY_METHODS
 from ropelab.math.models import Layout, fill
 from ropelab.runs.config import (
     AsSequence,
@@ -61,7 +61,8 @@ class FreqsConfig(Config):
         None, description="tokens, if not factor times the trained ones"
     )
     method: str = Field(
-        "yarn", description=f"such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}"
+        "yarn",
+        description=f"such as yarn(beta_fast=16): {', '.join(FREQUENCY_METHODS)}",
     )
     factor: Real = Field(
         4.0,

@@ -1,9 +1,11 @@
 """Methods on single pairs: drop, taper, round or divide them, or choose frequencies.
 
-A method is a class of its parameters. Its `plan` takes the geometry of a model (rotary
-width d, base and trained length L) and the length of a text, and returns the frequency
-theta'_i of each pair i instead of the trained theta_i = base^(-2i/d). One, Spaced and
-Without are no methods for longer contexts: they test the use of many frequencies.
+Each method is a class whose fields are the method's parameters. Its `plan` takes the
+geometry of a model (rotary width d, base and trained length L) and the length of a
+text, and returns the frequency theta'_i of each pair i instead of the trained theta_i =
+base^(-2i/d). One, Spaced and Without are no methods for longer contexts: they test the
+use of many frequencies. A method with the parameter ``inner`` is applied to the result
+of the method ``inner``.
 """
 
 import math
@@ -28,7 +30,7 @@ from ropelab.runs.errors import InputError, check_known
 # pairs are divided into 5, 6 and 5.
 BANDS = ("fast", "middle", "slow")
 NO_PAPER = "an experiment of this package"
-_PLAIN = Unscaled()
+_UNSCALED = Unscaled()
 # A pair that rotates by half a turn or more per token seems to rotate backwards.
 PERIOD = Range("a number of tokens above 2", lambda x: math.isfinite(x) and x > 2)
 
@@ -62,6 +64,7 @@ class Proportional(PRope):
 
     factor_means: ClassVar[str] = "divisor of the frequencies of rotating pairs"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
+    # The range of `p` is checked by PRope.
     ranges: ClassVar = {"factor": FACTOR}
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
@@ -105,7 +108,7 @@ class Resonance(Scaling):
     beyond the trained length have no new angles.
     """
 
-    inner: Scaling = _PLAIN
+    inner: Scaling = _UNSCALED
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
@@ -198,9 +201,10 @@ class Spaced(Scaling):
     """``n`` frequencies with periods from ``shortest`` to ``longest`` tokens, each in an
     equal number of pairs.
 
-    The frequencies are in geometric steps or, if ``uniform``, in equal steps. In equal
-    steps all periods but one are short. The frequencies take the first ``pairs`` pairs,
-    and all other pairs do not rotate. ``pairs`` = 0 stands for all pairs.
+    The frequencies are in geometric steps or, if ``uniform``, in equal steps. With
+    equal steps every period but the longest is at most about ``n`` - 1 times
+    ``shortest``. The frequencies take the first ``pairs`` pairs, and all other pairs do
+    not rotate. ``pairs`` = 0 stands for all pairs.
     """
 
     n: int
@@ -241,9 +245,9 @@ class Spaced(Scaling):
 
         # Pairs that share a frequency are neighbours, so that the fastest pair still
         # comes first.
-        frequency_of_pair = np.arange(count) * n // count
+        frequency_indices = (np.arange(count) * n) // count
         inv_freq = np.zeros(geometry.pairs)
-        inv_freq[:count] = frequencies[frequency_of_pair]
+        inv_freq[:count] = frequencies[frequency_indices]
         return RopePlan(inv_freq)
 
 
@@ -256,7 +260,7 @@ class Without(Scaling):
     """
 
     band: str
-    inner: Scaling = _PLAIN
+    inner: Scaling = _UNSCALED
 
     def __post_init__(self) -> None:
         check_known("band", self.band, BANDS)
@@ -272,7 +276,7 @@ class Without(Scaling):
 
 
 def count_rotating(method: str, pairs: int, geometry: Geometry) -> int:
-    """Return how many pairs rotate: ``pairs``, or all if it is 0.
+    """Return how many pairs rotate: ``pairs``, or all pairs if it is 0.
 
     InputError: the geometry has fewer pairs.
     """

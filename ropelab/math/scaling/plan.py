@@ -2,7 +2,7 @@
 
 A scaling method changes the frequencies of RoPE, so that a model reads texts beyond its
 trained length. It is a class whose fields are the parameters that users type
-(`Typed`), and its `plan` makes a RopePlan.
+(`TypedMethod`), and its method `plan` makes a RopePlan.
 
 Three factors act on attention logits. ``attention_factor`` multiplies cos and sin of
 queries and of keys, so that it is squared in a logit of rotated features.
@@ -29,10 +29,12 @@ from ropelab.runs.spelling import split_list
 # float64.
 LARGEST_ATTENTION_FACTOR = 1e100
 LARGEST_FLOAT = sys.float_info.max
-# Weights are quotients of float64 numbers. Differences below this are due to rounding.
-ROUNDING = 1e-11
-T = TypeVar("T", bound="Typed")
-# Methods that change frequencies, by name: the classes under `@method`.
+# The largest difference between equal weights (`compute_kept_weights`), or equal ratios
+# of frequencies, which are quotients of float64 numbers.
+ROUNDING_ERROR = 1e-11
+T = TypeVar("T", bound="TypedMethod")
+# The classes of methods that change frequencies, by the names in their decorators
+# `@method`.
 SCALINGS: "dict[str, type[Scaling]]" = {}
 
 
@@ -69,7 +71,7 @@ Ranges = Mapping[str, Range]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Typed:
+class TypedMethod:
     """A method as users type it: its fields are its parameters.
 
     The parameters are checked when a method is built (InputError). If users give no
@@ -98,10 +100,11 @@ class Typed:
             cls.source = cls.__dict__.get("source", cls.name)
 
     def __post_init__(self) -> None:
-        for kind in type(self).__mro__:
+        for base_class in type(self).__mro__:
             # Each class has the ranges of its own parameters. If a class has no ranges,
-            # `kind.ranges` would find the ranges of a base class, and check them twice.
-            ranges: Ranges = kind.__dict__.get("ranges", {})
+            # `base_class.ranges` would find those of its own base class, which would
+            # then be checked twice.
+            ranges: Ranges = base_class.__dict__.get("ranges", {})
             for name, allowed in ranges.items():
                 self._check_range(name, allowed)
 
@@ -136,7 +139,7 @@ def method(name: str, source: str) -> Callable[[type[T]], type[T]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling(Typed):
+class Scaling(TypedMethod):
     """A way to run a model beyond its trained length by changing frequencies."""
 
     def __init_subclass__(cls) -> None:
@@ -225,8 +228,9 @@ def _check_plan(scaling: Scaling, geometry: Geometry, result: object) -> RopePla
 def _read_frequencies(
     numbers: object, pairs: int
 ) -> Float[np.ndarray, " pairs"] | None:
-    """Return a copy of frequencies in float64; None if they are not as many finite
-    numbers of at least 0.
+    """Return a copy of the frequencies of `pairs` pairs in float64.
+
+    None: there is another number of them, or one is not a finite number of at least 0.
     """
     # `asarray` would drop the mask of a masked array, whose masked pairs have no
     # frequency.
@@ -234,7 +238,7 @@ def _read_frequencies(
         return None
     try:
         array = np.asarray(numbers)
-    # A tensor with gradients, or one without memory, is no array.
+    # A tensor with gradients, or a tensor without memory, cannot become an array.
     except (TypeError, ValueError, RuntimeError):
         return None
     is_real = array.dtype.kind in "fiu"
@@ -252,7 +256,7 @@ def _read_frequencies(
 
 
 def _is_positive(factor: object, largest: float) -> bool:
-    """Return True for one number above 0 and up to `largest`, and no truth value."""
+    """Return True for a number above 0 and up to `largest` that is no truth value."""
     if isinstance(factor, bool):
         return False
     if not isinstance(factor, float | int | np.floating | np.integer):
@@ -296,7 +300,7 @@ def name_roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     interpolated: it is divided by the full stretch of the plan.
     ramp: it is between these two.
     dropped: it is 0, so that the pair no longer rotates.
-    moved: it is outside that range, as after the rounding of wavelengths.
+    moved: it is above kept or below interpolated, as after the rounding of wavelengths.
     """
     interpolated = 1 / plan.stretch
 
@@ -304,9 +308,9 @@ def name_roles(plan: RopePlan, geometry: Geometry) -> list[str]:
         if ratio == 0:
             return "dropped"
         # At a stretch of 1 a pair is kept and interpolated, and counts as kept.
-        if abs(ratio - 1) < ROUNDING:
+        if abs(ratio - 1) < ROUNDING_ERROR:
             return "kept"
-        if abs(ratio / interpolated - 1) < ROUNDING:
+        if abs(ratio / interpolated - 1) < ROUNDING_ERROR:
             return "interpolated"
         if interpolated < ratio < 1:
             return "ramp"
@@ -319,7 +323,7 @@ def name_roles(plan: RopePlan, geometry: Geometry) -> list[str]:
 def compute_kept_weights(
     plan: RopePlan, geometry: Geometry
 ) -> Float[np.ndarray, " pairs"]:
-    """Return w with theta' = w theta + (1 - w) theta/stretch.
+    """Return the weight w of each pair, with theta' = w theta + (1 - w) theta/stretch.
 
     The weights are nan at a stretch of 1, where every w solves the equation.
     """
@@ -331,7 +335,7 @@ def compute_kept_weights(
     weight = (ratio - interpolated) / (1 - interpolated)
     # The weights 0 and 1 are common, and are returned without their rounding error.
     whole = np.round(weight)
-    is_whole = np.abs(weight - whole) < ROUNDING
+    is_whole = np.abs(weight - whole) < ROUNDING_ERROR
     return np.where(is_whole, whole, weight)
 
 
@@ -340,15 +344,15 @@ def write_as_typed(method: Any) -> str:
 
     Parameters that have their defaults are left out.
     """
-    changed = []
+    parameters = []
     for field in fields(method):
         value = getattr(method, field.name)
         if value != field.default:
-            changed.append(f"{field.name}={write_parameter(value)}")
+            parameters.append(f"{field.name}={write_parameter(value)}")
 
-    if not changed:
+    if not parameters:
         return str(method.name)
-    return f"{method.name}({', '.join(changed)})"
+    return f"{method.name}({', '.join(parameters)})"
 
 
 def write_parameter(value: object) -> str:

@@ -54,8 +54,8 @@ class NtkAware(Stretching):
     ``factor``.
     """
 
-    # The method works up to about half of its factor only, so that twice the ratio of
-    # lengths is tried by default, too.
+    # The method works only up to about half of its factor, so that by default twice the
+    # ratio of lengths is tried, too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
     def plan_stretch(self, geometry: Geometry, stretch: float) -> RopePlan:
@@ -77,9 +77,9 @@ class DynamicNtk(NtkAware):
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        # Below L the formula would give less than 1, even negative numbers with a complex
-        # base, so that the length is at least L. In this form the stretch is exactly 1
-        # at L.
+        # In texts shorter than L the formula would give less than 1, even negative
+        # numbers, for which the base would be complex. So the length counts as L at
+        # least. Written in this way, the stretch is exactly 1 at L.
         longest = max(length, geometry.trained_len)
         growth = longest / geometry.trained_len - 1
         return 1 + self.factor * growth
@@ -155,11 +155,12 @@ class _RotationsRamp(Stretching):
     # The names of the parameters that are slow and fast.
     ends: ClassVar[tuple[str, str]]
     # True if slow and fast may be equal. The ramp is then a step.
-    step: ClassVar[bool] = False
+    allows_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_order(self, *self.ends, step=self.step)
+        slow_name, fast_name = self.ends
+        _check_order(self, slow_name, fast_name, allows_step=self.allows_step)
 
     @property
     def rotations_of_ends(self) -> tuple[float, float]:
@@ -223,15 +224,16 @@ class Llama3(_RotationsRamp):
     # The blend of the reference code is the ramp of NTK-by-parts with r = L/lambda.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
     # Llama 4 Scout has 1 for both ends, a step, which every runtime accepts.
-    step: ClassVar[bool] = True
+    allows_step: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CodedRamp(Scaling):
+class _RuntimeRamp(Scaling):
     """The ramp of jquesnelle/yarn (LlamaYaRNScaledRotaryEmbedding) and of the runtimes.
 
-    It is linear in the pair index, from the pair that rotates ``beta_fast`` times in L
-    to the pair that rotates ``beta_slow`` times. ``truncate`` widens it to whole pairs.
+    The ramp is linear in the pair index, from the pair that rotates ``beta_fast`` times
+    in L to the pair that rotates ``beta_slow`` times. ``truncate`` widens the ramp to
+    whole pairs.
     """
 
     beta_fast: float = 32.0
@@ -240,14 +242,14 @@ class _CodedRamp(Scaling):
 
     def __post_init__(self) -> None:
         # Kimi-K2 has 1 for both ends, a step, which every runtime accepts.
-        _check_order(self, "beta_slow", "beta_fast", step=True)
+        _check_order(self, "beta_slow", "beta_fast", allows_step=True)
         super().__post_init__()
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         low = pair_with_rotations(geometry, self.beta_fast)
         high = pair_with_rotations(geometry, self.beta_slow)
         # The last pair is d/2 - 1. The runtimes limit the end to d - 1, the last feature,
-        # and this does the same.
+        # and so does this method.
         low = max(low, 0)
         high = min(high, geometry.rotary_dim - 1)
         if not self.truncate:
@@ -255,8 +257,9 @@ class _CodedRamp(Scaling):
         return math.floor(low), math.ceil(high)
 
     def ramp(self, geometry: Geometry) -> PerPair:
-        """Return 0 for the pairs before the ramp, 1 for those after it, and numbers
-        between in the ramp.
+        """Return a number for each pair.
+
+        It is 0 before the ramp, 1 after it, and between 0 and 1 in the ramp.
         """
         low, high = self.ramp_range(geometry)
         width = high - low
@@ -274,7 +277,7 @@ class _CodedRamp(Scaling):
 
 
 @method("yarn", "jquesnelle/yarn; transformers rope type 'yarn'")
-class Yarn(_CodedRamp, Stretching):
+class Yarn(_RuntimeRamp, Stretching):
     """YaRN as in the runtimes: the ramp is linear in the pair index.
 
     The attention factor, which multiplies cos and sin, is ``attention_factor`` if that is
@@ -314,7 +317,7 @@ class Yarn(_CodedRamp, Stretching):
 
 
 @method("mrrope", "Tian et al. 2026, arXiv:2601.22181; mattian7/mrRoPE")
-class MrRope(_CodedRamp, Stretching):
+class MrRope(_RuntimeRamp, Stretching):
     """theta'_i = theta_i / factor^(m(m + 1) / (n(n + 1))) in pair m of the n pairs of
     YaRN's ramp.
 
@@ -338,7 +341,7 @@ class MrRope(_CodedRamp, Stretching):
 
 
 @method("dynamic_yarn", "arXiv:2309.00071, appendix B.3; jquesnelle/yarn")
-class DynamicYarn(_CodedRamp):
+class DynamicYarn(_RuntimeRamp):
     """YaRN with factor = max(1, length / L): the identity up to the trained length
     L.
     """
@@ -356,12 +359,15 @@ def _check_order(
     low_name: str,
     high_name: str,
     *,
-    step: bool,
+    allows_step: bool,
 ) -> None:
-    """Raise InputError unless 0 < low < high; with ``step`` they may be equal."""
+    """Raise InputError unless 0 < low < high.
+
+    If ``allows_step`` is True, low and high may be equal.
+    """
     low = getattr(method, low_name)
     high = getattr(method, high_name)
-    is_step = step and low == high
+    is_step = allows_step and low == high
     is_ordered = low < high or is_step
     if not (low > 0 and math.isfinite(high) and is_ordered):
         raise InputError(

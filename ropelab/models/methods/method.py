@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling, Unscaled
-from ropelab.math.scaling.plan import Range, Ranges, Typed, method
+from ropelab.math.scaling.plan import Range, Ranges, TypedMethod, method
 from ropelab.runs.errors import InputError
 
 # Encodings are imported where one is made, since they need torch, which takes long to
@@ -40,7 +40,7 @@ COUNTS = ("window", "group", "chunk", "shift", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(Typed, ABC):
+class Method(TypedMethod, ABC):
     """A method on a model. Its label is its name with its parameters.
 
     The label does not name the factor, which has a separate column in tables.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
 
 # The names of all methods of ropelab.
-METHODS = (*methods.FREQUENCIES, *methods.ON_MODELS)
+METHODS = (*methods.FREQUENCY_METHODS, *methods.MODEL_METHODS)
 
 
 def find_method_class(name: str) -> "type[Scaling] | type[Method]":
@@ -35,12 +35,12 @@ def find_method_class(name: str) -> "type[Scaling] | type[Method]":
     from ropelab.models.methods.method import Method
 
     canonical_name = methods.resolve_alias(name)
-    if canonical_name in methods.ON_MODELS:
-        class_path = methods.ON_MODELS[canonical_name]
+    if canonical_name in methods.MODEL_METHODS:
+        class_path = methods.MODEL_METHODS[canonical_name]
         return resolve_name(f"ropelab.models.methods.{class_path}")
 
     own_class = None
-    if canonical_name not in methods.FREQUENCIES:
+    if canonical_name not in methods.FREQUENCY_METHODS:
         own_class = find("methods", name)
     if not (isinstance(own_class, type) and issubclass(own_class, Method)):
         # The name is of a method on frequencies, ropelab's or the user's, or is wrong.

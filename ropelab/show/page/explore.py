@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ropelab.math.methods import FREQUENCIES, find_scaling_class, parse_scaling
+from ropelab.math.methods import FREQUENCY_METHODS, find_scaling_class, parse_scaling
 from ropelab.math.models import MODELS, KnownModel
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.runs.files import read_table_beside
@@ -45,7 +45,7 @@ def list_known() -> dict[str, Any]:
     of these methods.
     """
     methods = {}
-    for name in FREQUENCIES:
+    for name in FREQUENCY_METHODS:
         if name not in NOT_HERE:
             methods[name] = _describe_method(name)
     models = {}

@@ -12,7 +12,7 @@ import pytest
 
 import ropelab
 from ropelab.math.frequencies import Geometry, rotations
-from ropelab.math.methods import ALIASES, FREQUENCIES, parse_scaling
+from ropelab.math.methods import ALIASES, FREQUENCY_METHODS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.methods.method import FixedMethod, Method, Scaled
@@ -62,7 +62,7 @@ def test_a_class_declares_what_the_registry_and_the_table_say(name: str) -> None
     assert method.source
     has_factor = "factor" in [knob.name for knob in fields(method)]
     assert has_factor == bool(method.factor_means)
-    assert issubclass(method, Scaling) == (name in FREQUENCIES)
+    assert issubclass(method, Scaling) == (name in FREQUENCY_METHODS)
     assert has_factor or not method.default_factors
 
 

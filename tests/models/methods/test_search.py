@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 
 from ropelab.math.frequencies import Geometry
-from ropelab.math.methods import FREQUENCIES, parse_scaling
+from ropelab.math.methods import FREQUENCY_METHODS, parse_scaling
 from ropelab.math.scaling import Scaling
 from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.methods.search import SPREAD, Searched, has_parameters
 from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
-METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}
+METHODS_WITHOUT_NEEDS = set(FREQUENCY_METHODS) - {
+    "longrope",
+    "one",
+    "spaced",
+    "without",
+}
 SEARCHED = [
     "pi",
     "ntk",
