@@ -18,13 +18,13 @@ from ropelab.math.bounds import (
 )
 from ropelab.math.bounds.intervals import (
     Tangents,
-    Undecided,
+    UndecidedIntervals,
     find_admissible,
     find_excluded_end,
     is_excluded,
     value_and_slope,
 )
-from ropelab.math.bounds.survey import find_promising
+from ropelab.math.bounds.survey import find_low_positions
 from ropelab.runs.errors import InputError
 
 LLAMA = Similarity.of_head(128)
@@ -72,7 +72,7 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
 def test_bisected_cells_are_where_no_position_fails(similarity, low, width, positions):
     m = np.unique(positions).astype(np.float64)
     pieces = find_admissible(
-        similarity, Undecided.one(similarity, m, low, low + width, width / 50)
+        similarity, UndecidedIntervals.one(similarity, m, low, low + width, width / 50)
     )
     for u in np.linspace(low, low + width, 101):
         smallest = similarity.evaluate(m, u).min()
@@ -83,9 +83,14 @@ def test_bisected_cells_are_where_no_position_fails(similarity, low, width, posi
 
 def test_cells_bisected_together_come_out_as_alone():
     m = np.arange(1, 400, dtype=np.float64)
-    cells = [Undecided.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
+    cells = [
+        UndecidedIntervals.one(LLAMA, m, u, u + 0.01, 1e-4)
+        for u in (6.9, 7.1, 7.4, 7.7)
+    ]
     alone = [piece for cell in cells for piece in find_admissible(LLAMA, cell)]
-    assert sorted(find_admissible(LLAMA, Undecided.join(cells))) == sorted(alone)
+    assert sorted(find_admissible(LLAMA, UndecidedIntervals.join(cells))) == sorted(
+        alone
+    )
     assert alone
 
 
@@ -104,7 +109,7 @@ def test_bases_are_excluded_only_where_a_position_is_negative(
     positions = np.unique(generator.integers(1, context, 400)).astype(np.float64)
     centre = u + abs(turns) / (context * similarity.slope_typical(u) + 1)
     inv_freq = similarity.inv_freq(np.array([centre]))
-    at_centre = value_and_slope(similarity, positions, inv_freq, exact=False)
+    at_centre = value_and_slope(similarity, positions, inv_freq, in_float64=False)
     end = find_excluded_end(similarity, Tangents(positions, *at_centre), u, centre)
     for base in np.linspace(u, end, 41) if end > u else ():
         assert similarity.evaluate(positions, base).min() < 0
@@ -113,7 +118,7 @@ def test_bases_are_excluded_only_where_a_position_is_negative(
 @pytest.mark.parametrize("context", [1500, 50_000, 600_000])
 def test_the_hunt_finds_positions_that_fail(context):
     u = math.log(context)
-    found = find_promising(LLAMA, u, context)
+    found = find_low_positions(LLAMA, u, context)
     assert found.positions.max() < context
     assert found.values.min() < -1
     values, slopes = value_and_slope(

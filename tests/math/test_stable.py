@@ -99,7 +99,7 @@ def test_every_negative_sum_is_in_a_box_that_is_left(
 
 
 def test_too_many_boxes_are_refused():
-    assert find_threatened(LLAMA, 1, 4096, 3.0, 4.0, most=100) is None
+    assert find_threatened(LLAMA, 1, 4096, 3.0, 4.0, most_boxes=100) is None
 
 
 def test_cells_have_all_that_threatens_them():

@@ -15,7 +15,7 @@ from ropelab.experiments.base.answer import answer, suggest_command, summary
 from ropelab.experiments.base.bound import cells, make_similarity
 from ropelab.experiments.base.theories import judge_theories
 from ropelab.math.bounds import (
-    Fixed,
+    FixedSimilarity,
     Similarity,
     find_first_negative,
     find_lowest,
@@ -135,7 +135,7 @@ def _judge_given_base(
         scaling, factor_in_words = resolve_scaling(config, context)
         plan = scaling.plan(geometry, context)
         inv_freq = tuple(plan.inv_freq[rotating_pairs])
-        scaled = Fixed(similarity.exponents, similarity.unrotated, inv_freq)
+        scaled = FixedSimilarity(similarity.exponents, similarity.unrotated, inv_freq)
 
         first_failing = find_first_negative(scaled, base, context)
         lowest_position, lowest_sum = find_lowest(scaled, base, context)

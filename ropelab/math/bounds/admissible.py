@@ -7,11 +7,11 @@ in boxes: a box is an interval of bases times a range of positions
 (``boxes.find_threatened``). Below the stable base a walk goes upwards in u = ln b, and
 sorts every u into one of three kinds, by proof and not by sampling:
 
-* excluded: for each u of a stretch some position has S < 0.
-* admissible: no position has S < 0. To prove it for a slab, which is an interval of u,
-  the sums of *all* positions in its middle are computed. Inside the slab a sum changes by
-  no more than the slope bound |dS/du| <= m sum a_i b^(-a_i) allows. Only a short list of
-  positions could therefore have a negative sum somewhere in the slab. These positions
+* excluded: for each u of an interval some position has S < 0.
+* admissible: no position has S < 0. To prove this for a slab, an interval of u, the sums
+  of *all* positions at the middle of the slab are computed. Inside the slab a sum changes
+  by no more than the slope bound |dS/du| <= m sum a_i b^(-a_i) allows. Only a short list
+  of positions could therefore have a negative sum somewhere in the slab. These positions
   are said to threaten the slab. The slab is halved until each of them is decided.
 * edge: the sign of the S of a position changes in an interval no wider than ``EDGE``.
 
@@ -30,40 +30,43 @@ import numpy as np
 from ropelab.math.bounds.boxes import Boxes, find_threatened, gather_intervals
 from ropelab.math.bounds.intervals import (
     EDGE,
-    Undecided,
+    UndecidedIntervals,
     Window,
     find_admissible,
     find_excluded_end,
     is_excluded,
 )
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
-from ropelab.math.bounds.survey import BLOCK, find_promising, scan
+from ropelab.math.bounds.survey import BLOCK, find_low_positions, scan
 from ropelab.math.numerics.chain import cut_into_blocks
 
 # Steps in u are measured in turns: in one turn the sum of the largest position changes by
-# about one. This is how many turns a hunt looks ahead for positions with a negative sum.
-AHEAD = 1.2
-# The share of the `AHEAD` turns that a hunt has to exclude; below it the hunt has failed.
-LEAST = 0.01
+# about one.
+#
+# The number of turns that a hunt looks ahead for positions with a negative sum.
+TURNS_AHEAD = 1.2
+# The least share of the TURNS_AHEAD that a hunt has to exclude. If it excludes less,
+# the hunt has failed.
+LEAST_EXCLUDED = 0.01
 # The least width of a slab that is resolved position by position, in turns.
-NARROWEST = 0.02
+LEAST_TURNS = 0.02
 # The width of a slab, in turns, up to which bisecting it takes about the same time. A
 # wider slab takes longer.
-WIDE = 8.0
+WIDE_TURNS = 8.0
 # The width in ln b of the first slab of the search from above.
-DESCENT = 2.0
+FIRST_WIDTH = 2.0
 # The most boxes that the search from above examines together. A slab that needs more is
 # made half as wide.
-MOST = 1 << 14
-# Undecided intervals are collected, and then bisected together, which is faster. A walk
-# collects them until this many positions threaten them.
+MOST_BOXES = 1 << 14
+# Intervals that are undecided are collected, and then bisected together, which is
+# faster. A walk collects them until this many positions threaten them.
 THREATS_TOGETHER = 1 << 14
 
 
 def find_certified_u(similarity: Similarity, context: int) -> float:
     """Return the smallest u above which one bound shows all bases to be admissible.
 
-    It is infinite if the bound shows this for no base.
+    The result is infinite if the bound shows this for no base.
     """
     rounding = similarity.rounding_error(context)
 
@@ -87,8 +90,8 @@ def find_certified_u(similarity: Similarity, context: int) -> float:
 
     while high - low > 1e-3:
         middle = (low + high) / 2
-        # ``high`` is certified at every step. The end of the bisection at a width of
-        # 1e-3 only makes it a little larger than needed.
+        # ``high`` is certified at every step. Since the bisection ends at a width of
+        # 1e-3, ``high`` is only a little larger than needed.
         if is_surely_positive(middle):
             high = middle
         else:
@@ -102,10 +105,10 @@ class Walk:
 
     # The sums S of a head.
     similarity: Similarity
-    # Positions are below this, in tokens.
+    # The length of the context in tokens. All positions are below it.
     context: int
     # (u, m): from u on, no position below m fails. A walk for a smaller context may have
-    # shown it.
+    # shown this.
     settled: tuple[float, int] = (math.inf, 1)
 
     def find_windows(self, start: float) -> Iterator[Window]:
@@ -121,20 +124,20 @@ class Walk:
         return next(self._join_windows(start, end, 0), None)
 
     def find_stable(self) -> float:
-        """Return the u from which on every base is admissible; inf if there is none."""
+        """Return the u from which on every base is admissible; inf if no u is."""
         if self.similarity.never_negative:
             return 0.0
 
-        # The search goes down in slabs [low, high]. It is much faster than a walk: where
-        # few bases fail, most boxes are dropped while they are wide.
+        # The search goes down in slabs [low, high]. The search is much faster than a
+        # walk: where few bases fail, most boxes are dropped while they are wide.
         high = find_certified_u(self.similarity, self.context)
-        width = DESCENT
+        width = FIRST_WIDTH
 
         while 0 < high < math.inf:
             low = max(0.0, high - width)
             first = self._first_open_position(low)
             boxes = find_threatened(
-                self.similarity, first, self.context, low, high, MOST
+                self.similarity, first, self.context, low, high, MOST_BOXES
             )
             if boxes is None:
                 width /= 2
@@ -150,7 +153,7 @@ class Walk:
             # The lowest piece ends above ``low``, and a base below it fails.
             if high > low:
                 return high
-            # The whole slab is admissible, and the next one may be wider.
+            # The whole slab is admissible, and the next slab may be wider.
             width *= 1.3
         return high
 
@@ -162,8 +165,8 @@ class Walk:
         if not len(boxes):
             return [(low, high)]
 
-        fine = 1e-3 * self._turn(low, 1)
-        undecided = gather_intervals(self.similarity, boxes, fine)
+        float64_width = 1e-3 * self._turn(low, 1)
+        undecided = gather_intervals(self.similarity, boxes, float64_width)
         pieces = find_admissible(self.similarity, undecided)
 
         # Everything between the intervals of the boxes is admissible.
@@ -183,9 +186,9 @@ class Walk:
         return 1
 
     def _turn(self, u: float, share: float) -> float:
-        """Return a turn: the step in u in which the sum of a position changes by one.
+        """Return a turn, the step in u in which the sum of a position changes by 1.
 
-        The position is this share of the context.
+        The position is the ``share`` of the context.
         """
         slope = share * self.context * self.similarity.slope_typical(u)
         # A head that rotates only its first pair does not change with the base. The small
@@ -233,7 +236,7 @@ class Walk:
         top: float,
         threats_together: int,
     ) -> Iterator[tuple[float, list[Window]]]:
-        """Yield how far the walk has come, and the admissible pieces on the way.
+        """Yield the u that the walk has reached, with the admissible pieces on the way.
 
         Pieces ascend. They are yielded as soon as ``threats_together`` positions threaten
         the slabs that are not decided yet.
@@ -244,40 +247,41 @@ class Walk:
 
         while u < top:
             end = u
-            if pace.hunting:
+            if pace.is_hunting:
                 end = min(top, self._hunt(u, pace))
 
             # No base was excluded, so that a slab is resolved position by position.
             if end == u:
                 # A slab narrower than EDGE could not be bisected.
-                step = max(EDGE, pace.turns * self._turn(u, 1))
+                step = max(EDGE, pace.slab_turns * self._turn(u, 1))
                 end = min(top, u + step)
                 width_without_negatives = self._resolve(slabs, u, end, pace)
-                pace.hunting = width_without_negatives <= (end - u) / 2
+                # A hunt is worth while if most of the slab has negative sums.
+                pace.is_hunting = width_without_negatives <= (end - u) / 2
                 pace.adjust()
 
             u = end
-            if slabs.threats >= threats_together or u >= top:
-                pieces = slabs.clear
+            if slabs.threat_count >= threats_together or u >= top:
+                pieces = slabs.clear_pieces
                 if slabs.undecided:
-                    undecided = Undecided.join(slabs.undecided)
+                    undecided = UndecidedIntervals.join(slabs.undecided)
                     pieces = [*pieces, *find_admissible(self.similarity, undecided)]
                 yield u, sorted(pieces)
                 slabs = _Slabs()
 
     def _hunt(self, u: float, pace: "_Pace") -> float:
-        """Return the end of the bases from u on that promising positions exclude.
+        """Return the end of the interval from u on that low positions exclude.
 
-        It is u itself if they exclude none.
+        Low positions have low sums. The end is u itself if they exclude no base.
         """
         while True:
-            # Small positions exclude wider stretches. The share of the context in which
+            # Small positions exclude wider intervals. The share of the context in which
             # positions are sought therefore shrinks slowly, and grows after a failure.
-            centre = u + AHEAD * self._turn(u, pace.share)
+            centre = u + TURNS_AHEAD * self._turn(u, pace.share)
             stop = max(2, round(pace.share * self.context))
-            tangents = find_promising(self.similarity, centre, stop)
+            tangents = find_low_positions(self.similarity, centre, stop)
             end = find_excluded_end(self.similarity, tangents, u, centre)
-            if end > u + LEAST * (centre - u):
+            if end > u + LEAST_EXCLUDED * (centre - u):
                 pace.share = max(1 / 64, pace.share * 0.98)
                 return end
             if pace.share == 1:
@@ -299,13 +303,13 @@ class Walk:
         positions, lowest = self._find_threats(low, high)
         count = len(positions)
 
-        # Above this many threats, splitting the interval and scanning again is cheaper.
-        too_many = 200 + self.context // 100
+        # With more threats, halving the interval and scanning again is cheaper.
+        most_threats = 200 + self.context // 100
         # Wide slabs take more halvings for the same list.
-        busy = count * max(1.0, pace.turns / WIDE) / too_many
-        pace.busy = max(pace.busy, busy)
+        effort = count * max(1.0, pace.slab_turns / WIDE_TURNS) / most_threats
+        pace.effort = max(pace.effort, effort)
 
-        if count > too_many and high - low > EDGE:
+        if count > most_threats and high - low > EDGE:
             # The positions with the lowest sums come first. If the first 24 positions
             # do not exclude an interval, the remaining positions hardly will.
             if is_excluded(self.similarity, positions[:24], low, high):
@@ -316,22 +320,23 @@ class Walk:
             return width_below + width_above
 
         if count:
-            fine = 1e-3 * self._turn(low, 1)
-            interval = Undecided.one(self.similarity, positions, low, high, fine)
+            float64_width = 1e-3 * self._turn(low, 1)
+            interval = UndecidedIntervals.one(
+                self.similarity, positions, low, high, float64_width
+            )
             slabs.undecided.append(interval)
-            slabs.threats += count
+            slabs.threat_count += count
         else:
-            slabs.clear.append((low, high))
+            slabs.clear_pieces.append((low, high))
         if lowest < 0:
             return 0.0
         return high - low
 
     def _find_threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return the positions that threaten [low, high], and the least S, or 0 if it is
-        positive.
+        """Return the positions that threaten [low, high], and the least S or 0.
 
-        S is that in the middle of the interval. The positions with the lowest S come
-        first.
+        The least S, at the middle of the interval, is returned if it is below 0. The
+        positions with the lowest S come first.
         """
         similarity = self.similarity
         middle = (low + high) / 2
@@ -347,8 +352,8 @@ class Walk:
         first = self._first_open_position(low)
         for start, stop in cut_into_blocks(first, self.context, BLOCK):
             sums = scan(similarity, middle, start, stop)
-            # The bound of the last position holds for the whole block. It leaves few
-            # places of the block, whose own bounds are smaller.
+            # The bound of the last position holds for the whole block, and leaves few
+            # places of the block. The bounds of these places themselves are smaller.
             places = np.flatnonzero(sums < change * stop + margin)
             bounds_of_places = change * (places + float(start)) + margin
             places = places[sums[places] < bounds_of_places]
@@ -363,14 +368,14 @@ class Walk:
 
 @dataclass
 class _Slabs:
-    """The slabs of a stretch of bases."""
+    """The slabs of an interval of bases."""
 
     # Pieces that are admissible, as no position threatens them.
-    clear: list[Window] = field(default_factory=list)
+    clear_pieces: list[Window] = field(default_factory=list)
     # Intervals that are to be bisected, with the positions that threaten them.
-    undecided: list[Undecided] = field(default_factory=list)
-    # The number of these positions.
-    threats: int = 0
+    undecided: list[UndecidedIntervals] = field(default_factory=list)
+    # The number of positions in `undecided`.
+    threat_count: int = 0
 
 
 @dataclass
@@ -378,26 +383,30 @@ class _Pace:
     """The state of a walk: what it does next, and in which steps."""
 
     # True while it hunts for positions that exclude bases.
-    hunting: bool = True
+    is_hunting: bool = True
     # The share of the context in which a hunt seeks positions.
     share: float = 1.0
     # The width of the next slab, in turns.
-    turns: float = 0.5
-    # The longest list of threatening positions, relative to a convenient length.
-    busy: float = 0.0
+    slab_turns: float = 0.5
+    # The work for the longest list of threatening positions since the last adjustment;
+    # 1 is as much as a slab should take.
+    effort: float = 0.0
 
     def adjust(self) -> None:
-        """Make the next slab as wide as the last list of threats allows."""
-        if self.busy > 1:
-            self.turns *= 0.7
-        elif self.busy < 0.3:
-            self.turns *= 1.3
-        self.turns = max(self.turns, NARROWEST)
-        self.busy = 0.0
+        """Make the next slab narrower or wider, by the effort for the last slab."""
+        if self.effort > 1:
+            self.slab_turns *= 0.7
+        elif self.effort < 0.3:
+            self.slab_turns *= 1.3
+        self.slab_turns = max(self.slab_turns, LEAST_TURNS)
+        self.effort = 0.0
 
 
 def _are_touching(first: Window, second: Window) -> bool:
-    """Return True if at most a few edges lie between two windows, the lower one first."""
+    """Return True if at most a few edges lie between two windows.
+
+    The lower window comes first.
+    """
     _, end = first
     start, _ = second
     return start - end <= 4 * EDGE

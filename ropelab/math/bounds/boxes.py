@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.math.bounds.intervals import Undecided
+from ropelab.math.bounds.intervals import UndecidedIntervals
 from ropelab.math.bounds.similarity import TWO_PI, Floats, Similarity, Singles
 
 # The number of boxes that are computed together, which fit into the processor's cache.
 BLOCK = 1 << 9
 # The least number of runs into which the positions are cut at first.
-RUNS = 16
-# An interval is narrow enough for bisection if the angles of one position differ in it
-# by less than this, in radians added over all pairs.
-NARROW = 1.0
+LEAST_RUNS = 16
+# The largest difference of the angles of one position in an interval that is narrow
+# enough for bisection, in radians added over all pairs.
+NARROW_ANGLES = 1.0
 # The factor on r that covers the rounding of float32, in which r is computed.
-ROUNDED_UP = 1 + 1e-6
+ROUNDING_FACTOR = 1 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,15 @@ class Boxes:
         low = self.low[which]
         return Boxes(first, low, self.run, self.width)
 
-    def halves(self, shorter: bool, stop: int) -> "Boxes":
-        """Cut each box in two: into shorter runs of positions if `shorter`, else into
-        narrower intervals of u.
+    def halve(self, by_positions: bool, stop: int) -> "Boxes":
+        """Cut each box in two.
+
+        The halves are shorter runs of positions if `by_positions`, else narrower
+        intervals of u.
         """
         first = np.repeat(self.first, 2)
         low = np.repeat(self.low, 2)
-        if not shorter:
+        if not by_positions:
             width = self.width / 2
             low[1::2] += width
             return Boxes(first, low, self.run, width)
@@ -75,16 +77,17 @@ def find_threatened(
     stop: int,
     low: float,
     high: float,
-    most: float = math.inf,
+    most_boxes: float = math.inf,
 ) -> Boxes | None:
-    """Return boxes of single positions in [first, stop), with parts of the interval
-    [low, high] of u, outside of which no base fails.
+    """Return boxes outside of which no base fails at any position.
 
-    None if more than ``most`` boxes would have to be examined together.
+    The bases are the interval [low, high] of u, and the positions [first, stop). A box
+    has a single position and a part of the interval. None if more than ``most_boxes``
+    boxes would have to be examined together.
     """
-    # The largest power of two that cuts the positions into at least RUNS runs.
-    longest = (stop - first) // RUNS
-    run = 1 << max(0, longest.bit_length() - 1)
+    # The largest power of two that cuts the positions into at least LEAST_RUNS runs.
+    longest_run = (stop - first) // LEAST_RUNS
+    run = 1 << max(0, longest_run.bit_length() - 1)
     starts = np.arange(first, stop, run, dtype=np.float64)
     lows = np.full_like(starts, low)
     boxes = Boxes(starts, lows, run, high - low)
@@ -92,19 +95,19 @@ def find_threatened(
     def measure_angles(run: float, width: float) -> float:
         return _measure_angles(similarity, low, stop, run, width)
 
-    while 0 < len(boxes) <= most:
+    while 0 < len(boxes) <= most_boxes:
         sums = lowest_sums(similarity, boxes, stop)
         boxes = boxes.select(sums < 0)
         if boxes.run == 1:
-            if measure_angles(1, boxes.width) < NARROW:
+            if measure_angles(1, boxes.width) < NARROW_ANGLES:
                 return boxes
-            shorter = False
+            by_positions = False
         else:
             # The cut that leaves the smaller range of angles is the better one.
-            if_shorter = measure_angles(boxes.run / 2, boxes.width)
-            if_narrower = measure_angles(boxes.run, boxes.width / 2)
-            shorter = if_shorter <= if_narrower
-        boxes = boxes.halves(shorter, stop)
+            range_if_shorter = measure_angles(boxes.run / 2, boxes.width)
+            range_if_narrower = measure_angles(boxes.run, boxes.width / 2)
+            by_positions = range_if_shorter <= range_if_narrower
+        boxes = boxes.halve(by_positions, stop)
 
     if len(boxes):
         return None
@@ -115,8 +118,10 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     """Return a lower bound of S in each box."""
     # Let h be half a width and n half a run. From the centre of a box an angle grows from
     # phi to at most phi e^(a h) + n b^(-a) e^(a h), and it shrinks by less. Hence
-    # r = phi * growth + along, where growth = e^(a h) - 1, and along is the second
-    # term. Angles are in turns here, where a turn is 2 pi.
+    # r = phi * growth + run_range, where growth = e^(a h) - 1, and run_range is the
+    # second term, which follows from the run of positions. Angles are in turns here,
+    # where a turn is 2 pi.
+    #
     # Many boxes share an interval of u, whose frequencies are computed once.
     lows, interval_of_box = np.unique(boxes.low, return_inverse=True)
     rounding = np.spacing(lows[-1])
@@ -125,42 +130,42 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     growth = np.expm1(similarity.a * half_width)  # [pairs]
     # The frequencies in turns per token: [intervals, pairs].
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
-    along = half_run * turns.max(axis=0) * (1 + growth)
+    run_range = half_run * turns.max(axis=0) * (1 + growth)
 
     # A pair whose angle may differ by half a turn in every box has -1 as its lowest
     # cosine, so that no cosine is computed for it. All other pairs are kept.
     least_turns = boxes.first.min() * turns.min(axis=0)
-    across = least_turns * growth
-    is_kept = along + across < 0.5
+    least_range = run_range + least_turns * growth
+    is_kept = least_range < 0.5
     turns = turns[:, is_kept]
     growth = growth[is_kept]
-    along = along[is_kept]
+    run_range = run_range[is_kept]
 
     sums = np.empty(len(boxes))
     for start in range(0, len(boxes), BLOCK):
         block = slice(start, start + BLOCK)
         centres = boxes.first[block] + half_run
         phi = turns[interval_of_box[block]] * centres[:, None]  # [boxes, pairs]
-        sums[block] = _sum_lowest_cosines(phi, growth, along)
+        sums[block] = _sum_lowest_cosines(phi, growth, run_range)
 
     pairs_at_minus_one = len(is_kept) - int(is_kept.sum())
     error = 2 * similarity.single_error + similarity.rounding_error(stop)
     return sums + (similarity.unrotated - pairs_at_minus_one - error)
 
 
-def _sum_lowest_cosines(phi: Floats, growth: Floats, along: Floats) -> Singles:
-    """Return the sum over pairs of the lowest cosines of angles that are within
-    r = phi * growth + along of phi, in turns.
+def _sum_lowest_cosines(phi: Floats, growth: Floats, run_range: Floats) -> Singles:
+    """Return the sum over pairs of the lowest cosines in a box.
 
-    ``phi`` is overwritten.
+    The angle of a pair is within r = phi * growth + run_range of phi, in turns. ``phi``
+    is overwritten.
     """
     # Each cosine is right within 2e-6: |phi| + r is rounded to float32 three times
     # (1e-7 turns) and once more in radians (3e-7). SINGLE_ERROR states the errors of
     # the cosine itself and of the sum.
     farthest = phi.astype(np.float32)
     farthest *= growth.astype(np.float32)
-    farthest += along.astype(np.float32)
-    farthest *= np.float32(ROUNDED_UP)
+    farthest += run_range.astype(np.float32)
+    farthest *= np.float32(ROUNDING_FACTOR)
 
     phi -= np.rint(phi)
     farthest += np.abs(phi.astype(np.float32))
@@ -170,20 +175,22 @@ def _sum_lowest_cosines(phi: Floats, growth: Floats, along: Floats) -> Singles:
     return sums
 
 
-def gather_intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
+def gather_intervals(
+    similarity: Similarity, boxes: Boxes, float64_width: float
+) -> UndecidedIntervals:
     """Return the intervals of boxes with a single position each, for bisection.
 
-    Bisection computes in float64 where an interval is narrower than ``fine``.
+    Bisection computes in float64 where an interval is narrower than ``float64_width``.
     """
-    # ``Undecided`` needs its positions grouped by interval.
+    # ``UndecidedIntervals`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
     highs = lows + boxes.width
     widths = np.full_like(lows, boxes.width)
-    fine_widths = np.full_like(lows, fine)
+    float64_widths = np.full_like(lows, float64_width)
     c1, c2 = similarity.curvature_bounds(lows)
-    rows = np.stack((lows, highs, widths, fine_widths, c1, c2))
-    return Undecided(rows, boxes.first[order], owner)
+    rows = np.stack((lows, highs, widths, float64_widths, c1, c2))
+    return UndecidedIntervals(rows, boxes.first[order], owner)
 
 
 def _measure_angles(
@@ -193,11 +200,15 @@ def _measure_angles(
     run: float,
     width: float,
 ) -> float:
-    """Return by how much angles near ``stop`` differ from those at the centre of a box,
-    in radians added over all pairs.
+    """Return by how much angles in a box differ from the angles at its centre.
+
+    The box is near the position ``stop``. The difference is in radians, added over all
+    pairs.
     """
-    along = (run - 1) / 2
-    across = stop * similarity.a * width / 2
-    differences = similarity.inv_freq(u) * (along + across)
+    half_run = (run - 1) / 2
+    # Half the width in u has the same effect as a change of the position by this
+    # number.
+    equal_change = stop * similarity.a * width / 2
+    differences = similarity.inv_freq(u) * (half_run + equal_change)
     differences = np.minimum(math.pi, differences)
     return float(differences.sum())

@@ -1,4 +1,4 @@
-"""Intervals of bases: proved excluded or admissible, or halved until they are.
+"""Intervals of bases, which are proved excluded or admissible, or else halved.
 
 S(m, u) is the sum of cos(m b^(-a_i)) over the pairs i of a head, with u = ln b. A base
 fails if S is negative at some position m. On an interval of half-width h around c,
@@ -7,9 +7,9 @@ Taylor's theorem bounds the change of S at one position by
     |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2,
 
 where c1 m + c2 m^2 is a bound on the second derivative (`Similarity.curvature_bounds`).
-If S(m, c) is below minus this bound, m excludes the whole interval. If it is above the
-bound, m threatens no base in the interval. Other intervals are halved, with the positions
-that could still fail in them, down to the width ``EDGE``.
+If S(m, c) is below minus this bound, m excludes the whole interval. If S(m, c) is above
+the bound, m threatens no base in the interval. Other intervals are halved, with the
+positions that could still fail in them, down to the width ``EDGE``.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, reduce_angle
 
-# The width in ln b at which a change of sign is taken as located.
+# The width in ln b of an interval that is not halved any more: the sign of a sum
+# changes in it.
 EDGE = 1e-11
 # The number of positions that are computed together, few enough for the processor's
 # cache.
@@ -34,15 +35,15 @@ def value_and_slope(
     similarity: Similarity,
     positions: Floats,
     inv_freq: Floats,
-    exact: bool,
+    in_float64: bool,
 ) -> tuple[NDArray, NDArray]:
     """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
 
-    ``inv_freq`` has a row per position, or one row for all. The sums are computed in
-    float64 if ``exact``, else in float32.
+    ``inv_freq`` has a row per position, or one row for all positions. The sums are
+    computed in float64 if ``in_float64``, else in float32.
     """
     angle: NDArray = positions[:, None] * inv_freq  # [positions, pairs]
-    if not exact:
+    if not in_float64:
         angle = reduce_angle(angle)
     value = np.cos(angle).sum(axis=-1) + similarity.unrotated
     weight = (similarity.a * inv_freq).astype(angle.dtype)
@@ -58,7 +59,9 @@ def is_excluded(
     high: float,
 ) -> bool:
     """Return True if some position has S < 0 in all of [low, high]."""
-    interval = Undecided.one(similarity, positions, low, high, fine=0.0)
+    interval = UndecidedIntervals.one(
+        similarity, positions, low, high, float64_width=0.0
+    )
     _, highest = _bound_ranges(similarity, interval)
     return bool((highest < 0).any())
 
@@ -79,8 +82,8 @@ def find_excluded_end(
     centre: float,
 ) -> float:
     """Return the largest u' with every base from u to u' excluded, or u itself."""
-    # Each position excludes stretches of u around ``centre`` in which its S stays
-    # negative. The stretches are joined from u on, until one leaves a gap.
+    # Each position excludes intervals of u around ``centre`` in which its S stays
+    # negative. The intervals are joined from u on, until one leaves a gap.
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
 
@@ -112,7 +115,7 @@ def find_excluded_end(
     high = np.concatenate((high_below, far[1, is_above]))
 
     # The sum of an end and the centre is rounded, so that ends are moved inwards once
-    # more. An end at the centre itself stays, so that the stretches on its two sides
+    # more. An end at the centre itself stays, so that the intervals on its two sides
     # still meet.
     inward = np.spacing(centre)
     low = centre + low + inward * (low != 0)
@@ -129,7 +132,7 @@ def find_excluded_end(
 
 
 @dataclass(frozen=True)
-class Undecided:
+class UndecidedIntervals:
     """Intervals of ln b to be decided, and the positions that could fail in them.
 
     The rows of ``intervals`` are the lower end, the upper end, the width (exact, where
@@ -149,17 +152,17 @@ class Undecided:
         positions: Floats,
         low: float,
         high: float,
-        fine: float,
-    ) -> "Undecided":
-        """Make a single interval; below the width ``fine`` float64 decides."""
+        float64_width: float,
+    ) -> "UndecidedIntervals":
+        """Make a single interval; below the width ``float64_width`` float64 decides."""
         c1, c2 = similarity.curvature_bounds(np.array(low))
-        column = [low, high, high - low, fine, float(c1), float(c2)]
+        column = [low, high, high - low, float64_width, float(c1), float(c2)]
         intervals = np.array(column)[:, None]
         owner = np.zeros(len(positions), dtype=np.intp)
         return cls(intervals, positions, owner)
 
     @classmethod
-    def join(cls, parts: Sequence["Undecided"]) -> "Undecided":
+    def join(cls, parts: Sequence["UndecidedIntervals"]) -> "UndecidedIntervals":
         """Put the intervals of several objects into one."""
         owners = []
         count = 0
@@ -171,88 +174,92 @@ class Undecided:
         positions = np.concatenate([part.positions for part in parts])
         return cls(intervals, positions, np.concatenate(owners))
 
-    def halves(
+    def halve(
         self,
         chosen_intervals: NDArray[np.bool_],
         chosen_positions: NDArray[np.bool_],
-    ) -> "Undecided":
+    ) -> "UndecidedIntervals":
         """Cut the chosen intervals in two, with the chosen positions in both halves."""
-        chosen = self.intervals[:, chosen_intervals]
-        count = chosen.shape[1]
+        whole_intervals = self.intervals[:, chosen_intervals]
+        count = whole_intervals.shape[1]
 
-        # Both halves keep the curvature bounds of the whole, which hold for all u above
-        # its lower end.
-        low, high = chosen[:2]
+        # Both halves keep the curvature bounds of the whole interval, which hold for
+        # all u above its lower end.
+        low, high = whole_intervals[:2]
         middle = (low + high) / 2
         width = middle - low
-        lower = chosen.copy()
-        lower[1] = middle
-        lower[2] = width
-        upper = chosen.copy()
-        upper[0] = middle
-        upper[2] = width
+        lower_halves = whole_intervals.copy()
+        lower_halves[1] = middle
+        lower_halves[2] = width
+        upper_halves = whole_intervals.copy()
+        upper_halves[0] = middle
+        upper_halves[2] = width
 
         kept = np.flatnonzero(chosen_positions & chosen_intervals[self.owner])
         positions = self.positions[kept]
         new_numbers = chosen_intervals.cumsum() - 1
         owner = new_numbers[self.owner[kept]]
 
-        return Undecided(
-            np.concatenate((lower, upper), axis=1),
+        return UndecidedIntervals(
+            np.concatenate((lower_halves, upper_halves), axis=1),
             np.concatenate((positions, positions)),
             np.concatenate((owner, owner + count)),
         )
 
 
-def find_admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
+def find_admissible(
+    similarity: Similarity, undecided: UndecidedIntervals
+) -> list[Window]:
     """Return all admissible pieces of the intervals."""
     windows: list[Window] = []
 
     # There are hundreds of thousands of intervals with a few positions each. Each round
-    # therefore examines all intervals together, as arrays, and then halves some.
+    # therefore examines all intervals together, as arrays, and then halves some of
+    # them.
     while undecided.intervals.size:
         count = undecided.intervals.shape[1]
         lowest, highest = _bound_ranges(similarity, undecided)
-        failing = np.zeros(count, dtype=bool)
-        threatened = np.zeros(count, dtype=bool)
-        failing[undecided.owner[highest < 0]] = True
-        threatened[undecided.owner[lowest < 0]] = True
+        is_excluded = np.zeros(count, dtype=bool)
+        is_threatened = np.zeros(count, dtype=bool)
+        is_excluded[undecided.owner[highest < 0]] = True
+        is_threatened[undecided.owner[lowest < 0]] = True
 
         low, high, width = undecided.intervals[:3]
         # An interval narrower than EDGE is taken as a change of sign, not as a window.
-        is_open = ~(failing | (width < EDGE))
-        is_clear = is_open & ~threatened
+        is_open = ~(is_excluded | (width < EDGE))
+        is_clear = is_open & ~is_threatened
         lows = low[is_clear].tolist()
         highs = high[is_clear].tolist()
         windows += zip(lows, highs, strict=True)
-        undecided = undecided.halves(is_open & threatened, lowest < 0)
+        undecided = undecided.halve(is_open & is_threatened, lowest < 0)
     return windows
 
 
 def _bound_ranges(
-    similarity: Similarity, undecided: Undecided
+    similarity: Similarity, undecided: UndecidedIntervals
 ) -> tuple[Floats, Floats]:
     """Bound S from below and above, for every position over its interval."""
-    low, high, width, fine, c1, c2 = undecided.intervals
+    low, high, width, float64_width, c1, c2 = undecided.intervals
     m = undecided.positions
     owner = undecided.owner
 
-    # In intervals narrower than `fine` S changes by about 1e-3. The errors of float32
-    # would keep many of these intervals undecided, so that their sums are computed in
-    # float64.
-    exact = width < fine
+    # In intervals narrower than `float64_width` S changes by about 1e-3. The errors of
+    # float32 would keep many of these intervals undecided, so that their sums are
+    # computed in float64.
+    uses_float64 = width < float64_width
     inv_freq = similarity.inv_freq((low + high) / 2)
 
     # A single interval has one row of frequencies for all positions.
     if len(low) == 1:
-        value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
+        in_float64 = bool(uses_float64[0])
+        value, slope = value_and_slope(similarity, m, inv_freq, in_float64)
     else:
         value = np.empty_like(m)
         slope = np.empty_like(m)
-        for in_float64 in set(exact.tolist()):
-            chosen = np.flatnonzero(exact[owner] == in_float64)
-            for start in range(0, len(chosen), BLOCK):
-                block = chosen[start : start + BLOCK]
+        for in_float64 in set(uses_float64.tolist()):
+            places = np.flatnonzero(uses_float64[owner] == in_float64)
+            for start in range(0, len(places), BLOCK):
+                block = places[start : start + BLOCK]
                 value[block], slope[block] = value_and_slope(
                     similarity,
                     m[block],
@@ -261,24 +268,26 @@ def _bound_ranges(
                 )
 
     error = np.full(len(low), similarity.single_error)
-    if exact.any():
+    if uses_float64.any():
         # The largest position of each interval. `reduceat` takes the maximum from each
         # first index to the next, as every interval has a position and owners ascend.
-        firsts = owner.searchsorted(np.arange(len(low)))
-        longest = np.maximum.reduceat(m, firsts)
-        error[exact] = similarity.rounding_error(longest[exact])
+        first_indices = owner.searchsorted(np.arange(len(low)))
+        largest_positions = np.maximum.reduceat(m, first_indices)
+        rounding_errors = similarity.rounding_error(largest_positions[uses_float64])
+        error[uses_float64] = rounding_errors
 
     # The half-width is rounded up: a bound on a smaller interval would prove nothing at
     # the ends of this one.
     rounded_up = 0.5 * (1 + 1e-9)
     half_widths = (high - low) * rounded_up + np.spacing(high)
-    half = half_widths[owner]
+    # The numbers from here on are those of each position.
+    half_width = half_widths[owner]
     slope_bounds = (similarity.a * inv_freq).sum(-1)
     steepest = m * slope_bounds[owner]
     curvature = m * c1[owner] + m**2 * c2[owner]
 
-    first_order = np.abs(slope) * half
-    second_order = curvature * half**2 / 2
-    errors = error[owner] * (1 + steepest * half)
+    first_order = np.abs(slope) * half_width
+    second_order = curvature * half_width**2 / 2
+    errors = error[owner] * (1 + steepest * half_width)
     radius = first_order + second_order + errors
     return value - radius, value + radius

@@ -1,5 +1,5 @@
 """The least bases that Men et al. 2024 (arXiv:2405.14591) and Su 2024 (kexue.fm)
-published, compared with the exact ones.
+published, compared with the exact least bases.
 """
 
 import math
@@ -22,6 +22,7 @@ SIGNIFICANT_DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
 POWER_LAW_FACTOR = 0.0424
 POWER_LAW_EXPONENT = 1.628
+# The columns of the table that `judge` makes.
 COLUMNS = [
     "context_tokens",
     "exact_base",
@@ -35,7 +36,7 @@ COLUMNS = [
 
 
 def men_fit(context: int) -> float:
-    """Return the base by the power law that Men et al. fitted."""
+    """Return the base for a context by the power law that Men et al. fitted."""
     return POWER_LAW_FACTOR * context**POWER_LAW_EXPONENT
 
 
@@ -54,8 +55,8 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
             continue
 
         exact = bases[context]
-        # A base above the exact one can still fail, in a gap between the intervals of
-        # admissible bases.
+        # A base above the smallest admissible base can still fail, in a gap between the
+        # intervals of admissible bases.
         fails_at = find_first_negative(similarity, men, context)
         row = {
             "context_tokens": context,
@@ -72,12 +73,13 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_exact_bases(bound: pd.DataFrame) -> dict[int, float]:
-    """Return the exact base of each context, in order of the contexts, for heads with
-    HEAD_DIM features that all rotate.
+    """Return the exact base of each context, in order of the contexts.
+
+    The bases are for heads with HEAD_DIM features, all of which rotate.
     """
-    is_wide = bound["head_dim"] == HEAD_DIM
-    is_whole = 2 * bound["rotating_pairs"] == HEAD_DIM
-    table = bound[is_wide & is_whole]
+    has_head_dim = bound["head_dim"] == HEAD_DIM
+    rotates_all = 2 * bound["rotating_pairs"] == HEAD_DIM
+    table = bound[has_head_dim & rotates_all]
     table = table.drop_duplicates("context_tokens").sort_values("context_tokens")
 
     contexts = table["context_tokens"].astype(int)
@@ -86,7 +88,7 @@ def list_exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 
 
 def _compare(exact: float, printed: float) -> str:
-    """Return "agrees" if the exact base rounds to the printed one, else "loose"."""
+    """Return "agrees" if the exact base rounds to the printed base, else "loose"."""
     # The rounded text and the literals above become the same float64, so that they can
     # be compared for equality.
     rounded = float(f"{exact:.{SIGNIFICANT_DIGITS - 1}e}")

@@ -1,7 +1,7 @@
 """The rules by which people choose a base, as their authors state them.
 
 d is the rotary width of a head in features, b the trained base, L the trained length and
-L' the wanted one, both in tokens.
+L' the wanted length, both in tokens.
 
 The critical dimension and base, T_extra and the small bases are from Liu et al. 2023,
 arXiv:2310.05209, theorems 1 to 3. The aliasing and stability bases are from Liu 2026,
@@ -44,7 +44,8 @@ def critical_dimension(geometry: Geometry) -> int:
         raise InputError(
             f"the critical dimension needs more than 6 trained tokens, not {length}"
         )
-    # A pair that rotates once in L tokens rotates by a radian in this many.
+    # The number of tokens in which a pair that rotates once in L tokens rotates by a
+    # radian.
     tokens_per_radian = length / (2 * math.pi)
     pairs = math.ceil(d / 2 * math.log(tokens_per_radian, b))
     return min(d, 2 * pairs)
@@ -53,8 +54,8 @@ def critical_dimension(geometry: Geometry) -> int:
 def critical_base(geometry: Geometry, context: int) -> float:
     """Return b^(log_{L/2pi}(L'/2pi)).
 
-    With this base the pair that rotated just once in L tokens rotates once in L'. The
-    logarithmic rule of koboldcpp (pull request 910) gives the same number.
+    With this base the pair that rotated just once in L tokens rotates once in L'
+    tokens. The logarithmic rule of koboldcpp (pull request 910) gives the same number.
     """
     length = geometry.trained_len
     if length <= 2 * math.pi:
@@ -71,8 +72,9 @@ def critical_base(geometry: Geometry, context: int) -> float:
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
-    """Return T_extra = 2 pi base^(d_c/d), the context that a model supports after it
-    was tuned with a larger ``base``.
+    """Return T_extra = 2 pi base^(d_c/d).
+
+    A model that was tuned with a larger ``base`` supports contexts up to T_extra.
     """
     share = critical_dimension(geometry) / geometry.rotary_dim
     return 2 * math.pi * base**share
@@ -115,11 +117,11 @@ def one_rotation_base(rotary_dim: int, context: int) -> float:
 
 
 def aliasing_base(context: int) -> float:
-    """Return L'/2pi, the base above which a pair of frequency 1/b rotates less than once
-    in L' tokens.
+    """Return L'/2pi.
 
-    The slowest pair has the frequency b^(-(d-2)/d), which is faster than 1/b.
-    `one_rotation_base` is the bound for that pair.
+    With a larger base b, a pair of frequency 1/b rotates less than once in L' tokens.
+    The slowest pair has the frequency b^(-(d-2)/d), which is faster than 1/b. The bound
+    for this pair is `one_rotation_base`.
     """
     return context / (2 * math.pi)
 

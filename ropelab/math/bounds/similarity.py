@@ -2,7 +2,7 @@
 
 m is a distance in tokens, b the base of RoPE, and i a pair of features of a head, with
 a_i = 2 i / rotary_dim. A pair that does not rotate contributes cos 0 = 1, and
-``unrotated`` counts these. Men et al. 2024 (Base of RoPE Bounds Context Length,
+``unrotated`` counts these pairs. Men et al. 2024 (Base of RoPE Bounds Context Length,
 arXiv:2405.14591) show that a key equal to the query is preferred to a random key, both m
 tokens away, by an amount proportional to this sum.
 """
@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 TWO_PI = 2 * math.pi
-# A bound on the error of one cosine after `reduce_angle`: the rounding of an argument in
-# [-pi, pi] to float32 (1.2e-7), the error of the float32 cosine itself, and a share of
-# the rounding of the sum.
+# A bound on the error of one cosine in single precision (float32) after `reduce_angle`:
+# the rounding of an argument in [-pi, pi] to float32 (1.2e-7), the error of the float32
+# cosine itself, and a share of the rounding of the sum.
 SINGLE_ERROR = 1e-6
 
 
@@ -47,10 +47,10 @@ class Similarity:
         """Make the sum for a head.
 
         Args:
-            head_dim: the features of the head.
-            rotary_dim: the features that rotate; all if None.
+            head_dim: the number of features of the head.
+            rotary_dim: the number of features that rotate; None: all.
             kept: the share of the pairs that rotates, the fastest pairs first (p-RoPE).
-            dropped: pairs that do not rotate, by number.
+            dropped: the numbers of pairs that do not rotate.
 
         InputError: no head has this width, or a dropped pair does not exist.
         """
@@ -71,7 +71,8 @@ class Similarity:
                 f"no pair {unknown[0]} to drop: pairs are 0 to {pairs - 1}"
             )
 
-        # The number is rounded down, as in PRope, so that both keep the same pairs.
+        # The number is rounded down, as in the method PRope, which then keeps the same
+        # pairs.
         count = int(kept * rotary // 2)
         rotating = [pair for pair in range(count) if pair not in dropped]
         exponents = tuple(2 * pair / rotary for pair in rotating)
@@ -132,8 +133,8 @@ class Similarity:
 
 
 @dataclass(frozen=True)
-class Fixed(Similarity):
-    """The sum for the frequencies of a scaling plan, whatever the base."""
+class FixedSimilarity(Similarity):
+    """The sum for fixed frequencies, those of a scaling plan, whatever the base."""
 
     # The frequencies in radians per token.
     frequencies: tuple[float, ...] = ()
@@ -147,7 +148,7 @@ class Fixed(Similarity):
 def reduce_angle(angle: Floats) -> Singles:
     """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
     # Sines and cosines of small arguments in float32 are computed twenty times as fast
-    # as sines and cosines of large arguments in float64. After the reduction, the error
-    # is the error of rounding a number below pi.
+    # as sines and cosines of large arguments in float64. The only error of the reduced
+    # angle is that of rounding a number below pi.
     whole_turns = np.rint(angle * (1 / TWO_PI))
     return (angle - whole_turns * TWO_PI).astype(np.float32)

@@ -18,19 +18,19 @@ from ropelab.math.numerics.chain import cut_into_blocks
 
 # The number of positions whose sums are in memory together.
 BLOCK = 1 << 22
-# The search for low sums (`find_promising`) has three steps.
-# 1. The positions are cut into runs of this many tokens, and one position of each run is
-#    looked at.
+# The search for low sums (`find_low_positions`) has three steps.
+# 1. The positions are cut into runs of RUN tokens, and one position of each run is looked
+#    at.
+# 2. The MOST_RUNS runs with the lowest sums are cut into strides of STRIDE tokens, and
+#    one position of each stride is looked at.
+# 3. All positions of the MOST_STRIDES strides with the lowest sums are looked at.
 RUN = 1024
-# 2. This many runs with the lowest sums are cut into strides of STRIDE tokens, and one
-#    position of each stride is looked at.
 MOST_RUNS = 32
 STRIDE = 32
-# 3. All positions of this many strides with the lowest sums are looked at.
 MOST_STRIDES = 24
-# Positions with a sum above this are left out: their sums do not become negative at any
-# base near this one.
-HIGHEST = 3.0
+# The highest sum of a position that is returned. The sums of other positions do not
+# become negative at any base near the base of the search.
+HIGHEST_SUM = 3.0
 
 
 def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
@@ -54,8 +54,8 @@ def compute_block_sums(
 ) -> Singles:
     """Return S at start + step * column: [starts, columns].
 
-    It is computed in float32, and right within ``similarity.single_error``. The faster
-    pairs before ``first_pair`` are left out.
+    S is computed in float32, and right within ``similarity.single_error``. The pairs
+    before ``first_pair``, which are faster, are left out.
     """
     inv_freq = similarity.inv_freq(u)[first_pair:]
     steps = step * np.arange(columns, dtype=np.float64)
@@ -100,39 +100,42 @@ def _compute_grids(
     steps: Floats,
     inv_freq: Floats,
 ) -> tuple[Singles, Singles, Singles]:
-    """Return cos and sin at the starts, each [starts, pairs], and both together at the
-    steps: [2 * pairs, steps].
+    """Return cos and sin at the starts, each [starts, pairs], and at the steps.
+
+    Cos and sin at the steps are in one array, [2 * pairs, steps].
     """
-    at_starts = reduce_angle(np.multiply.outer(starts, inv_freq))
-    at_steps = reduce_angle(np.multiply.outer(steps, inv_freq))
-    cos = np.cos(at_steps)
-    sin = np.sin(at_steps)
+    angles_of_starts = reduce_angle(np.multiply.outer(starts, inv_freq))
+    angles_of_steps = reduce_angle(np.multiply.outer(steps, inv_freq))
+    cos = np.cos(angles_of_steps)
+    sin = np.sin(angles_of_steps)
     waves_of_steps = np.concatenate((cos, sin), axis=1).T
-    return np.cos(at_starts), np.sin(at_starts), waves_of_steps
+    return np.cos(angles_of_starts), np.sin(angles_of_starts), waves_of_steps
 
 
 def find_first_negative(similarity: Similarity, base: float, length: int) -> int | None:
-    """Return the smallest position where S is below 0 by more than the error of float64;
-    None if there is none.
+    """Return the smallest position where S is below 0 by more than float64's error.
+
+    None: there is no such position below ``length``.
     """
     u = math.log(base)
     rounding = similarity.rounding_error(length)
-    certain = -(2 * similarity.single_error + rounding)
+    # Below this number a float32 sum shows that S is negative.
+    largest_certain = -(2 * similarity.single_error + rounding)
 
     for low, high in cut_into_blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
-        # The float32 sums show which positions may have a negative S, up to the first one
-        # that certainly has. Float64 sums decide among these.
-        failing = np.flatnonzero(sums < certain)
-        if len(failing):
-            sums = sums[: failing[0] + 1]
-        possible = np.flatnonzero(sums < similarity.single_error)
-        positions = (possible + low).astype(np.float64)
+        # The float32 sums show at which positions S may be negative. No position after
+        # the first where S certainly is negative is needed. Sums in float64 decide.
+        certain_places = np.flatnonzero(sums < largest_certain)
+        if len(certain_places):
+            sums = sums[: certain_places[0] + 1]
+        possible_places = np.flatnonzero(sums < similarity.single_error)
+        positions = (possible_places + low).astype(np.float64)
 
         exact_sums = similarity.evaluate(positions, u)
-        negative = positions[exact_sums < -rounding]
-        if len(negative):
-            return int(negative[0])
+        negative_positions = positions[exact_sums < -rounding]
+        if len(negative_positions):
+            return int(negative_positions[0])
     return None
 
 
@@ -150,17 +153,17 @@ def find_lowest(similarity: Similarity, base: float, length: int) -> tuple[int, 
     return position, smallest
 
 
-def find_promising(similarity: Similarity, u: float, stop: int) -> Tangents:
+def find_low_positions(similarity: Similarity, u: float, stop: int) -> Tangents:
     """Return positions below ``stop`` where S is low at u, in no order."""
     # The list need not be complete: ``intervals.find_excluded_end`` proves with these
     # positions that bases are excluded, and takes longer if some are missing. Position 0
-    # is left out, since S is the number of pairs there.
+    # is left out, since S is the number of pairs at this position.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > MOST_RUNS:
         middles = starts + RUN // 2
         sums_of_runs = _sum_slow_pairs(similarity, u, middles, count=1, step=RUN)
-        chosen = _select_lowest(sums_of_runs[:, 0], MOST_RUNS)
-        starts = starts[chosen]
+        chosen_runs = _select_lowest(sums_of_runs[:, 0], MOST_RUNS)
+        starts = starts[chosen_runs]
     last_start = max(1, stop - RUN)
     starts = np.minimum(starts, last_start)
 
@@ -168,8 +171,8 @@ def find_promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     strides = RUN // STRIDE
     middles = starts + STRIDE // 2
     sums_of_strides = _sum_slow_pairs(similarity, u, middles, strides, STRIDE)
-    chosen = _select_lowest(sums_of_strides.ravel(), MOST_STRIDES)
-    runs, strides_in_run = np.divmod(chosen, strides)
+    chosen_strides = _select_lowest(sums_of_strides.ravel(), MOST_STRIDES)
+    runs, strides_in_run = np.divmod(chosen_strides, strides)
     places = starts[runs] + STRIDE * strides_in_run
 
     # The third step computes every position of the strides with the lowest sums.
@@ -179,7 +182,7 @@ def find_promising(similarity: Similarity, u: float, stop: int) -> Tangents:
     sums = sums.ravel()
     slopes = slopes.ravel()
 
-    is_low = (sums < HIGHEST) & (positions < stop)
+    is_low = (sums < HIGHEST_SUM) & (positions < stop)
     positions = positions[is_low]
     return Tangents(positions, sums[is_low], slopes[is_low] * positions)
 
@@ -193,9 +196,9 @@ def _sum_slow_pairs(
 ) -> Singles:
     """Return sums over slow pairs: [starts, count].
 
-    A slow pair rotates by less than a radian in ``step`` tokens, so that its cosine is
-    about the same at ``step`` neighbouring positions. If the whole sum is negative, the
-    sum over slow pairs must be low.
+    A slow pair rotates by at most a radian in ``step`` tokens, so that its cosine is
+    about the same at ``step`` neighbouring positions. If the sum over all pairs is
+    negative, the sum over slow pairs must be low.
     """
     is_fast = similarity.inv_freq(u) > 1 / step
     first_slow = int(is_fast.sum())

@@ -1,4 +1,4 @@
-"""Neighbouring positions that are stored alike: is there a wall at a base of 1/eps?
+"""Neighbouring positions that are stored alike: is 1/eps a limit of the base (a wall)?
 
 Liu 2026 (arXiv:2602.10959, read in summaries) bounds the base by 1/eps of the number
 format, 8.4e6 in float32: above it the slowest pair of a head would no longer
@@ -25,7 +25,8 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, cut_into_blocks, list_positions
 from ropelab.math.numerics.formats import round_to, spacing
 
-# The end of the search, 16M tokens. Not every larger position is a float32 number.
+# The number of positions that are searched, 16M. Not every larger position is a float32
+# number.
 SEARCHED_POSITIONS = 1 << 24
 # The number of positions that are computed together.
 BLOCK = 1 << 16
@@ -58,7 +59,7 @@ def find_proved_limit(plan: CastPlan) -> int:
     #    least 0.9 times the arc. Between a and b it is therefore at least
     #    0.9 * 3 s = 2.7 s >= 5.4 * 2^-t. Numbers below 1 have a spacing of at most 2^-t.
     #    Points that are stored alike are therefore in a square of side 2^-t, whose
-    #    diagonal of 1.42 * 2^-t is shorter than that chord.
+    #    diagonal of 1.42 * 2^-t is shorter than the chord.
     #
     # The proof needs angles that are products, positions that are stored exactly,
     # frequencies far from underflow, and rounded cos and sin.
@@ -82,44 +83,46 @@ def find_first_equal(
     rotary_dim: int,
     stop: int,
 ) -> int | None:
-    """Return the first position at which the stored cosine and sine of the slowest pair
-    equal their values at the next position; None if no position below ``stop`` is like
-    this.
+    """Return the first position that the slowest pair stores like the next position.
+
+    The stored cosine and sine of the pair are then equal at the two positions. None: no
+    position below ``stop`` is stored like the next.
     """
     chain = make_chain(plan, base, rotary_dim)
     slowest = slice(-1, None)
-    # The proof covers pairs of neighbours of which both are below the limit. The pair of
-    # the last position below it and the limit itself is the first one without a proof.
+    # The proof covers neighbours of which both are below the limit. The first
+    # neighbours without a proof are the last position below the limit and the limit
+    # itself.
     last_below_limit = max(find_proved_limit(plan) - 1, 0)
     start = min(last_below_limit, stop)
 
     for low, high in cut_into_blocks(start, stop, BLOCK):
         positions = list_positions(low, high + 1)
         angles = chain.angles(positions, slowest)[0]
-        angles_here = angles[:-1]
-        angles_there = angles[1:]
+        # The angles of positions, and those of the positions after them.
+        own_angles = angles[:-1]
+        next_angles = angles[1:]
         # Most angles are more than two spacings apart. Steps 3 and 4 of the proof in
-        # `find_proved_limit` show that their cosines or sines are stored differently, so
-        # that these are not computed.
-        two_spacings = 2 * spacing(angles_there, plan.table)
-        near = np.flatnonzero(angles_there <= angles_here + two_spacings)
+        # `find_proved_limit` show that the cosines or sines of such angles are stored
+        # differently, so that these waves are not computed.
+        two_spacings = 2 * spacing(next_angles, plan.table)
+        near_places = np.flatnonzero(next_angles <= own_angles + two_spacings)
 
-        equal = np.ones(near.size, dtype=bool)
+        is_equal = np.ones(near_places.size, dtype=bool)
         for wave in (np.cos, np.sin):
-            stored_here = round_to(wave(angles_here[near]), plan.table)
-            stored_there = round_to(wave(angles_there[near]), plan.table)
-            equal &= stored_here == stored_there
+            stored = round_to(wave(own_angles[near_places]), plan.table)
+            stored_next = round_to(wave(next_angles[near_places]), plan.table)
+            is_equal &= stored == stored_next
 
-        if equal.any():
-            first = equal.argmax()  # of the first True
-            return low + int(near[first])
+        if is_equal.any():
+            # `argmax` returns the index of the first True.
+            index_of_first = is_equal.argmax()
+            return low + int(near_places[index_of_first])
     return None
 
 
 def make_chain(plan: CastPlan, base: float, rotary_dim: int) -> Chain:
-    """Return the chain that computes the stored angles, cos and sin of a head under a
-    plan.
-    """
+    """Return the chain of a plan and a head; it computes stored angles, cos and sin."""
     inv_freq = inverse_frequencies(rotary_dim, base)
     return Chain(plan, Spectrum(inv_freq, base, rotary_dim))
 
@@ -129,20 +132,21 @@ def make_walls_table(
     bases: Sequence[float],
     rotary_dim: int,
 ) -> pd.DataFrame:
-    """Return the first positions at which the slowest pair, and the whole encoding, are
-    stored like at the next position: a row per plan and base.
+    """Return the first positions that are stored like the next, by plan and base.
 
-    A position is missing if it is not below 16M tokens. ``proved_below_position`` holds
-    for every base and every pair.
+    There is such a position for the slowest pair, and one for the whole encoding. A
+    position is missing if it is not below SEARCHED_POSITIONS. ``proved_below_position``
+    holds for every base and every pair.
     """
     rows = []
     for name, plan in plans.items():
         # The frequency of pair 0 is 1 under every base, so that its angle is the stored
-        # position. Neighbours that are stored as different numbers are at least one
-        # radian apart there, if angles are stored as finely as positions (in all presets
-        # they are). Whole encodings are therefore equal only if two positions are stored
-        # as the same number. A format of p bits stores all whole numbers up to 2^p, and
-        # 2^p + 1 as 2^p, so that 2^p is the first position that is stored like the next.
+        # position. In this pair neighbours that are stored as different numbers are at
+        # least one radian apart, if angles are stored as finely as positions (in all
+        # presets they are). Whole encodings are therefore equal only if two positions
+        # are stored as the same number. A format of p bits stores all whole numbers up
+        # to 2^p, and 2^p + 1 as 2^p, so that 2^p is the first position that is stored
+        # like the next.
         first_stored_alike: int = 2**plan.position.precision
         first_equal_encoding = None
         if first_stored_alike < SEARCHED_POSITIONS:
@@ -171,8 +175,10 @@ def find_first_wrong_step(
     tolerance_rad: float,
     stop: int,
 ) -> int | None:
-    """Return the first position whose angle is wrong by more than the tolerance, in code
-    that adds theta for each token, in float32; None if there is none.
+    """Return the first position whose angle is wrong by more than the tolerance.
+
+    The code adds theta for each token, in float32. None: no position below ``stop`` + 1
+    is wrong.
     """
     theta = inverse_frequencies(rotary_dim, base)[:, None]
     exact = theta * np.arange(1, stop + 1)
@@ -183,7 +189,8 @@ def find_first_wrong_step(
     angles = np.add.accumulate(steps, axis=1)
 
     errors = np.abs(angles - exact)
-    beyond = np.flatnonzero((errors > tolerance_rad).any(0))
-    if not beyond.size:
+    wrong_places = np.flatnonzero((errors > tolerance_rad).any(0))
+    if not wrong_places.size:
         return None
-    return int(beyond[0]) + 1
+    # The first place has position 1.
+    return int(wrong_places[0]) + 1
