@@ -22,7 +22,7 @@ from ropelab.audit.audit_case import (
 )
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import (
-    find_first_beyond,
+    find_first_wrong,
     find_worst,
     find_worst_table_error,
 )
@@ -325,7 +325,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
                 find_worst(chain, start, stop - start)
                 for start, stop in cut_into_octaves(0, last)
             )
-            beyond = find_first_beyond(chain, by_octave, TOLERANCE)
+            beyond = find_first_wrong(chain, by_octave, TOLERANCE)
         row = {
             "chain": preset,
             "runtimes": ", ".join(names),

@@ -13,7 +13,7 @@ from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.math.bounds.walls import make_chain
 from ropelab.math.numerics.angle_errors import (
     Worst,
-    find_first_beyond,
+    find_first_wrong,
     find_worst,
     find_worst_by_octave,
 )
@@ -71,7 +71,7 @@ def measure_angle_errors(
 
     implementation = make_preset_chain(preset)
     octaves = find_worst_by_octave(implementation, 0, max(lengths))
-    first_wrong = find_first_beyond(implementation, octaves, ANGLE_RAD)
+    first_wrong = find_first_wrong(implementation, octaves, ANGLE_RAD)
     text = "nowhere" if first_wrong is None else f"position {first_wrong:,}"
     findings.add_limit(
         "first error beyond the tolerance", text, first_wrong is None, first_wrong

@@ -32,14 +32,14 @@ from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
     STRETCH,
     Worst,
-    find_first_beyond,
+    find_first_wrong,
     find_worst_by_octave,
     find_worst_table_error,
 )
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.resolution import HASHES_IN_MEMORY, count_distinct
-from ropelab.math.numerics.spread import FARTHEST, WHOLE, SpreadMeter
+from ropelab.math.numerics.spread import FARTHEST_SHARE, LONGEST_COUNTED, SpreadMeter
 from ropelab.runs.cell import Advance
 from ropelab.runs.tables import Tables
 
@@ -51,7 +51,7 @@ QUERIES = 16
 SECONDS_PER_TABLE = 2e-8
 SECONDS_PER_PLAN = 2e-10
 # Seconds per position and pair for the spread at every distance, which is computed for
-# up to WHOLE positions.
+# up to LONGEST_COUNTED positions.
 SECONDS_PER_SPREAD = 1.5e-7
 # Errors are searched stretch by stretch. A stretch has STRETCH positions, and the search
 # computes one upper bound for each pair of a stretch. These are the seconds and bytes that
@@ -107,7 +107,7 @@ def _make_plans_cell(
             slow_phases.add(plan.phase)
 
     seconds = len(plans) * SECONDS_PER_PLAN + len(slow_phases) * SECONDS_PER_TABLE
-    if config.length <= WHOLE:
+    if config.length <= LONGEST_COUNTED:
         # The spread of a consistent plan is 0, and nothing is computed for it.
         plans_with_spread = [plan for plan in plans.values() if not plan.consistent]
         seconds += len(plans_with_spread) * SECONDS_PER_SPREAD
@@ -263,7 +263,7 @@ def _choose_distances(length: int) -> list[int]:
     Positions that are rounded to few bits are most exact at multiples of powers of two,
     so that powers of two alone would show a spread that is too small.
     """
-    farthest = max(1, int(length * FARTHEST))
+    farthest = max(1, int(length * FARTHEST_SHARE))
     distances = set()
     for exponent in range(farthest.bit_length()):
         power = 2**exponent
@@ -289,7 +289,7 @@ def _describe_angles(
         "max_angle_error_rad": worst.error_rad,
         "worst_position": worst.position,
         "worst_pair": worst.pair,
-        "first_position_over_tolerance": find_first_beyond(chain, octaves, tolerance),
+        "first_position_over_tolerance": find_first_wrong(chain, octaves, tolerance),
     }
 
 

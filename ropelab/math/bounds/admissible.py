@@ -124,7 +124,7 @@ class Walk:
         return next(self._join_windows(start, end, 0), None)
 
     def find_stable(self) -> float:
-        """Return the u from which on every base is admissible; inf if no u is."""
+        """Return the u from which on all bases are admissible; inf without such a u."""
         if self.similarity.never_negative:
             return 0.0
 

@@ -7,8 +7,8 @@ the far end, the pair with the largest bound first. Stretches whose bound is bel
 worst error so far are left out. The result is exact, except that an error beyond
 HOPELESS_RAD, nearly half a rotation, ends the search.
 
-The cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2), and
-by half a unit in the last place below 1 more, because the table is rounded.
+If an angle is wrong by e, its cos or sin is wrong by at most the chord 2 sin(e / 2).
+The rounding of the table adds half a unit in the last place below 1.
 """
 
 import math
@@ -27,7 +27,7 @@ from ropelab.math.numerics.chain import (
     half_step,
     list_positions,
 )
-from ropelab.math.numerics.formats import Values
+from ropelab.math.numerics.formats import FLOAT64_BITS, Values
 from ropelab.runs.arrays import Bool, Float
 
 PairMask = Bool[np.ndarray, " pairs"]
@@ -35,17 +35,16 @@ PerStretch = Float[np.ndarray, " stretches"]
 
 # The number of positions in a stretch, which share one bound.
 STRETCH = 1 << 14
-# An octave that ends at this position or before is visited as a whole, which is quicker
-# than a search.
-NEAR = 1024
-# An angle that is so wrong tells nothing about the position any more. Larger errors are
-# not searched for.
+# The last end of an octave that is visited as a whole, which is quicker than a search.
+LAST_NEAR_STOP = 1024
+# The error of an angle at which the search ends. So wrong an angle tells nothing about
+# the position any more.
 HOPELESS_RAD = 3.14
-# The returned table error may be too small by this share.
-WITHIN = 1e-3
+# The share by which the returned table error may be too small.
+TABLE_SHORTFALL = 1e-3
 # The number of cosines that are computed together. They are few, because the first
 # cosines often show that all further ranges need no search.
-NUMBERS = 1 << 13
+COSINES_TOGETHER = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,18 @@ def find_worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
 
     # Octaves ascend, and so do the three lists if they are joined in this order: stored
     # angles grow with the position, and overflow in the last octaves only.
-    near = []
+    near_octaves = []
     worst_of_far = []
-    overflown = []
+    worst_of_overflown = []
     for start, stop in cut_into_octaves(offset, offset + length):
         if overflow is not None and overflow < stop:
-            overflown.append(_report_overflow(chain, start, stop, overflow))
-        elif stop <= NEAR:
-            near.append((start, stop))
+            worst_of_overflown.append(_report_overflow(chain, start, stop, overflow))
+        elif stop <= LAST_NEAR_STOP:
+            near_octaves.append((start, stop))
         else:
             worst_of_far.append(_search_stretches(chain, start, stop))
-    worst_of_near = _search_ranges(chain, near)
-    return [*worst_of_near, *worst_of_far, *overflown]
+    worst_of_near = _search_ranges(chain, near_octaves)
+    return [*worst_of_near, *worst_of_far, *worst_of_overflown]
 
 
 def find_worst(chain: Chain, offset: int, length: int) -> Worst:
@@ -104,16 +103,15 @@ def find_worst(chain: Chain, offset: int, length: int) -> Worst:
     return _search_stretches(chain, offset, offset + length)
 
 
-def find_first_beyond(
+def find_first_wrong(
     chain: Chain,
     ranges: Iterable[Worst],
     tolerance_rad: float,
 ) -> int | None:
-    """Return the first position with an error beyond the tolerance, or with an overflow;
-    None if there is none.
+    """Return the first position with an error beyond the tolerance, or an overflow.
 
     ``ranges`` have the worst error of each range of positions, so that ranges within the
-    tolerance are left out.
+    tolerance are left out. None: there is no such position.
     """
     size = BLOCK // chain.spectrum.pairs
     for worst_of_range in ranges:
@@ -126,10 +124,10 @@ def find_first_beyond(
             errors = wrap_angle(chain.angle_errors(list_positions(low, high)))
             # An error that overflowed is nan, which no comparison finds within the
             # tolerance.
-            is_within = errors.max(0) <= tolerance_rad
-            if not is_within.all():
-                # The first False is the smallest value.
-                return low + int(is_within.argmin())
+            is_tolerable = errors.max(0) <= tolerance_rad
+            if not is_tolerable.all():
+                # `argmin` returns the index of the first False.
+                return low + int(is_tolerable.argmin())
     return None
 
 
@@ -158,7 +156,10 @@ def _report_overflow(
     stop: int,
     overflow: int,
 ) -> Worst:
-    """Return the result for a range with overflows, which begin at a position."""
+    """Return the result for a range with overflows.
+
+    ``overflow`` is the first position with an overflow, perhaps before the range.
+    """
     position = max(overflow, start)
     pair = int(_find_overflowing_pairs(chain, position).argmax())
     return Worst(start, stop, math.nan, position, pair)
@@ -174,9 +175,9 @@ def _search_ranges(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     errors = wrap_angle(chain.angle_errors(list_positions(first, last_stop)))
     rows = []
     for start, stop in ranges:
-        part = errors[:, start - first : stop - first]
-        pair, column = _find_largest_place(part)
-        error = float(part[pair, column])
+        errors_of_range = errors[:, start - first : stop - first]
+        pair, column = _find_largest_place(errors_of_range)
+        error = float(errors_of_range[pair, column])
         rows.append(Worst(start, stop, error, start + column, pair))
     return rows
 
@@ -208,7 +209,7 @@ def _search_pairs(
     stretch: tuple[int, int],
     pairs: PairMask,
 ) -> Worst:
-    """Return the worst error so far, or a larger one of some pairs in a stretch."""
+    """Return the worst error so far, or a larger error of some pairs in a stretch."""
     indices_of_pairs = np.flatnonzero(pairs)
     if not indices_of_pairs.size:
         return worst_so_far
@@ -241,8 +242,8 @@ def _find_largest_place(table: Float[np.ndarray, "rows columns"]) -> tuple[int, 
 def find_worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     """Return the largest |stored - exact| of any cos or sin in some ranges of positions.
 
-    It may be too small by the share `WITHIN`, and is nan if an angle overflows.
-    ``ranges`` have the worst angle error of each range.
+    The result may be too small by the share TABLE_SHORTFALL, and is nan if an angle
+    overflows. ``ranges`` have the worst angle error of each range.
     """
     if any(worst_of_range.overflows for worst_of_range in ranges):
         return math.nan
@@ -263,43 +264,45 @@ def find_worst_table_error(chain: Chain, ranges: Sequence[Worst]) -> float:
     ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
     bounds = _table_error_bounds(chain, ends, np.array(largest_errors))
 
-    exact = Chain(CastPlan(), chain.spectrum)
-    largest = 0.0
+    exact_chain = Chain(CastPlan(), chain.spectrum)
+    largest_error = 0.0
     # The stretches with the largest bounds come first.
     for number in np.argsort(-bounds.max(0), kind="stable"):
         start, stop = stretches[number]
         while start < stop:
-            worth_a_visit = largest * (1 + WITHIN)
-            pairs = np.flatnonzero(bounds[:, number] > worth_a_visit)
+            # A pair is visited only if its bound is above this number.
+            least_bound = largest_error * (1 + TABLE_SHORTFALL)
+            pairs = np.flatnonzero(bounds[:, number] > least_bound)
             if not pairs.size:
                 break
 
-            size = max(NUMBERS // pairs.size, 1)
+            size = max(COSINES_TOGETHER // pairs.size, 1)
             end = min(stop, start + size)
             positions = list_positions(start, end)
             stored_cos, stored_sin = chain.table(positions, pairs)
-            exact_cos, exact_sin = exact.table(positions, pairs)
-            cos_error = np.abs(stored_cos - exact_cos).max()
-            sin_error = np.abs(stored_sin - exact_sin).max()
-            largest = max(largest, float(cos_error), float(sin_error))
+            exact_cos, exact_sin = exact_chain.table(positions, pairs)
+            cos_error = float(np.abs(stored_cos - exact_cos).max())
+            sin_error = float(np.abs(stored_sin - exact_sin).max())
+            largest_error = max(largest_error, cos_error, sin_error)
             start = end
-    return largest
+    return largest_error
 
 
 def _table_error_bounds(
     chain: Chain,
     ends: PerStretch,
-    largest: PerStretch,
+    largest_errors: PerStretch,
 ) -> Float[np.ndarray, "pairs stretches"]:
     """Bound the error of cos and sin of each pair in stretches of positions.
 
-    ``ends`` has the last position of each stretch, and ``largest`` the largest angle
-    error in it.
+    ``ends`` has the last position of each stretch, and ``largest_errors`` the largest
+    angle error in each stretch.
     """
     table = chain.plan.table
-    # Numbers from 1/2 to 1 are half an epsilon apart, and are rounded by half of that.
+    # Numbers from 1/2 to 1 are half an epsilon apart. Rounding moves them by at most
+    # half of this distance.
     rounding = 0.0
-    if table.precision < 53:
+    if table.precision < FLOAT64_BITS:
         rounding = table.epsilon / 4
 
     # At an angle a near 0 a cosine is rounded by at most its distance a^2 / 2 from 1. A
@@ -312,7 +315,7 @@ def _table_error_bounds(
     roundings = np.minimum(rounding, near_zero)
 
     # The margin covers what float64 loses in computing a bound.
-    largest = largest * (1 + 1e-9)
-    angle_errors = np.minimum(chain.error_bounds(ends), largest)
+    error_limits = largest_errors * (1 + 1e-9)
+    angle_errors = np.minimum(chain.error_bounds(ends), error_limits)
     chords = 2 * np.sin(angle_errors / 2)
     return chords + roundings

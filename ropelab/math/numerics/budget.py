@@ -1,10 +1,11 @@
 """The largest rounding errors of rotary code that makes no mistake.
 
-Code that is tested against a configuration may differ from exact numbers by so much, and
-a larger difference is a mistake. Three kinds of code are known: float32, tables in
-bfloat16, and angles computed by a recurrence from pair to pair. Each stage rounds once.
-Beyond that rounding a power may be wrong by half a unit in the last place, cos and sin by
-two units in the last place of 1, and a scaling method may round four times more.
+Code that is tested against a configuration may differ from exact numbers by these
+errors, and a larger difference is a mistake. Three kinds of code are known: float32,
+tables in bfloat16, and angles computed by a recurrence from pair to pair. Each stage
+rounds once. Besides this rounding, a power may be wrong by half a unit in the last
+place, cos and sin may be wrong by two units in the last place of 1, and a scaling
+method may round four times more.
 """
 
 from dataclasses import dataclass, replace
@@ -22,13 +23,13 @@ KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
 
 # The largest relative error of one rounding: half a unit in the last place.
 UNIT = FORMATS["float32"].epsilon / 2
-# The relative error of a power beyond its rounding. The ratio of the recurrence has the
-# same error, which counts once for every pair before.
-POWER = UNIT
+# The relative error of a power besides its rounding. The ratio of the recurrence has
+# the same error, which counts once for every pair before.
+POWER_ERROR = UNIT
 # The relative error of a scaling method.
-SCALING = 4 * UNIT
-# The error of a cosine or sine beyond its rounding.
-COSINE = 4 * UNIT
+SCALING_ERROR = 4 * UNIT
+# The error of a cosine or sine besides its rounding.
+COSINE_ERROR = 4 * UNIT
 
 _FLOAT32 = FORMATS["float32"]
 _ANGLES = CastPlan(
@@ -64,8 +65,8 @@ class Budget:
         chain = Chain(self._plan, self.spectrum)
         bounds = chain.error_bounds(positions).T
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
-        lost = self._frequency_errors() * angles
-        bounds = (bounds + lost) * (1 + 1e-3)
+        further_errors = self._bound_frequency_errors() * angles
+        bounds = (bounds + further_errors) * (1 + 1e-3)
 
         is_stored_exactly = angles == round_to(angles, _FLOAT32)
         return np.where(self.exact_pairs & is_stored_exactly, 0.0, bounds)
@@ -76,11 +77,11 @@ class Budget:
             return replace(_ANGLES, angles="recurrence")
         return _ANGLES
 
-    def _frequency_errors(self) -> Float[np.ndarray, " pairs"]:
-        """Bound the relative error of each frequency beyond what the chain counts."""
+    def _bound_frequency_errors(self) -> Float[np.ndarray, " pairs"]:
+        """Bound the relative error of each frequency that the chain does not count."""
         spectrum = self.spectrum
-        # The recurrence rounds once for each pair before this one, and a power once. The
-        # first power is base^0, which is exact.
+        # The recurrence rounds once for each pair before a pair, and a power rounds
+        # once. The first power is base^0, which is exact.
         roundings = np.arange(spectrum.pairs)
         if self.kind != "recurrence":
             roundings = np.minimum(roundings, 1)
@@ -88,7 +89,7 @@ class Budget:
         assert spectrum.base is not None
         factors = spectrum.inv_freq * spectrum.base**spectrum.exponents
         is_unscaled = np.abs(factors - 1) < 1e-12
-        return roundings * POWER + np.where(is_unscaled, 0.0, SCALING)
+        return roundings * POWER_ERROR + np.where(is_unscaled, 0.0, SCALING_ERROR)
 
     @property
     def exact_pairs(self) -> Bool[np.ndarray, " pairs"]:
@@ -105,13 +106,13 @@ class Budget:
 
     def tables(self, positions: Positions) -> PerPair:
         """Bound the error of each cos and sin."""
-        # An error of an angle moves a point on the unit circle by at most as much, and
-        # never by more than the diameter.
+        # The error of an angle moves a point on the unit circle by at most the same
+        # number, and never by more than the diameter.
         chords = np.minimum(self.angles(positions), 2.0)
-        computed = chords + COSINE + UNIT
-        scaled = self.factor * computed
-        largest = self.factor * (1 + computed)
-        return scaled + spacing(largest, self.table_format) / 2
+        errors = chords + COSINE_ERROR + UNIT
+        scaled_errors = self.factor * errors
+        largest = self.factor * (1 + errors)
+        return scaled_errors + spacing(largest, self.table_format) / 2
 
     def features(
         self,

@@ -56,7 +56,7 @@ class CastPlan:
 
     @property
     def label(self) -> str:
-        """The plan as `parse_cast` reads it, 'float64' for the exact one.
+        """The plan as `parse_cast` reads it; 'float64' for the exact plan.
 
         >>> CastPlan(table=FORMATS["bfloat16"]).label
         'table=bfloat16'
@@ -134,22 +134,22 @@ class CastPlan:
 def parse_cast(text: str) -> CastPlan:
     """Read `inv_freq=bfloat16,table=float16`.
 
-    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. Either must come
-    first, and the parts that follow replace single stages.
+    `all=bfloat16` sets every stage, and so does `bfloat16` by itself. Each of these
+    must come first. The parts that follow replace single stages.
     """
     # `label` writes the exact plan as the name of its format.
     if text == EXACT.name:
         return CastPlan()
 
     values: dict[str, Any] = {}
-    given: set[str] = set()
+    given_names: set[str] = set()
     try:
         parts = split_named(text)
     except ValueError as error:
         raise InputError(f"cast {error}, got {text!r}") from None
     for part in parts:
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals:
+        name, equals_sign, value = (piece.strip() for piece in part.partition("="))
+        if not equals_sign:
             if read_format(part) not in FORMATS:
                 raise InputError(
                     f"cannot read cast '{part}': write stage=format, such as"
@@ -158,11 +158,11 @@ def parse_cast(text: str) -> CastPlan:
             name = "all"
             value = part
 
-        if name in given:
+        if name in given_names:
             raise InputError(f"'{text}': {name} is given twice")
-        if name == "all" and given:
+        if name == "all" and given_names:
             raise InputError(f"'{text}': all= sets every stage; write it first")
-        given.add(name)
+        given_names.add(name)
 
         if name in RULES:
             values[name] = check_known(f"value of {name}", value, RULES[name])

@@ -15,6 +15,7 @@ import numpy as np
 
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.formats import (
+    FLOAT64_BITS,
     FORMATS,
     FloatFormat,
     Values,
@@ -24,15 +25,16 @@ from ropelab.math.numerics.formats import (
 from ropelab.runs.arrays import Float, Int
 
 _FLOAT32 = FORMATS["float32"]
-# The numbers that are computed together, few enough for the processor's cache.
+# The number of numbers that are computed together, few enough for the processor's
+# cache.
 BLOCK = 1 << 15
 
 # Whole numbers in float64.
 Positions = Float[np.ndarray, " n"]
 PerPair = Float[np.ndarray, "pairs n"]
-# The pairs that are computed, by their indices.
-Chosen = np.ndarray | slice
-ALL = slice(None)
+# The indices of the pairs that are computed.
+PairIndices = np.ndarray | slice
+ALL_PAIRS = slice(None)
 
 
 def cut_into_octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -64,8 +66,8 @@ class Spectrum:
 
     # Radians per token after any scaling method, float64.
     inv_freq: Float[np.ndarray, "pairs"]
-    # Before scaling the frequencies are base^(-2i/rotary_dim). If both are None, they
-    # are not powers of a base, and are rounded once.
+    # Before scaling the frequencies are base^(-2i/rotary_dim). If base and rotary_dim
+    # are None, the frequencies are not powers of a base, and are rounded once.
     base: float | None = None
     rotary_dim: int | None = None
 
@@ -91,13 +93,16 @@ class Chain:
     @cached_property
     def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
-        computed = self.spectrum.inv_freq
+        frequencies = self.spectrum.inv_freq
         if self.plan.frequencies == "float32_pow" and self.spectrum.base is not None:
-            computed = self._power_in_float32(self.spectrum.base)
-        return round_to(computed, self.plan.inv_freq)
+            frequencies = self._compute_in_float32(self.spectrum.base)
+        return round_to(frequencies, self.plan.inv_freq)
 
-    def _power_in_float32(self, exact_base: float) -> Float[np.ndarray, " pairs"]:
-        """Return the frequencies with 1 / base^(2i/d), each step rounded to float32."""
+    def _compute_in_float32(self, exact_base: float) -> Float[np.ndarray, " pairs"]:
+        """Return the frequencies as code computes them that rounds to float32.
+
+        Each step of 1 / base^(2i/d) is rounded.
+        """
         spectrum = self.spectrum
         base = round_to(np.array(exact_base), _FLOAT32)
         exponents = round_to(spectrum.exponents, _FLOAT32)
@@ -105,15 +110,15 @@ class Chain:
         rounded = round_to(1 / powers, _FLOAT32)
 
         # A scaling method changes the rounded frequency, so that a scaled frequency has
-        # the relative error of the unscaled one. Where the rounding changes nothing, the
-        # quotient would add an error of float64.
+        # the relative error of the unscaled frequency. Where the rounding changes
+        # nothing, the quotient would add an error of float64.
         unscaled = np.power(exact_base, -spectrum.exponents)
         scaled = spectrum.inv_freq * (rounded / unscaled)
         return np.where(rounded == unscaled, spectrum.inv_freq, scaled)
 
     @property
     def recurrent(self) -> bool:
-        """True if angles are computed from pair to pair, not each as a product."""
+        """True if angles are computed by a recurrence from pair to pair."""
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
     def positions(self, positions: Positions) -> Positions:
@@ -121,12 +126,13 @@ class Chain:
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def angles(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
+    def angles(self, positions: Positions, pairs: PairIndices = ALL_PAIRS) -> PerPair:
         """Return the angles as stored, in radians, not reduced to one rotation."""
-        stored = self.positions(positions)
+        stored_positions = self.positions(positions)
         if self.recurrent:
-            return self._recurrence(stored, np.arange(self.spectrum.pairs)[pairs])
-        product = self.inv_freq[pairs, None] * stored
+            indices = np.arange(self.spectrum.pairs)[pairs]
+            return self._compute_recurrence(stored_positions, indices)
+        product = self.inv_freq[pairs, None] * stored_positions
         return round_to(product, self.plan.angle)
 
     @cached_property
@@ -135,9 +141,9 @@ class Chain:
         spectrum = self.spectrum
         assert spectrum.base is not None
         assert spectrum.rotary_dim is not None
-        exact = spectrum.base ** (-2 / spectrum.rotary_dim)
-        stored = round_to(np.array(exact), self.plan.inv_freq)
-        return exact, stored
+        exact_ratio = spectrum.base ** (-2 / spectrum.rotary_dim)
+        stored_ratio = round_to(np.array(exact_ratio), self.plan.inv_freq)
+        return exact_ratio, stored_ratio
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "pairs 1"]:
@@ -149,8 +155,8 @@ class Chain:
         is_unscaled = np.abs(factors - 1) < 1e-14
         return np.where(is_unscaled, 1.0, factors)
 
-    def _recurrence(
-        self, stored: Positions, chosen: Int[np.ndarray, " chosen"]
+    def _compute_recurrence(
+        self, stored_positions: Positions, chosen_pairs: Int[np.ndarray, " chosen"]
     ) -> PerPair:
         """Return the angles of chosen pairs at stored positions.
 
@@ -158,22 +164,23 @@ class Chain:
         changes the angles at the end.
         """
         _, ratio = self._ratio
-        # Each pair needs all pairs before it, of which those that were chosen are kept.
-        kept = {}
-        angle = round_to(stored, self.plan.angle)
-        for pair in range(int(chosen.max(initial=0)) + 1):
+        # The angle of a pair needs the angles of all pairs before it. Only the angles
+        # of the chosen pairs are kept.
+        angle_of_pair = {}
+        angle = round_to(stored_positions, self.plan.angle)
+        for pair in range(int(chosen_pairs.max(initial=0)) + 1):
             if pair:
                 angle = round_to(angle * ratio, self.plan.angle)
-            if pair in chosen:
-                kept[pair] = angle
+            if pair in chosen_pairs:
+                angle_of_pair[pair] = angle
 
-        angles = np.empty((len(chosen), len(stored)))
-        for row, pair in enumerate(chosen.tolist()):
-            angles[row] = kept[pair]
-        return round_to(angles * self._factors[chosen], self.plan.angle)
+        angles = np.empty((len(chosen_pairs), len(stored_positions)))
+        for row, pair in enumerate(chosen_pairs.tolist()):
+            angles[row] = angle_of_pair[pair]
+        return round_to(angles * self._factors[chosen_pairs], self.plan.angle)
 
-    def _recurrence_bounds(self, positions: Positions) -> PerPair:
-        """Bound the errors of the angles of `_recurrence`.
+    def _bound_recurrence(self, positions: Positions) -> PerPair:
+        """Bound the errors of the angles of `_compute_recurrence`.
 
         The error of a pair has three parts: the error of the pair before times the
         stored ratio, the error that the ratio adds, and the error of one more rounding.
@@ -199,30 +206,32 @@ class Chain:
         scaled_errors = factors * np.stack(errors)
         last_rounding = half_step(scaled_angles + scaled_errors, fmt)
         last_rounding = np.where(factors == 1, 0.0, last_rounding)
-        # float64 loses this much in products of up to 2^9 numbers.
+        # The error of float64 in products of up to 2^9 numbers.
         float64_error = 1e-13 * scaled_angles
         return scaled_errors + last_rounding + float64_error
 
     @np.errstate(invalid="ignore", over="ignore")
-    def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
+    def angle_errors(
+        self, positions: Positions, pairs: PairIndices = ALL_PAIRS
+    ) -> PerPair:
         """Return the stored angle minus m * theta_i in radians.
 
-        It is not reduced to one rotation, and not finite where an angle overflows.
+        This error is not reduced to one rotation, and not finite if an angle overflows.
         """
-        exact = self.spectrum.inv_freq[pairs, None]
+        exact_theta = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
-            return self.angles(positions, pairs) - exact * positions
+            return self.angles(positions, pairs) - exact_theta * positions
 
         theta = self.inv_freq[pairs, None]
-        stored = self.positions(positions)
+        stored_positions = self.positions(positions)
         # The errors of the stages are added. A difference of two large angles would
         # lose digits.
-        error = (theta - exact) * positions
-        if self.plan.position.precision < 53:
-            position_error = stored - positions
+        error = (theta - exact_theta) * positions
+        if self.plan.position.precision < FLOAT64_BITS:
+            position_error = stored_positions - positions
             error += theta * position_error
-        if self.plan.angle.precision < 53:
-            product = theta * stored
+        if self.plan.angle.precision < FLOAT64_BITS:
+            product = theta * stored_positions
             rounded = round_to(product, self.plan.angle)
             error += rounded - product
         return error
@@ -231,7 +240,7 @@ class Chain:
     def table(
         self,
         positions: Positions,
-        pairs: Chosen = ALL,
+        pairs: PairIndices = ALL_PAIRS,
     ) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
         angles = self.angles(positions, pairs)
@@ -241,14 +250,15 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Positions) -> PerPair:
-        """Bound the angle errors of each pair, at each position and all before it.
+        """Bound the angle errors of each pair.
 
-        A bound is infinite where none is known.
+        A bound holds at a position and at all positions before it. It is infinite where
+        no bound is known.
         """
         # The margin covers what float64 loses in computing the bound itself.
         margin = 1 + 1e-9
         if self.recurrent:
-            return self._recurrence_bounds(positions) * margin
+            return self._bound_recurrence(positions) * margin
 
         frequency_errors = np.abs(self.inv_freq - self.spectrum.inv_freq)
         from_frequencies = frequency_errors[:, None] * positions
@@ -258,8 +268,8 @@ class Chain:
     def rounding_bounds(self, positions: Positions) -> PerPair:
         """Bound the distance of stored angles from m times the stored frequency.
 
-        A bound holds at a position and at all before it. It is infinite where none is
-        known.
+        A bound holds at a position and at all positions before it. It is infinite where
+        no bound is known.
         """
         # Every rounding adds half a unit in the last place. The recurrence has no stored
         # frequency.
@@ -281,11 +291,11 @@ def half_step(x: Values, fmt: FloatFormat, *, whole: bool = False) -> Values:
     ``whole`` says that the numbers are whole. A format of p significant bits holds all
     whole numbers up to 2^p.
     """
-    if fmt.precision == 53:
+    if fmt.precision == FLOAT64_BITS:
         return np.zeros_like(x)
 
     half = spacing(x, fmt) / 2
     if whole:
         half = np.where(half <= 0.5, 0.0, half)
-    # Numbers beyond the largest overflow, and have no bound.
+    # Numbers beyond the largest value overflow, and have no bound.
     return np.where(x > fmt.largest, math.inf, half)

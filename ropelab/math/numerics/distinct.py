@@ -1,5 +1,4 @@
-"""Two shortcuts that tell how many positions are stored differently, without storing
-each.
+"""Two shortcuts that tell how many positions are stored differently.
 
 A proof (`can_prove_distinct`): two positions D tokens apart can have the same cos and sin
 only if D * theta_i is near a whole number of turns in every pair i, where theta_i is the
@@ -23,12 +22,12 @@ from ropelab.math.numerics.chain import (
     list_positions,
 )
 from ropelab.math.numerics.encoding import PositionEncoding
-from ropelab.math.numerics.formats import FloatFormat, Values
+from ropelab.math.numerics.formats import FLOAT64_BITS, FloatFormat, Values
 
-# The significant bits up to which the values of a format are few enough to list them.
-COARSE = 11
-# Steps are counted if this computes fewer angles than this share of the angles of all
-# pairs at all positions. Otherwise a visit of every position is as quick.
+# The most significant bits of a format whose values are few enough to list them.
+MOST_LISTED_BITS = 11
+# The largest share of the angles of all pairs at all positions that counting by steps
+# may compute. With a larger share a visit of every position is as quick.
 WORTHWHILE_SHARE = 1 / 2
 
 
@@ -41,8 +40,8 @@ def can_prove_distinct(
     """Return True if the positions offset .. offset + length - 1 provably differ when
     they are stored.
 
-    False proves nothing. It is the answer for encodings that do not store both cos and
-    sin.
+    False proves nothing. It is always the answer for encodings that do not store both
+    cos and sin.
     """
     if encoding.component not in ("pair", "vector"):
         return False
@@ -83,15 +82,16 @@ def can_prove_distinct(
 
 
 def count_angles(chain: Chain, offset: int, length: int) -> int | None:
-    """Count the different sets of stored angles at `length` positions from `offset` on;
-    None if this shortcut does not apply, or is slower than a visit of every position.
+    """Count the different sets of stored angles at `length` positions from `offset` on.
+
+    None: this shortcut does not apply, or is slower than a visit of every position.
     """
     fmt = chain.plan.angle
     last = offset + length - 1
     inv_freq = chain.inv_freq
-    if chain.recurrent or chain.plan.position.precision < 53:
+    if chain.recurrent or chain.plan.position.precision < FLOAT64_BITS:
         return None
-    if fmt.precision > COARSE or not np.isfinite(inv_freq).all():
+    if fmt.precision > MOST_LISTED_BITS or not np.isfinite(inv_freq).all():
         return None
 
     midpoints = list_midpoints(fmt)
@@ -102,8 +102,8 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     # position 1 there may be thousands of tiny midpoints. All are passed in the step from
     # position 0 to 1, which is tried below in any case.
     first_and_last = (max(offset - 1, 1), last + 1)
-    angles = np.outer(inv_freq[rotating_pairs], first_and_last)
-    ends = np.searchsorted(midpoints, angles)
+    angles_of_ends = np.outer(inv_freq[rotating_pairs], first_and_last)
+    ends = np.searchsorted(midpoints, angles_of_ends)
     # A pair passes a midpoint between the positions below and above the quotient of
     # midpoint and frequency. The quotient may be off by a rounding, so that three
     # positions are tried for each midpoint.
@@ -113,18 +113,20 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
 
     changes = [np.empty(0)]
     for pair, (low, high) in zip(rotating_pairs.tolist(), ends.tolist(), strict=True):
-        below = np.floor(midpoints[low:high] / inv_freq[pair])
-        tried = np.concatenate(([offset], below - 1, below, below + 1))
-        positions = np.unique(tried)
+        quotients = np.floor(midpoints[low:high] / inv_freq[pair])
+        tried_positions = np.concatenate(
+            ([offset], quotients - 1, quotients, quotients + 1)
+        )
+        positions = np.unique(tried_positions)
         positions = positions[(positions >= offset) & (positions < last)]
 
         # The bits are compared, because an angle that overflows to nan equals itself
         # only in its bits.
-        chosen = slice(pair, pair + 1)
-        angles_here = chain.angles(positions, chosen)[0]
-        angles_there = chain.angles(positions + 1, chosen)[0]
-        changed = angles_here.view(np.int64) != angles_there.view(np.int64)
-        changes.append(positions[changed])
+        pair_slice = slice(pair, pair + 1)
+        angles = chain.angles(positions, pair_slice)[0]
+        next_angles = chain.angles(positions + 1, pair_slice)[0]
+        is_changed = angles.view(np.int64) != next_angles.view(np.int64)
+        changes.append(positions[is_changed])
 
     # Angles never fall as positions grow. Once the angle of a pair has changed, the set
     # of angles of a position can therefore never again equal an earlier set: there is

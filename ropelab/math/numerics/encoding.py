@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from ropelab.math.numerics.chain import Chain, Positions
-from ropelab.math.numerics.formats import FloatFormat, spacing
+from ropelab.math.numerics.formats import FLOAT32_BITS, FloatFormat, spacing
 from ropelab.runs.arrays import Float, Int
 
 Wave = Callable[[np.ndarray], np.ndarray]
@@ -30,9 +30,10 @@ _WAVES: dict[str, tuple[Wave, ...]] = {
 
 # The largest relative error of a period that is computed as 2 pi / theta, where theta was
 # computed as 2 pi / period.
-NEAR = 2.0**-50
-# A period that is no fraction is taken for a fraction with at most this probability.
-BY_CHANCE = 1e-6
+PERIOD_ERROR = 2.0**-50
+# The largest probability with which a period that is no fraction is taken for a
+# fraction.
+LARGEST_CHANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,10 @@ class PositionEncoding:
         if self.single:
             return True
         numbers = len(self.pairs) * self.per_pair
-        return numbers == 2 and fmt.precision <= 24
+        return numbers == 2 and fmt.precision <= FLOAT32_BITS
 
     def leading(self, fmt: FloatFormat) -> range:
-        """Return the pairs to compare first: enough bits to separate most positions."""
+        """Return the pairs to compare first, which separate most positions."""
         if self.component == "score":
             return self.pairs
         # The leading pairs have 48 bits or more. Cos and sin together tell about two
@@ -123,20 +124,23 @@ def measure_neighbour_steps(
     fmt: FloatFormat,
     positions: Positions,
 ) -> Positions:
-    """Return the largest change of a number from each position to the next.
+    """Return the largest change of a number of the encoding to the next position.
 
-    It is the change before rounding, in units of the last place of `fmt` at the larger
-    of the two numbers. If it is below one half, the two are mostly stored alike.
+    There is a result for each position. It is the change before rounding, in units of
+    the last place of `fmt` at the larger of the two numbers. If the change is below one
+    half, the two numbers are mostly stored alike.
     """
-    values_here = encoding.values(positions, encoding.pairs)
-    values_there = encoding.values(positions + 1, encoding.pairs)
-    larger = np.maximum(np.abs(values_here), np.abs(values_there))
-    steps = np.abs(values_there - values_here) / spacing(larger, fmt)
+    values = encoding.values(positions, encoding.pairs)
+    next_values = encoding.values(positions + 1, encoding.pairs)
+    larger_values = np.maximum(np.abs(values), np.abs(next_values))
+    steps = np.abs(next_values - values) / spacing(larger_values, fmt)
     return np.max(steps, axis=0)
 
 
 def find_whole_period(theta: float) -> int | None:
-    """Return the whole tokens after which a pair is back at its start; None if never.
+    """Return the whole number of tokens after which a pair is back at its start.
+
+    None: the pair is never back at its start.
 
     >>> [find_whole_period(2 * math.pi / period) for period in (360, 62.5)], find_whole_period(1.0)
     ([360, 125], None)
@@ -145,13 +149,13 @@ def find_whole_period(theta: float) -> int | None:
         return 1
 
     period = 2 * math.pi / theta
-    tolerance = NEAR * period
+    tolerance = PERIOD_ERROR * period
 
     # The period is read as the fraction that it equals in float64. A number that is no
     # fraction is within the tolerance of a fraction with a denominator up to q with a
     # probability of about q^2 times the tolerance. The longer a period, the smaller are
     # the denominators that are tried. Above 1e9 tokens no denominator is tried.
-    largest_denominator = int(math.sqrt(BY_CHANCE / tolerance))
+    largest_denominator = int(math.sqrt(LARGEST_CHANCE / tolerance))
     if largest_denominator == 0:
         return None
 
@@ -162,7 +166,9 @@ def find_whole_period(theta: float) -> int | None:
 
 
 def find_common_period(inv_freq: Iterable[float]) -> int | None:
-    """Return the first position after 0 with all pairs as at 0; None if there is none.
+    """Return the first position after 0 at which all pairs are as at position 0.
+
+    None: there is no such position.
 
     >>> find_common_period([2 * math.pi / 10, 2 * math.pi / 25]), find_common_period([1.0])
     (50, None)
@@ -196,7 +202,8 @@ def list_distinct_positions(
 ) -> Int[np.ndarray, " distinct"]:
     """Return one position per distinct value of a pair, from ``offset`` on."""
     count = min(length, period)
-    # Of two positions with the same value, as in `find_first_repeat`, the smaller one stays.
+    # Of two positions with the same value, as in `find_first_repeat`, the smaller
+    # position stays.
     positions = np.arange(offset, offset + count) % period
     if component == "cos":
         mirrored = -positions % period

@@ -17,6 +17,9 @@ from ropelab.runs.spelling import read_format
 
 Values = Float[np.ndarray, "..."]
 
+# The significant bits of float64 and of float32, the implicit bit included.
+FLOAT64_BITS = 53
+FLOAT32_BITS = 24
 # The bits of a float64 number: 1 for the sign, 11 for the exponent plus its bias, 52 for
 # the fraction.
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
@@ -32,10 +35,10 @@ class FloatFormat:
     """A binary floating-point format: a sign, a biased exponent and a fraction.
 
     It has subnormal numbers, as in IEEE 754. In a format without infinity only the last
-    code of the top exponent is NaN (the 'fn' formats of arXiv:2209.05433 and of the OCP
-    FP8 specification). A value beyond the largest overflows to infinity, or to NaN if
-    the format has no infinity. In a saturating format it becomes the largest value, and
-    so does infinity.
+    bit pattern of the top exponent is NaN (the 'fn' formats of arXiv:2209.05433 and of
+    the OCP FP8 specification). A number beyond the largest value overflows to infinity,
+    or to NaN if the format has no infinity. In a saturating format the number becomes
+    the largest value, and so does infinity.
     """
 
     name: str
@@ -46,7 +49,7 @@ class FloatFormat:
 
     @cached_property
     def max_exponent(self) -> int:
-        # This is e of the largest finite value, written as 1.f * 2^e.
+        # The exponent e of the largest finite value, written as 1.f * 2^e.
         bias: int = 2 ** (self.exponent_bits - 1) - 1
         if self.has_infinity:
             return bias
@@ -54,7 +57,7 @@ class FloatFormat:
 
     @cached_property
     def min_exponent(self) -> int:
-        # This is e of the smallest normal value 2^e.
+        # The exponent e of the smallest normal value, 2^e.
         return 2 - 2 ** (self.exponent_bits - 1)
 
     @cached_property
@@ -64,18 +67,18 @@ class FloatFormat:
 
     @cached_property
     def largest(self) -> float:
-        # Significands end one epsilon below 2. Without infinity the last code of the top
-        # exponent is NaN, so that the largest number is the code before it.
+        # Significands end one epsilon below 2. Without infinity the last bit pattern of
+        # the top exponent is NaN, so that the largest number is the pattern before it.
         if self.has_infinity:
-            below_two = self.epsilon
+            distance_from_two = self.epsilon
         else:
-            below_two = 2 * self.epsilon
-        significand = 2.0 - below_two
+            distance_from_two = 2 * self.epsilon
+        significand = 2.0 - distance_from_two
         return math.ldexp(significand, self.max_exponent)
 
     @cached_property
     def overflow(self) -> float:
-        """The rounded value of a positive number beyond the largest."""
+        """The rounded value of a positive number beyond the largest value."""
         if self.saturating:
             return self.largest
         if self.has_infinity:
@@ -88,11 +91,10 @@ def _read_formats() -> dict[str, FloatFormat]:
     for name, row in read_table_beside(__file__).items():
         formats[name] = FloatFormat(name=name, **row)
 
-    # The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the
-    # largest.
-    for plain in ("float8_e4m3fn", "float8_e5m2"):
-        name = f"{plain}_saturating"
-        formats[name] = replace(formats[plain], name=name, saturating=True)
+    # Each FP8 format has a saturating variant, which clamps to the largest value.
+    for plain_name in ("float8_e4m3fn", "float8_e5m2"):
+        name = f"{plain_name}_saturating"
+        formats[name] = replace(formats[plain_name], name=name, saturating=True)
     return formats
 
 
@@ -113,10 +115,10 @@ def round_to(x: Values, fmt: FloatFormat) -> Values:
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
 
-    if fmt.precision == 53:
+    if fmt.precision == FLOAT64_BITS:
         return x
-    if fmt.precision == 24:
-        # The hardware rounds to float32 once.
+    if fmt.precision == FLOAT32_BITS:
+        # The hardware rounds float64 to float32 in one step.
         with np.errstate(over="ignore"):
             return x.astype(np.float32).astype(np.float64)
 
@@ -127,21 +129,21 @@ def round_to(x: Values, fmt: FloatFormat) -> Values:
     # lower limit on e. The casts of libraries do not serve here: they go from float64 to
     # a 16-bit format through float32, and round twice.
     bits = _binade(x, fmt)
-    bits += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF_OF_FRACTION
+    bits += ((FLOAT64_BITS - fmt.precision) << _FRACTION_BITS) + _HALF_OF_FRACTION
     anchor = bits.view(np.float64)
     rounded = np.add(x, anchor, out=np.empty_like(x))
     rounded -= anchor
 
     # Minimum and maximum cost less than a mask of all values, which is only made if
     # something overflows. If a value is NaN, the minimum and the maximum are NaN, too. No
-    # comparison with NaN is true, so that `is_within` is False. The mask then leaves the
-    # NaN as it is.
+    # comparison with NaN is true, so that `is_in_range` is False. The mask then leaves
+    # the NaN as it is.
     low = rounded.min(initial=0.0)
     high = rounded.max(initial=0.0)
-    is_within = low >= -fmt.largest and high <= fmt.largest
-    if not is_within:
-        # Negative values, too, become the positive overflow here: the line below returns
-        # their sign.
+    is_in_range = low >= -fmt.largest and high <= fmt.largest
+    if not is_in_range:
+        # Negative values, too, become the positive overflow here. They get their sign
+        # back at the end.
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
 
     # The signs of x are written back: the subtraction loses the sign of a negative
@@ -154,9 +156,9 @@ def spacing(x: Values, fmt: FloatFormat) -> Values:
 
     Around zero it is the smallest subnormal.
     """
-    if fmt.precision == 53:
-        size = np.abs(x)
-        return np.nextafter(size, math.inf) - size
+    if fmt.precision == FLOAT64_BITS:
+        magnitude = np.abs(x)
+        return np.nextafter(magnitude, math.inf) - magnitude
 
     bits = _binade(x, fmt)
     bits += (1 - fmt.precision) << _FRACTION_BITS

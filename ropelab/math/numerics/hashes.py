@@ -1,7 +1,7 @@
 """Distinct columns of stored numbers, counted by hashes of 64 bits.
 
 A column has the numbers that are stored for one position. To compare all columns with
-each other would take too long, so that each is hashed, and only columns with equal
+each other would take too long. So each column is hashed, and only columns with equal
 hashes are compared number by number (`count_equal_hashes`).
 """
 
@@ -18,10 +18,11 @@ Integers = Int[np.ndarray, "n"]
 
 
 def read_bits(values: Float[np.ndarray, "numbers n"], fmt: FloatFormat) -> Bits:
-    """Round numbers to a format, and return integers that are equal exactly where the
-    rounded numbers are.
+    """Round numbers to a format, and return the bits of the results as integers.
+
+    The integers are equal exactly where the rounded numbers are equal.
     """
-    # Adding 0.0 turns -0.0 into 0.0: the two are equal but have different bits.
+    # Adding 0.0 turns -0.0 into 0.0. These two are equal but have different bits.
     stored = round_to(values, fmt) + 0.0
     return stored.view(np.int64)
 
@@ -34,16 +35,14 @@ def pack_two(bits: Bits) -> Bits:
 
 
 def find_equal_to_next(bits: Bits) -> Bool[np.ndarray, " n-1"]:
-    """Return True at every column that equals the next one in all its rows."""
+    """Return True at every column that equals the next column in all rows."""
     columns = bits[:, :-1]
     next_columns = bits[:, 1:]
     return np.asarray((columns == next_columns).all(0))
 
 
 def mark_run_starts(values: Integers) -> Bool[np.ndarray, " n"]:
-    """Return True at every value that differs from the one before it, and at the
-    first.
-    """
+    """Return True at the first value, and at each that differs from the value before."""
     differs = values[1:] != values[:-1]
     return np.append(True, differs)
 
@@ -58,9 +57,9 @@ def mix_bits(bits: Bits, seed: Integers | None = None) -> Integers:
     else:
         state = seed.copy()
 
-    # Every step can be undone, so that no two numbers get one hash: the multiplication
-    # by an odd number, and the xor with the upper half. The half is shifted as an
-    # unsigned number. A shift that keeps the sign would give x and ~x the same hash.
+    # Every step can be undone (the multiplication by an odd number, and the xor with
+    # the upper half), so that no two numbers get one hash. The upper half is shifted as
+    # an unsigned number. A shift that keeps the sign would give x and ~x the same hash.
     # The odd numbers come from Fibonacci hashing (2^64 over the golden ratio) and from
     # splitmix64, and are written as signed numbers.
     for row in bits:
@@ -78,18 +77,18 @@ def count_equal_hashes(
     hashes: Integers,
     positions: Positions,
 ) -> int:
-    """Count the distinct encodings among some positions.
+    """Count the distinct encodings of some positions.
 
     ``hashes`` has the hash of each position's leading pairs, a few pairs that separate
     most positions.
     """
-    compared = len(encoding.leading(fmt))
-    further_pairs = encoding.pairs[compared:]
+    group_size = len(encoding.leading(fmt))
+    further_pairs = encoding.pairs[group_size:]
     distinct = 0
 
-    # If no other position has the hash of a position, the position is distinct, and is
-    # set aside. The hashes of all other positions take in further pairs, in groups as
-    # large as the leading group, until all pairs are in.
+    # A position whose hash no other position has is distinct, and is set aside. The
+    # hashes of all other positions take in further pairs, in groups as large as the
+    # group of leading pairs, until all pairs are in.
     while True:
         count = hashes.size
         hashes, positions = _select_repeated(hashes, positions)
@@ -97,8 +96,8 @@ def count_equal_hashes(
         if not (further_pairs and hashes.size):
             break
 
-        pairs = further_pairs[:compared]
-        further_pairs = further_pairs[compared:]
+        pairs = further_pairs[:group_size]
+        further_pairs = further_pairs[group_size:]
         parts = []
         for low, high in cut_into_blocks(0, hashes.size, BLOCK // len(pairs)):
             values = encoding.values(positions[low:high], pairs)
@@ -138,23 +137,24 @@ def _count_chance_equals(
         differs = (bits != bits_of_first).any(0)
         parts.append(bits[:, differs])
 
-    different = np.concatenate(parts, axis=1)
-    if not different.size:
+    differing_columns = np.concatenate(parts, axis=1)
+    if not differing_columns.size:
         return 0
-    return np.unique(different, axis=1).shape[1]
+    return np.unique(differing_columns, axis=1).shape[1]
 
 
 def _select_repeated(
     hashes: Integers,
     positions: Positions,
 ) -> tuple[Integers, Positions]:
-    """Return the hashes that occur more than once and their positions, sorted by
-    hash.
+    """Return the hashes that occur more than once, and their positions.
+
+    Both are sorted by hash.
     """
     order = np.argsort(hashes)
     hashes = hashes[order]
-    equal = hashes[1:] == hashes[:-1]
-    repeated = np.zeros(hashes.size, dtype=bool)
-    repeated[1:] |= equal
-    repeated[:-1] |= equal
-    return hashes[repeated], positions[order[repeated]]
+    equals_next = hashes[1:] == hashes[:-1]
+    is_repeated = np.zeros(hashes.size, dtype=bool)
+    is_repeated[1:] |= equals_next
+    is_repeated[:-1] |= equals_next
+    return hashes[is_repeated], positions[order[is_repeated]]

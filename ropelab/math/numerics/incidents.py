@@ -24,7 +24,9 @@ from ropelab.runs.files import read_table_beside
 
 
 def is_rounded_to(printed: str, ours: float) -> bool:
-    """Return True if our number rounds to the printed one, within half its last digit.
+    """Return True if our number rounds to the printed number.
+
+    The two then differ by at most half a unit of the last printed digit.
 
     >>> is_rounded_to("1045", 1044.6), is_rounded_to("1045.0", 1044.6)
     (True, False)
@@ -45,9 +47,9 @@ INCIDENTS: list[dict[str, Any]] = _FILE["incident"]
 class ReportedRange:
     """The rotations of the positions that a report is about."""
 
-    # Rounded as in the reported code.
+    # The chain with the roundings of the reported code.
     chain: Chain
-    # The same without roundings.
+    # The chain without roundings.
     exact: Chain
     # The first position, and the number of positions.
     offset: int
@@ -123,8 +125,8 @@ def max_phase_error(reported: ReportedRange) -> float:
 
 def max_cos_error(reported: ReportedRange) -> float:
     stored_cos, _ = reported.chain.table(reported.positions)
-    right_cos, _ = reported.exact.table(reported.positions)
-    return float(np.abs(stored_cos - right_cos).max())
+    exact_cos, _ = reported.exact.table(reported.positions)
+    return float(np.abs(stored_cos - exact_cos).max())
 
 
 # The measures by their names in incidents.toml, which says what each means.

@@ -18,9 +18,10 @@ after RoPE:
 stored again, 8 times. The scales of tensors, heads and channels are computed from all
 keys at hand, as if they had been calibrated on these keys.
 
-`key_errors` measures the effect on random keys. They are standard normal, with an offset
-as keys of real models have it in a few features of slow pairs (arXiv:2503.01832): here
-in the first feature of the slowest eighth of the pairs, the same in every key.
+`key_errors` measures the effect on random keys. These keys are standard normal, with an
+offset, as keys of real models have it in a few features of slow pairs
+(arXiv:2503.01832). Here the first feature of each of the slowest eighth of the pairs
+has the same offset in every key.
 """
 
 import re
@@ -37,12 +38,13 @@ from ropelab.runs.errors import InputError, check_known
 from ropelab.runs.spelling import read_format, split_list
 from ropelab.runs.stats import average_samples
 
-# Features in a block, and tokens in a group.
+# The number of features in a block, and of tokens in a group.
 BLOCK = 32
 # The number of random keys in `key_errors`.
 RANDOM_KEYS = 512
-# The sets that may share a scale, for each number type. The first one is the default.
-SHARED: dict[str, tuple[str, ...]] = {
+# The sets of numbers that may share a scale, for each number type. The first set is the
+# default.
+SCALE_SETS: dict[str, tuple[str, ...]] = {
     "fp8_e4m3": ("tensor", "head", "block"),
     "fp8_e5m2": ("tensor", "head", "block"),
     "int8": ("token", "channel", "group"),
@@ -51,20 +53,22 @@ SHARED: dict[str, tuple[str, ...]] = {
     "q8_0": ("block",),
     "q4_0": ("block",),
 }
-# The float8 formats. Values beyond the largest become the largest, as in KV caches.
-SATURATING = {
+# The float8 formats. Numbers beyond the largest value become the largest value, as in
+# KV caches.
+FLOAT8_FORMATS = {
     "fp8_e4m3": FORMATS["float8_e4m3fn_saturating"],
     "fp8_e5m2": FORMATS["float8_e5m2_saturating"],
 }
 # The axes of keys [heads, tokens, features] along which numbers share a scale. Blocks
 # and groups are not here: `_round_blocks` gives them a separate axis.
-AXES = {
+SCALE_AXES = {
     "tensor": (-3, -2, -1),
     "head": (-2, -1),
     "channel": (-2,),
     "token": (-1,),
 }
-# A K-shift: how many times, and by how many tokens.
+# The notation of K-shifts: how many times keys are moved, and by how many tokens each
+# time.
 MOVED = re.compile(r"moved=([1-9]\d{0,3})x([1-9]\d{0,5})")
 
 Keys = Float[np.ndarray, "*batch heads tokens width"]
@@ -72,7 +76,7 @@ Keys = Float[np.ndarray, "*batch heads tokens width"]
 
 @dataclass(frozen=True)
 class KeyFormat:
-    # The number type, a key of SHARED.
+    # The number type, a key of SCALE_SETS.
     number: str
     # The set of numbers that share a scale.
     shared: str
@@ -88,7 +92,7 @@ class KeyFormat:
     def label(self) -> str:
         """The format as `parse_keys` reads it, without the defaults."""
         words = []
-        if self.shared != SHARED[self.number][0]:
+        if self.shared != SCALE_SETS[self.number][0]:
             words.append(self.shared)
         if self.before:
             words.append("before")
@@ -124,11 +128,11 @@ class KeyFormat:
         multiplied = keys.reshape(*keys.shape[:-1], -1, size) @ matrix
         stored = self._round_blocks(multiplied.reshape(keys.shape))
         # The inverse of an orthogonal matrix is its transpose.
-        back = stored.reshape(multiplied.shape) @ matrix.T
-        return np.asarray(back.reshape(keys.shape))
+        restored = stored.reshape(multiplied.shape) @ matrix.T
+        return np.asarray(restored.reshape(keys.shape))
 
     def _round_blocks(self, keys: Keys) -> Keys:
-        """Round keys, with each set of numbers that shares a scale along known axes."""
+        """Round keys in a shape in which numbers along known axes share a scale."""
         if self.shared == "block":
             # [..., tokens, blocks, features of a block]
             blocks = keys.reshape(*keys.shape[:-1], -1, BLOCK)
@@ -140,15 +144,15 @@ class KeyFormat:
             width = keys.shape[-1]
             # Copies of the last token fill the last group, whose smallest and largest
             # values stay as they are.
-            missing = -tokens % BLOCK
-            last = np.repeat(keys[..., -1:, :], missing, axis=-2)
-            filled = np.concatenate((keys, last), axis=-2)
+            missing_tokens = -tokens % BLOCK
+            copies = np.repeat(keys[..., -1:, :], missing_tokens, axis=-2)
+            filled = np.concatenate((keys, copies), axis=-2)
             # [..., groups, tokens of a group, width]
             groups = filled.reshape(*keys.shape[:-2], -1, BLOCK, width)
             rounded = self._round_with_scale(groups, (-2,))
             return rounded.reshape(filled.shape)[..., :tokens, :]
 
-        return self._round_with_scale(keys, AXES[self.shared])
+        return self._round_with_scale(keys, SCALE_AXES[self.shared])
 
     def _round_with_scale(
         self,
@@ -157,7 +161,7 @@ class KeyFormat:
     ) -> np.ndarray:
         """Round numbers that share a scale along some axes."""
         if self.number.startswith("fp8"):
-            fmt = SATURATING[self.number]
+            fmt = FLOAT8_FORMATS[self.number]
             largest = np.abs(x).max(axes, keepdims=True)
             # The scale of a set of zeros is undefined, and any scale keeps its zeros.
             scale = np.where(largest == 0, 1.0, largest / fmt.largest)
@@ -168,7 +172,7 @@ class KeyFormat:
             low = x.min(axes, keepdims=True)
             high = x.max(axes, keepdims=True)
             step = (high - low) / (2**bits - 1)
-            # Equal numbers have a step of 0, which cannot be divided by.
+            # A step of 0, between equal numbers, cannot be a divisor.
             step = np.where(high == low, 1.0, step)
             steps = np.rint((x - low) / step)
             return np.asarray(low + steps * step)
@@ -193,8 +197,8 @@ def _round_as_ggml(
     x: Float[np.ndarray, "... 32"],
     number: str,
 ) -> Float[np.ndarray, "... 32"]:
-    """Round blocks as quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml-quants.c
-    do.
+    """Round blocks as ggml-quants.c does in quantize_row_q8_0_ref and
+    quantize_row_q4_0_ref.
     """
     # The number farthest from 0 in each block, with its sign: [..., 1].
     place = np.abs(x).argmax(-1)[..., None]
@@ -211,10 +215,11 @@ def _round_as_ggml(
 
     if number == "q8_0":
         # C's roundf rounds halves away from zero, and NumPy's rint to even numbers.
-        size = np.abs(product)
-        whole = np.floor(size)
-        half = np.floor(2 * (size - whole))
-        code = np.sign(product) * (whole + half)
+        magnitude = np.abs(product)
+        whole = np.floor(magnitude)
+        # 1 if the rest is one half or more, else 0.
+        carry = np.floor(2 * (magnitude - whole))
+        code = np.sign(product) * (whole + carry)
     else:
         # The code is truncated as an unsigned number from 0 to 15, then shifted by 8.
         code = np.trunc(product + np.float32(8.5))
@@ -227,10 +232,10 @@ def _round_as_ggml(
 def is_format_of_keys(text: str) -> bool:
     """Return True for a text that begins with a number type of keys.
 
-    `parse_keys` then reads it, or finds a mistake in its brackets.
+    `parse_keys` then reads the text, or finds a mistake in its brackets.
     """
     number, _, _ = text.partition("(")
-    return number.strip() in SHARED
+    return number.strip() in SCALE_SETS
 
 
 def parse_keys(text: str) -> KeyFormat:
@@ -240,14 +245,14 @@ def parse_keys(text: str) -> KeyFormat:
     ('int4(channel, before)', 'int8')
     """
     number, opening, rest = text.partition("(")
-    number = check_known("format of keys", number.strip(), SHARED)
-    inside, closing, behind = rest.partition(")")
-    if bool(opening) != bool(closing) or behind.strip():
+    number = check_known("format of keys", number.strip(), SCALE_SETS)
+    in_brackets, closing, after_brackets = rest.partition(")")
+    if bool(opening) != bool(closing) or after_brackets.strip():
         raise InputError(f"{text}: its brackets do not match")
 
-    words = split_list(inside)
-    shared = [word for word in words if word in SHARED[number]]
-    allowed = (*SHARED[number], "before", "hadamard", "moved=8x256")
+    words = split_list(in_brackets)
+    shared = [word for word in words if word in SCALE_SETS[number]]
+    allowed = (*SCALE_SETS[number], "before", "hadamard", "moved=8x256")
     shifts = []
     for word in words:
         shift = MOVED.fullmatch(word)
@@ -275,7 +280,7 @@ def parse_keys(text: str) -> KeyFormat:
         step = int(shift[2])
     return KeyFormat(
         number,
-        shared=shared[0] if shared else SHARED[number][0],
+        shared=shared[0] if shared else SCALE_SETS[number][0],
         before=before,
         hadamard="hadamard" in words,
         moves=moves,
@@ -378,17 +383,18 @@ def key_errors(
         one_head = vectors.reshape(1, RANDOM_KEYS, 2 * pairs)
         return fmt.store(one_head).reshape(vectors.shape)
 
-    exact = rotate(keys, positions)
+    exact_keys = rotate(keys, positions)
     if fmt.before:
         read_back = rotate(store(keys), positions)
     else:
-        # Keys are stored further on, from where the K-shifts bring them back.
+        # Keys are first stored at higher positions. The K-shifts then bring them down
+        # to `positions`.
         first_positions = positions + fmt.moves * fmt.step
         read_back = store(rotate(keys, first_positions))
         one_step_back = np.full(RANDOM_KEYS, -float(fmt.step))
         for _ in range(fmt.moves):
             read_back = store(rotate(read_back, one_step_back))
-    errors = read_back - exact
+    errors = read_back - exact_keys
 
     # Queries have random directions, so that their own rotation would change nothing.
     products = (queries * errors).sum((1, 2))

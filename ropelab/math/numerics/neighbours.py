@@ -1,10 +1,11 @@
 """Neighbouring positions of one frequency: are their stored cosines and sines equal?
 
-The stored cosine and sine of an angle stay the same between two breakpoints: angles at
-which the cosine or the sine is halfway between two numbers of the format. A step of the
-angle that is wider than the widest gap between breakpoints therefore always changes the
-stored cosine or the stored sine. The step from one position to the next is the
-frequency, in radians per token, and the period is 2 pi over it.
+The stored cosine and sine of an angle stay the same between two breakpoints. A
+breakpoint is an angle at which the cosine or the sine is halfway between two numbers of
+the format. A step of the angle that is wider than the widest gap between breakpoints
+therefore always changes the stored cosine or the stored sine. The step from one
+position to the next is the frequency, in radians per token, and the period is 2 pi over
+the frequency.
 """
 
 import math
@@ -19,15 +20,14 @@ from ropelab.math.numerics.chain import BLOCK, cut_into_blocks, list_positions
 from ropelab.math.numerics.formats import FloatFormat, round_to
 from ropelab.runs.arrays import Float
 
-# The breakpoints of a format with at most this many significant bits are few enough to be
-# listed.
+# The most significant bits of a format whose breakpoints are few enough to be listed.
 MOST_LISTED_BITS = 16
-# A period at which neighbours are equal is sought among periods that grow by this
-# factor from each to the next,
+# In the search for a period at which neighbours are equal, the factor from a period to
+# the next one that is tried.
 PERIOD_GROWTH = 1 + 2.0**-10
-# up to this multiple of the first period.
+# The longest period that is tried, as a multiple of the first.
 MOST_GROWTH = 4.0
-# Each period is tried at this number of positions.
+# The number of positions at which each period is tried.
 POSITIONS_PER_PERIOD = 1 << 17
 # The factor on a gap that covers the error of float64 in an angle.
 MARGIN = 1 + 1e-9
@@ -35,13 +35,12 @@ MARGIN = 1 + 1e-9
 
 @cache
 def find_widest_gap(fmt: FloatFormat) -> float:
-    """Return a step of the angle, in radians, above which every step changes the stored
-    cos or sin.
+    """Return a step of the angle, in radians; any wider step changes stored cos or sin.
 
-    For formats of up to 16 significant bits it is the widest gap between breakpoints,
-    which is the least step with this property. For other formats it is a larger step:
-    the arc over the diagonal of the largest square whose points (cos, sin) are stored
-    alike.
+    For formats of up to MOST_LISTED_BITS significant bits the result is the widest gap
+    between breakpoints, which is the least step with this property. For other formats
+    it is a larger step: the arc over the diagonal of the largest square whose points
+    (cos, sin) are stored alike.
     """
     # Numbers from 1/2 to 1 are half an epsilon apart, and smaller numbers are closer.
     side = fmt.epsilon / 2
@@ -49,8 +48,8 @@ def find_widest_gap(fmt: FloatFormat) -> float:
         half_diagonal = side / math.sqrt(2)
         return 2 * math.asin(half_diagonal) * MARGIN
 
-    midway = _list_midpoints_below_one(fmt)
-    angles = np.concatenate((np.arccos(midway), np.arcsin(midway)))
+    midpoints = _list_midpoints_below_one(fmt)
+    angles = np.concatenate((np.arccos(midpoints), np.arcsin(midpoints)))
     # Reflections of one eighth of the circle give the other seven eighths. The two
     # neighbours of the eighth are added for the gaps across its ends, at 0 and at 45
     # degrees.
@@ -63,7 +62,8 @@ def find_widest_gap(fmt: FloatFormat) -> float:
 def _list_midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints"]:
     """Return the midpoints of neighbouring values of a format between 0 and 1.
 
-    A subnormal value is f * 2^e with the least exponent e, a normal one (1 + f) * 2^e.
+    A subnormal value is f * 2^e with the least exponent e, and a normal value is
+    (1 + f) * 2^e with any exponent e.
     """
     count = 2 ** (fmt.precision - 1)
     fractions = np.arange(count) * fmt.epsilon + fmt.epsilon / 2
@@ -77,9 +77,9 @@ def _list_midpoints_below_one(fmt: FloatFormat) -> Float[np.ndarray, " midpoints
 def find_longest_kept_period(fmt: FloatFormat, offset: int, length: int) -> float:
     """Return the period, in tokens, up to which one frequency keeps neighbours apart.
 
-    This is proved for every period from 2 tokens up to the returned one, wherever the
-    positions are. The result is infinite if it is proved for every period at the
-    positions offset .. offset + length - 1.
+    This is proved for every period from 2 tokens up to the returned period, wherever
+    the positions are. The result is infinite if the same is proved for every period at
+    the positions offset .. offset + length - 1.
     """
     if _is_proved(fmt, offset, length):
         return math.inf
@@ -117,14 +117,14 @@ def count_equal_neighbours(
     offset: int,
     length: int,
 ) -> list[int]:
-    """Count, for each format, the positions whose stored cos and sin equal the stored
-    cos and sin of the next position.
+    """Count, for each format, the positions that are stored like the next position.
 
-    Both positions are in offset .. offset + length - 1; theta in radians per token.
+    Stored cos and sin are then equal. Both positions are in offset .. offset + length
+    - 1. `theta` is in radians per token.
     """
     step = abs(math.remainder(theta, 2 * math.pi))
     counts = dict.fromkeys(formats, 0)
-    # Formats in which neighbours may be equal, as no proof excludes it.
+    # The formats in which neighbours may be equal, since no proof excludes this.
     unproved = []
     for fmt in counts:
         is_proved = theta <= math.pi and _is_proved(fmt, offset, length)
@@ -138,13 +138,11 @@ def count_equal_neighbours(
         angles = theta * list_positions(low, high + 1)
         cos = np.cos(angles)
         sin = np.sin(angles)
-        both = np.stack((cos, sin))  # [2, positions]
+        waves = np.stack((cos, sin))  # [2, positions]
         for fmt in unproved:
-            stored = round_to(both, fmt)
-            codes = stored[:, :-1]
-            next_codes = stored[:, 1:]
-            equal = (codes == next_codes).all(0)
-            counts[fmt] += int(equal.sum())
+            stored = round_to(waves, fmt)
+            is_equal = (stored[:, :-1] == stored[:, 1:]).all(0)
+            counts[fmt] += int(is_equal.sum())
     return [counts[fmt] for fmt in formats]
 
 
@@ -155,8 +153,7 @@ def find_resolved_distance(
     offset: int,
     length: int,
 ) -> int | None:
-    """Return the distance in tokens from which on no two positions have the same stored
-    wave.
+    """Return the distance in tokens from which on stored waves always differ.
 
     The wave is the cos or the sin of one frequency (``component``). The result is None if
     the positions span more than the half rotation in which the wave only rises or only
@@ -179,7 +176,7 @@ def find_resolved_distance(
         return None
 
     # Equal values stand next to each other, in a run of positions. A run may go on from
-    # block to block, so that its beginning and its value are passed on.
+    # block to block, so that the beginning and the value of the last run are passed on.
     longest = 0
     begin = offset
     value = math.nan
@@ -198,8 +195,9 @@ def find_resolved_distance(
 
 
 def _is_proved(fmt: FloatFormat, offset: int, length: int) -> bool:
-    """Return True if a proof shows that pairs of every period, at these positions, store
-    a position and the next one differently.
+    """Return True if neighbours are proved to be stored differently at every period.
+
+    The neighbours are in offset .. offset + length - 1.
     """
     # The proof compares positions m and m + 1 for m below the bound.
     return offset + length - 1 <= find_proved_limit(CastPlan(table=fmt))

@@ -39,7 +39,7 @@ from ropelab.math.numerics.hashes import (
 from ropelab.runs.arrays import Float
 
 # The number of hashes in memory at once, 8 bytes each. If there are more positions, all
-# are hashed several times, and each time the hashes of another share of them are kept.
+# positions are hashed several times, and each time another share of the hashes is kept.
 HASHES_IN_MEMORY = 1 << 24
 
 # Called with the share of the work that was done since the last call.
@@ -53,7 +53,9 @@ class Census:
     positions: int
     distinct: int
     adjacent_collisions: int  # positions m that collide with m+1, both in the range
-    first_collision: int | None  # the smallest such m; None if no position collides
+    first_collision: (
+        int | None
+    )  # the smallest m that collides with m+1; None: none does
     by_octave: tuple[tuple[int, int, int], ...]  # (start, stop, collisions)
 
 
@@ -70,7 +72,7 @@ def take_census(
 
     Args:
         encoding: the numbers that represent a position.
-        formats: the formats in which they are stored.
+        formats: the formats in which these numbers are stored.
         offset: the first position.
         length: the number of positions.
         advance: is called with shares of the work that add up to 1.
@@ -91,16 +93,18 @@ def take_census(
         advance(1)
         return [counter.census() for counter in counters]
 
-    # Coarse formats need more leading pairs. Those of the coarsest serve all formats.
-    all_leading = [encoding.leading(counter.fmt) for counter in unproved]
-    leading = max(all_leading, key=len)
-    numbers = max(len(leading) * encoding.per_pair, 2)
+    # Coarse formats need more leading pairs. Those of the coarsest format serve all
+    # formats.
+    leading_by_format = [encoding.leading(counter.fmt) for counter in unproved]
+    leading_pairs = max(leading_by_format, key=len)
+    numbers = max(len(leading_pairs) * encoding.per_pair, 2)
     size = BLOCK // numbers
 
-    # The distinct angles follow from the collisions of neighbours (see `census`). The
-    # same holds for a single number that only rises or only falls.
+    # The number of distinct angles follows from the collisions of neighbours (see
+    # `census`). So does the number of distinct values of a single number that only
+    # rises or only falls.
     is_hashed = encoding.component != "angle"
-    neighbours = neighbours or encoding.single or not is_hashed
+    compares_neighbours = neighbours or encoding.single or not is_hashed
     shares = 1
     if is_hashed:
         shares = -(-length // hashes_in_memory)  # rounded up
@@ -110,10 +114,10 @@ def take_census(
             # The positions go one beyond the block, so that its last position is compared
             # with its neighbour.
             positions = list_positions(low, min(high + 1, stop))
-            values = encoding.values(positions, leading)
+            values = encoding.values(positions, leading_pairs)
             for counter in unproved:
                 bits = counter.read_leading_bits(values)
-                if share == 0 and neighbours:
+                if share == 0 and compares_neighbours:
                     counter.compare_neighbours(positions, bits, values[0])
                 if is_hashed:
                     block = slice(high - low)
@@ -132,14 +136,15 @@ def count_distinct(
     offset: int,
     length: int,
 ) -> dict[FloatFormat, int]:
-    """Count the positions with distinct stored cos and sin, for each format in which
-    cos and sin are stored.
+    """Count the positions with distinct stored cos and sin.
+
+    `tables` are the formats in which cos and sin are stored, each with its own count.
     """
     counts = {}
     pairs = range(chain.spectrum.pairs)
     if EXACT in tables:
-        # Exact cosines and sines differ where the angles do: no two stored angles are
-        # the same direction.
+        # Exact cosines and sines differ where the angles differ: no two stored angles
+        # have the same direction.
         count = count_angles(chain, offset, length)
         if count is None:
             angles = PositionEncoding(chain, "angle", pairs)
@@ -147,10 +152,10 @@ def count_distinct(
             count = census.distinct
         counts[EXACT] = count
 
-    rounded = [table for table in tables if table != EXACT]
+    rounded_tables = [table for table in tables if table != EXACT]
     vector = PositionEncoding(chain, "vector", pairs)
-    censuses = take_census(vector, rounded, offset, length, neighbours=False)
-    for fmt, census in zip(rounded, censuses, strict=True):
+    censuses = take_census(vector, rounded_tables, offset, length, neighbours=False)
+    for fmt, census in zip(rounded_tables, censuses, strict=True):
         counts[fmt] = census.distinct
     return counts
 
@@ -210,59 +215,61 @@ class _Counter:
         """
         encoding = self.encoding
         if encoding.single and (self.rising or self.falling):
-            numbers_here = first_number[:-1]
-            numbers_there = first_number[1:]
-            self.rising &= bool((numbers_there >= numbers_here).all())
-            self.falling &= bool((numbers_there <= numbers_here).all())
+            numbers = first_number[:-1]
+            next_numbers = first_number[1:]
+            self.rising &= bool((next_numbers >= numbers).all())
+            self.falling &= bool((next_numbers <= numbers).all())
 
-        equal = find_equal_to_next(bits)
-        if not equal.any():
+        is_equal = find_equal_to_next(bits)
+        if not is_equal.any():
             return
 
-        # Two positions that are stored as one number have one encoding, too. The bits
-        # are compared, since a position that overflows to nan equals itself only in its
-        # bits.
-        stored = encoding.chain.positions(positions).view(np.int64)
-        is_moved = stored[1:] != stored[:-1]
-        doubtful = np.flatnonzero(equal & is_moved)
-        still_equal = self._compare_further_pairs(positions, doubtful)
-        equal[doubtful] = False
-        equal[still_equal] = True
+        # Two positions that are stored as one number have one encoding, too. Only the
+        # others are doubtful. The bits of stored positions are compared, since a
+        # position that overflows to nan equals itself only in its bits.
+        stored_bits = encoding.chain.positions(positions).view(np.int64)
+        differs_from_next = stored_bits[1:] != stored_bits[:-1]
+        doubtful_places = np.flatnonzero(is_equal & differs_from_next)
+        equal_places = self._compare_further_pairs(positions, doubtful_places)
+        is_equal[doubtful_places] = False
+        is_equal[equal_places] = True
 
-        colliding = positions[:-1][equal]
-        if colliding.size and self.first_collision is None:
-            self.first_collision = int(colliding[0])
-        counts_before_edges = np.searchsorted(colliding, self.edges)
+        colliding_positions = positions[:-1][is_equal]
+        if colliding_positions.size and self.first_collision is None:
+            self.first_collision = int(colliding_positions[0])
+        counts_before_edges = np.searchsorted(colliding_positions, self.edges)
         self.collisions += np.diff(counts_before_edges)
 
     def _compare_further_pairs(
-        self, positions: Positions, doubtful: Integers
+        self, positions: Positions, doubtful_places: Integers
     ) -> Integers:
-        """Return which of the doubtful positions equal the next one in all pairs.
+        """Return the doubtful places whose position equals the next one in all pairs.
 
-        ``doubtful`` has indices of ``positions`` whose leading pairs are equal.
+        Places are indices of ``positions``. The leading pairs of doubtful places are
+        equal to those of the next position.
         """
         encoding = self.encoding
         compared = len(encoding.leading(self.fmt))
         further_pairs = encoding.pairs[compared:]
-        while further_pairs and doubtful.size:
+        while further_pairs and doubtful_places.size:
             # Each position is computed once, even if it is doubtful and also the
-            # neighbour of a doubtful one. Marks are five times as quick as np.union1d.
+            # neighbour of a doubtful position. Marks are five times as quick as
+            # np.union1d.
             is_needed = np.zeros(positions.size, dtype=bool)
-            is_needed[doubtful] = True
-            is_needed[doubtful + 1] = True
-            needed = np.flatnonzero(is_needed)
+            is_needed[doubtful_places] = True
+            is_needed[doubtful_places + 1] = True
+            needed_places = np.flatnonzero(is_needed)
 
-            count = max(BLOCK // needed.size, 1)
+            count = max(BLOCK // needed_places.size, 1)
             pairs = further_pairs[:count]
             further_pairs = further_pairs[count:]
-            values = encoding.values(positions[needed], pairs)
+            values = encoding.values(positions[needed_places], pairs)
             is_equal = find_equal_to_next(read_bits(values, self.fmt))
 
-            # The column of each doubtful position among those needed.
-            columns = is_needed.cumsum()[doubtful] - 1
-            doubtful = doubtful[is_equal[columns]]
-        return doubtful
+            # The column of each doubtful place among the needed places.
+            columns = is_needed.cumsum()[doubtful_places] - 1
+            doubtful_places = doubtful_places[is_equal[columns]]
+        return doubtful_places
 
     def keep_hashes(
         self,
@@ -296,7 +303,7 @@ class _Counter:
             self.positions.append(positions[is_kept])
 
     def close_share(self) -> None:
-        """Count the distinct encodings among those kept, and drop them."""
+        """Count the distinct encodings by the hashes that were kept, and drop these."""
         if not self.hashes:
             return
 
@@ -321,8 +328,8 @@ class _Counter:
         length = stop - first
         collisions = self.collisions.tolist()
         # Rounding keeps order. If a number only rises or only falls with the position,
-        # its equal values are therefore neighbours. Stored angles only ever grow with
-        # the position.
+        # its equal values are therefore neighbours. Stored angles only grow with the
+        # position.
         is_monotone = self.encoding.single and (self.rising or self.falling)
         if self.proved:
             distinct = length

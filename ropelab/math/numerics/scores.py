@@ -4,7 +4,8 @@ A cast plan has the number format to which each stage of the rotation is rounded
 is a cast plan on the frequencies of a head; it computes stored angles, cos and sin.
 
 Queries and keys are drawn: their features are standard normal, rounded to bfloat16 as
-real activations are. In `aligned` draws the key is the query. A score at distance D is
+real activations are. In `aligned` draws the key equals the query. A score at distance D
+is
 
     sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d),
 
@@ -45,7 +46,7 @@ Distances = Float[np.ndarray, " distances"]
 def sample_positions(offset: int, length: int, samples: int) -> Positions:
     """Return evenly spaced whole positions, the first and the last among them.
 
-    All are returned if there are at most ``samples``.
+    If there are at most ``samples`` positions, all of them are returned.
     """
     if length <= samples:
         return list_positions(offset, offset + length)
@@ -158,17 +159,17 @@ def compute_neighbouring_scores(
     draws: Draws,
     deltas: Positions,
 ) -> tuple[Scores, Scores]:
-    """Return the exact scores at distance delta and at delta + 1."""
-    exact = Chain(CastPlan(), spectrum)
+    """Return the exact scores at each distance delta and at delta + 1."""
+    exact_chain = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
-    scores_here = compute_scores(exact, draws, deltas, zero)
-    further = compute_scores(exact, draws, deltas + 1, zero)
-    return scores_here, further
+    scores = compute_scores(exact_chain, draws, deltas, zero)
+    next_scores = compute_scores(exact_chain, draws, deltas + 1, zero)
+    return scores, next_scores
 
 
 @np.errstate(invalid="ignore", over="ignore")
 def rms_error(rounded: Scores, exact: Scores) -> float:
-    """Return the root mean square error; nan if a score overflows."""
+    """Return the root mean square error of rounded scores; nan if a score overflows."""
     squares = (rounded - exact) ** 2
     return float(np.sqrt(np.mean(squares)))
 
@@ -207,16 +208,16 @@ def measure_score_margins(
 
     rows = []
     for margin in margins:
-        after = margin.scores + margin.steps
+        next_scores = margin.scores + margin.steps
         for fmt in formats:
             scale = np.array(margin.scale)
             rounding = float(spacing(scale, fmt)) / 2
             ratio = margin.step / rounding
-            is_equal = round_to(margin.scores, fmt) == round_to(after, fmt)
-            unchanged = float(is_equal.mean())
+            is_equal = round_to(margin.scores, fmt) == round_to(next_scores, fmt)
+            unchanged_fraction = float(is_equal.mean())
 
             status = "above the rounding" if ratio > 1 else "below the rounding"
-            if unchanged == 1:
+            if unchanged_fraction == 1:
                 status = "every score stays equal"
             row = {
                 "vectors": margin.vectors,
@@ -224,7 +225,7 @@ def measure_score_margins(
                 "score_step": margin.step,
                 "rounding": rounding,
                 "step_to_rounding": ratio,
-                "unchanged_fraction": unchanged,
+                "unchanged_fraction": unchanged_fraction,
                 "weight_change": math.expm1(margin.step),
                 "status": status,
             }
@@ -236,7 +237,8 @@ class _Margin(NamedTuple):
     """Scores of one kind of vectors, and their changes over one token."""
 
     vectors: Vectors
-    # The root mean squares of the changes and of the scores.
+    # The root mean squares of the changes and of the scores. For `largest`, the largest
+    # change and the largest score, sqrt(d).
     step: float
     scale: float
     # Scores of drawn vectors, and the change of each.
@@ -253,13 +255,13 @@ def _drawn_margin(
 ) -> _Margin:
     alignment: Alignment = "random" if vectors == "random" else "aligned"
     drawn = draw(count, len(inv_freq), alignment, seed)
-    rows, steps = compute_scores_and_steps(inv_freq, drawn, distances)
+    scores, steps = compute_scores_and_steps(inv_freq, drawn, distances)
 
     if alignment == "random":
         # Scores of random vectors have deviation 1.
-        return _Margin(vectors, compute_typical_step(inv_freq), 1.0, rows, steps)
+        return _Margin(vectors, compute_typical_step(inv_freq), 1.0, scores, steps)
     step, scale = compute_aligned_step_and_score(inv_freq, distances)
-    return _Margin(vectors, step, scale, rows, steps)
+    return _Margin(vectors, step, scale, scores, steps)
 
 
 def _largest_margin(inv_freq: Frequencies) -> _Margin:
@@ -267,8 +269,8 @@ def _largest_margin(inv_freq: Frequencies) -> _Margin:
     # distances, so that their score goes from -step/2 to step/2.
     step = compute_largest_step(inv_freq)
     steps = np.full((1, 1), step)
-    width = math.sqrt(2 * len(inv_freq))
-    return _Margin("largest", step, width, -steps / 2, steps)
+    largest_score = math.sqrt(2 * len(inv_freq))
+    return _Margin("largest", step, largest_score, -steps / 2, steps)
 
 
 def compute_scores_and_steps(
@@ -276,30 +278,30 @@ def compute_scores_and_steps(
     draws: Draws,
     distances: Distances,
 ) -> tuple[Scores, Scores]:
-    """Return exact scores at some distances, and their changes one token further."""
+    """Return exact scores at some distances, and their changes to the next distance."""
     q1, q2 = draws.query
     k1, k2 = draws.key
     dot = q1 * k1 + q2 * k2  # [draws, pairs, 1]
     cross = q1 * k2 - q2 * k1
     theta = inv_freq[:, None]
-    width = math.sqrt(2 * len(inv_freq))
+    root_of_d = math.sqrt(2 * len(inv_freq))
 
     angle = theta * distances  # [pairs, distances]
     products = dot * np.cos(angle) + cross * np.sin(angle)
-    score = products.sum(1) / width
+    scores = products.sum(1) / root_of_d
 
     middle = theta * (distances + 0.5)
     slopes = cross * np.cos(middle) - dot * np.sin(middle)
     changes = 2 * np.sin(theta / 2) * slopes
-    return score, changes.sum(1) / width
+    return scores, changes.sum(1) / root_of_d
 
 
 def compute_typical_step(inv_freq: Frequencies) -> float:
     """Return the root mean square change of a score over one token, for random vectors.
 
-    Exact, and the same from every distance to the next: dot and cross products have
-    variance 2 and are uncorrelated. Scores themselves have deviation 1, whatever the
-    number of pairs.
+    The number is exact, and the same from every distance to the next: dot and cross
+    products have variance 2 and are uncorrelated. Scores themselves have deviation 1,
+    whatever the number of pairs.
     """
     squares = 4 * np.sin(inv_freq / 2) ** 2
     return math.sqrt(float(squares.mean()))
@@ -311,7 +313,7 @@ def compute_aligned_step_and_score(
 ) -> tuple[float, float]:
     """Return the root mean squares of a change over one token, and of the score.
 
-    The key is the query, and the numbers are exact for standard normal vectors. The
+    The key equals the query, and the numbers are exact for standard normal vectors. The
     score is the sum of the squared lengths of the pairs, weighted by w_i = cos(D
     theta_i). A squared length has mean 2 and variance 4, so that the mean square of the
     sum is 4 sum(w^2) + 4 sum(w)^2.
@@ -319,7 +321,7 @@ def compute_aligned_step_and_score(
     theta = inv_freq[:, None]
     angles = theta * distances
     middle = angles + theta / 2
-    # cos(D theta) - cos((D + 1) theta), the weights of the change
+    # The weights of the change are cos(D theta) - cos((D + 1) theta).
     step_weights = 2 * np.sin(theta / 2) * np.sin(middle)
     features = 2 * len(inv_freq)
 
@@ -335,5 +337,5 @@ def compute_aligned_step_and_score(
 def compute_largest_step(inv_freq: Frequencies) -> float:
     """Return the largest change over one token, for two vectors of length sqrt(d)."""
     chords = np.abs(2 * np.sin(inv_freq / 2))
-    width = math.sqrt(2 * len(inv_freq))
-    return width * float(chords.max())
+    root_of_d = math.sqrt(2 * len(inv_freq))
+    return root_of_d * float(chords.max())

@@ -1,15 +1,15 @@
 """The spread of a score: how much it changes when two tokens move together.
 
 With RoPE the score of a query and a key depends only on their distance. Where angles or
-tables are rounded, it also depends on the place of the two. The spread is the standard
-deviation of the score over the places, at one distance.
+tables are rounded, the score also depends on the place of the two tokens. The spread is
+the standard deviation of the score over the places, at one distance.
 
 An implementation stores z_i(m) = cos + i sin of pair i at position m. The score of a
 query at m and a key at m - D is the sum over pairs of Re(a_i z_i(m) conj z_i(m - D)),
 divided by sqrt(d), where a_i is the product of the key's features and the conjugate of
 the query's. For standard normal features the variance of the score is the mean over
-pairs of |z_i(m) conj z_i(m - D)|^2, which is 1 without rounding. The part of it that
-comes from the place m is
+pairs of |z_i(m) conj z_i(m - D)|^2, which is 1 without rounding. The part of this
+variance that comes from the place m is
 
     spread(D)^2 = mean over pairs of the variance over m of z_i(m) conj z_i(m - D).
 
@@ -20,17 +20,17 @@ Where every z has length 1, the variance of a pair is
     1 - |mean over m of exp(i (e_i(m) - e_i(m - D)))|^2,
 
 with e_i the errors of the pair's angles. Errors that are equal at both positions
-cancel. A score without errors therefore has no spread. A frequency that is wrong by the
-same amount at all positions has no spread either, since the difference of its errors
+cancel. A score without errors therefore has no spread. A wrong frequency causes no
+spread either if it is the same at all positions, since the difference of its errors
 depends only on D.
 
 The effect of rounding after the table depends on the vectors. This part of the spread is
 therefore a mean over drawn vectors, with an interval.
 
 The slip of a stored z_i(m) is z_i(m) exp(-i m theta_i) - 1, where theta_i is the
-frequency that the stored angles follow: the error of z relative to the number that z
-would be without rounding. Slips are small numbers, with which sums over all distances
-are computed precisely.
+frequency that the stored angles follow. The slip is the error of z, relative to the
+number that z would be without rounding. Slips are small numbers, with which sums over
+all distances are computed precisely.
 """
 
 import math
@@ -40,14 +40,14 @@ import numpy as np
 from numpy import fft
 
 from ropelab.math.numerics.chain import Chain, Positions, list_positions
-from ropelab.math.numerics.formats import round_to
+from ropelab.math.numerics.formats import FLOAT64_BITS, round_to
 from ropelab.math.numerics.scores import compute_scores, draw
 from ropelab.runs.arrays import Float
 from ropelab.runs.stats import Interval, average_samples
 
-# The longest text in which every distance and every place is counted. In longer texts
-# distances and places are drawn at random.
-WHOLE = 1 << 18
+# The length of the longest text, in tokens, in which every distance and every place is
+# counted. In longer texts distances and places are drawn at random.
+LONGEST_COUNTED = 1 << 18
 
 # The number of distances that are drawn for the mean over distances.
 DISTANCES = 256
@@ -69,8 +69,8 @@ PLACES_PER_GROUP = 32
 # times as long. The word divides a transform by its size.
 DIVIDED_BY_SIZE: Final = "forward"
 
-# Two tokens are at most this share of the positions apart.
-FARTHEST = 0.75
+# The largest distance of two tokens, as a share of the number of positions.
+FARTHEST_SHARE = 0.75
 
 Variances = Float[np.ndarray, " distances"]
 
@@ -94,7 +94,7 @@ class SpreadMeter:
         self.offset = offset
         self.length = length
         self.seed = seed
-        self.farthest = max(1, int(length * FARTHEST))
+        self.farthest = max(1, int(length * FARTHEST_SHARE))
         # The chain without the roundings that come after the table.
         self.stored_chain = Chain(chain.plan.storage, chain.spectrum)
         # The result of `_compute_every_distance`; None until it is computed.
@@ -113,9 +113,9 @@ class SpreadMeter:
     def measure_overall(self) -> Interval:
         """Return the root mean square of the spreads over distances.
 
-        It has an interval where distances are drawn. If all positions are stored as
-        one number, no place changes a score, though all scores are wrong. The result is
-        then the root mean square of their errors instead.
+        The interval has a width where distances are drawn. If all positions are stored
+        as one number, no place changes a score, though all scores are wrong. The result
+        is then the root mean square of the errors of scores instead.
         """
         if self.overflows:
             return Interval(math.nan, math.nan, math.nan, 0)
@@ -124,12 +124,12 @@ class SpreadMeter:
 
         variance = self._estimate_stored_variance()
         if self.chain.plan != self.chain.plan.storage:
-            added = self._measure_variance_after_table()
+            added_variance = self._measure_variance_after_table()
             variance = Interval(
-                variance.value + added.value,
-                variance.low + added.low,
-                variance.high + added.high,
-                added.n,
+                variance.value + added_variance.value,
+                variance.low + added_variance.low,
+                variance.high + added_variance.high,
+                added_variance.n,
             )
 
         return _take_roots(variance)
@@ -143,7 +143,7 @@ class SpreadMeter:
             return Interval(math.nan, math.nan, math.nan, 0)
         if self.chain.plan.consistent:
             return _make_exact_interval(0.0)
-        if self.length <= WHOLE:
+        if self.length <= LONGEST_COUNTED:
             variance = self._compute_every_distance()[distance - 1]
             return _make_exact_interval(math.sqrt(variance))
 
@@ -153,15 +153,19 @@ class SpreadMeter:
         return _take_roots(average_samples(squares.mean(0)))
 
     def _estimate_stored_variance(self) -> Interval:
+        """Return the mean over distances of the variance of a score.
+
+        The effect of rounding after the table is left out.
+        """
         if self.chain.plan.consistent:
             return _make_exact_interval(0.0)
-        if self.length <= WHOLE:
+        if self.length <= LONGEST_COUNTED:
             return _make_exact_interval(float(self._compute_every_distance().mean()))
 
         # The range of distances is cut into equal parts, and one distance is drawn in each.
         random = np.random.default_rng(self.seed)
-        places = np.arange(DISTANCES) + random.random(DISTANCES)
-        shares = places / DISTANCES
+        numbers = np.arange(DISTANCES) + random.random(DISTANCES)
+        shares = numbers / DISTANCES
         distances = 1 + np.floor(shares * self.farthest)
 
         variances = []
@@ -178,8 +182,8 @@ class SpreadMeter:
         count: int,
     ) -> Positions:
         """Draw positions of keys. The query of each stands `distance` tokens later."""
-        free = self.length - distance
-        return self.offset + np.floor(random.random(count) * free)
+        place_count = self.length - distance
+        return self.offset + np.floor(random.random(count) * place_count)
 
     def _square_deviations(
         self,
@@ -198,7 +202,7 @@ class SpreadMeter:
         squares = deviations.real**2 + deviations.imag**2
 
         # The mean is taken from the same places, which makes the squares too small by
-        # (n - 1) / n (Bessel's correction).
+        # the factor (n - 1) / n (Bessel's correction).
         correction = keys.size / (keys.size - 1)
         return correction * squares
 
@@ -250,7 +254,7 @@ class SpreadMeter:
             correlation = _correlate(slip, size, self.farthest)
             sums += _sum_windows(squares, self.farthest) - 2 * correlation.real
             # Only rounded tables have values z of another length than 1.
-            if self.chain.plan.table.precision < 53:
+            if self.chain.plan.table.precision < FLOAT64_BITS:
                 excess = 2 * slip.real + squares
                 excess_power += _compute_power(excess, size)
 
@@ -269,38 +273,41 @@ class SpreadMeter:
         theta: float,
         positions: Positions,
     ) -> np.ndarray:
-        """Return z exp(-i m theta) - 1 at every position, to its own precision."""
-        chosen = slice(pair, pair + 1)
-        angles = self.stored_chain.angles(positions, chosen)[0]
-        error = angles - theta * positions
-        # A wrong angle turns z by exp(i error) - 1. Its real part, cos(error) - 1, is
-        # written without cancellation. Real and imaginary parts are computed separately
-        # here and below, since complex products take twice as long.
-        turned = np.zeros(len(positions), dtype=np.complex128)
-        is_turned = bool(error.any())
-        if is_turned:
-            turned.real = -2 * np.sin(error / 2) ** 2
-            turned.imag = np.sin(error)
+        """Return z exp(-i m theta) - 1 of a pair at every position.
+
+        The relative error of these small numbers is that of float64.
+        """
+        pair_slice = slice(pair, pair + 1)
+        angles = self.stored_chain.angles(positions, pair_slice)[0]
+        angle_error = angles - theta * positions
+        # A wrong angle alone has the slip exp(i error) - 1. The real part, cos(error) -
+        # 1, is written without cancellation. Real and imaginary parts are computed
+        # separately here and below, since complex products take twice as long.
+        angle_slip = np.zeros(len(positions), dtype=np.complex128)
+        has_angle_errors = bool(angle_error.any())
+        if has_angle_errors:
+            angle_slip.real = -2 * np.sin(angle_error / 2) ** 2
+            angle_slip.imag = np.sin(angle_error)
 
         table = self.stored_chain.plan.table
-        if table.precision == 53:
-            return turned
+        if table.precision == FLOAT64_BITS:
+            return angle_slip
         cos = np.cos(angles)
         sin = np.sin(angles)
-        right = round_to(cos, table) - cos
-        up = round_to(sin, table) - sin
+        cos_error = round_to(cos, table) - cos
+        sin_error = round_to(sin, table) - sin
 
-        # A rounded table moves z to exp(i angle) + (right + i up), so that
-        # z exp(-i angle) - 1 is (right + i up) (cos - i sin).
-        moved = np.empty_like(turned)
-        moved.real = right * cos + up * sin
-        moved.imag = up * cos - right * sin
-        if is_turned:
-            # Turned and moved, z is off by (1 + turned) (1 + moved) - 1. The product is
+        # A rounded table alone moves z to exp(i angle) + e with e = cos_error +
+        # i sin_error, so that z exp(-i angle) - 1 is e (cos - i sin).
+        slip = np.empty_like(angle_slip)
+        slip.real = cos_error * cos + sin_error * sin
+        slip.imag = sin_error * cos - cos_error * sin
+        if has_angle_errors:
+            # Two slips s and t together are (1 + s) (1 + t) - 1. This product is
             # multiplied out, because adding 1 would lose the last digits of small numbers.
-            both = moved * turned
-            moved += turned + both
-        return moved
+            product = slip * angle_slip
+            slip += angle_slip + product
+        return slip
 
     def _find_frequencies(self) -> Float[np.ndarray, " pairs"]:
         """Return the frequencies that stored angles follow."""
@@ -317,8 +324,8 @@ class SpreadMeter:
         return bool(first == last)
 
     def _compute_error_of_one_place(self) -> float:
-        # The stored rotation is 1 at every distance, the exact one exp(i angle). The
-        # squared distance of the two is |1 - exp(i angle)|^2 = 2 - 2 cos(angle).
+        # The stored rotation is 1 at every distance, the exact rotation exp(i angle).
+        # The square of the error is |1 - exp(i angle)|^2 = 2 - 2 cos(angle).
         distances = np.arange(1, self.farthest + 1)
         angles = np.outer(self.chain.spectrum.inv_freq, distances)
         squares = 2 - 2 * np.cos(angles)
@@ -326,11 +333,11 @@ class SpreadMeter:
 
     @np.errstate(invalid="ignore", over="ignore")
     def _measure_variance_after_table(self) -> Interval:
-        """Return what rounding the rotation and the score adds to the variance."""
+        """Return the variance that rounding of the rotation and of the score adds."""
         random = np.random.default_rng(self.seed)
         pairs = self.chain.spectrum.pairs
 
-        added = []
+        added_variances = []
         for group in range(GROUPS):
             seed = self.seed * GROUPS + group
             vectors = draw(VECTORS_PER_GROUP, pairs, "random", seed)
@@ -340,23 +347,23 @@ class SpreadMeter:
             keys = self._draw_places(random, distance, PLACES_PER_GROUP)
             queries = keys + distance
 
-            before = compute_scores(self.stored_chain, vectors, queries, keys)
-            rounded = compute_scores(self.chain, vectors, queries, keys)
-            variance_before = before.var(axis=1, ddof=1)
-            variance = rounded.var(axis=1, ddof=1)
-            added.append(float((variance - variance_before).mean()))
-        return average_samples(np.array(added))
+            scores_before = compute_scores(self.stored_chain, vectors, queries, keys)
+            scores_after = compute_scores(self.chain, vectors, queries, keys)
+            variance_before = scores_before.var(axis=1, ddof=1)
+            variance_after = scores_after.var(axis=1, ddof=1)
+            added_variances.append(float((variance_after - variance_before).mean()))
+        return average_samples(np.array(added_variances))
 
 
 def _make_exact_interval(value: float) -> Interval:
-    """Return a value that is not estimated as an interval without width."""
+    """Return an interval without width, for a value that is not an estimate."""
     return Interval(value, value, value, 0)
 
 
 def _take_roots(variance: Interval) -> Interval:
-    """Return the deviation for a variance.
+    """Return the standard deviation for a variance.
 
-    The lower end of an estimated variance can fall below 0, and counts as 0.
+    The lower end of an estimated variance can fall below 0. It then counts as 0.
     """
     return Interval(
         math.sqrt(max(0.0, variance.value)),
@@ -369,7 +376,7 @@ def _take_roots(variance: Interval) -> Interval:
 def _find_fast_size(least: int) -> int:
     """Return a size, at least `least`, at which Fourier transforms are quick.
 
-    It is 5, 6, 7 or 8 times a power of two.
+    The size is 5, 6, 7 or 8 times a power of two.
     """
     # `least` is at most 2^bits, which is 8 times this power of two.
     bits = (least - 1).bit_length()
@@ -379,7 +386,7 @@ def _find_fast_size(least: int) -> int:
 
 
 def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
-    """Return for D = 1 .. farthest the sum of v(m) + conj v(m - D) over the places m.
+    """Return, for D = 1 .. farthest, the sum of v(m) + conj v(m - D) over the places m.
 
     Queries stand at m = D and after, keys D before them. The value of the key is
     conjugated because a score multiplies with the conjugate of the key's rotation.
@@ -394,7 +401,10 @@ def _sum_windows(values: np.ndarray, farthest: int) -> np.ndarray:
 
 
 def _compute_power(values: Float[np.ndarray, " positions"], size: int) -> np.ndarray:
-    """Return the power spectrum of real values, whose transform is their correlation."""
+    """Return the power spectrum of real values.
+
+    The inverse transform of this spectrum is the correlation of the values.
+    """
     divided = fft.rfft(values.astype(np.float32), size, norm=DIVIDED_BY_SIZE)
     transform = size * divided
     return np.asarray(transform.real**2 + transform.imag**2)
@@ -408,6 +418,6 @@ def _correlate(values: np.ndarray, size: int, farthest: int) -> np.ndarray:
     inverse = fft.rfft(power, norm=DIVIDED_BY_SIZE)
     correlation = inverse[1 : farthest + 1].conj()
 
-    # The power is divided by size^2 and the inverse transform by size. An inverse
-    # transform has to be divided by size once, so that size^2 is left.
+    # The norm divides the power by size^2 and the inverse transform by size. Only the
+    # inverse transform has to be divided by size, so that the factor size^2 is missing.
     return np.asarray(correlation * size**2)

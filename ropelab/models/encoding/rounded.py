@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.formats import FloatFormat, round_to
+from ropelab.math.numerics.formats import FLOAT64_BITS, FloatFormat, round_to
 from ropelab.math.numerics.keys import Rounding
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Heads, Positions, Scores
@@ -27,9 +27,6 @@ NATIVE = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-# The significant bits of float64. A stage of this format is not rounded, since everything
-# is computed in float64 or less.
-EXACT_PRECISION = 53
 
 
 class RoundedRope(Rope):
@@ -165,7 +162,8 @@ def round_tensor(x: Tensor, fmt: FloatFormat) -> Tensor:
 
 def _is_exact(fmt: FloatFormat) -> bool:
     """Return True for the format of a stage that is not rounded."""
-    return fmt.precision == EXACT_PRECISION
+    # Everything is computed in float64 or less.
+    return fmt.precision == FLOAT64_BITS
 
 
 def _apply(x: Tensor, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:

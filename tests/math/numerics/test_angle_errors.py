@@ -9,7 +9,7 @@ import pytest
 
 from ropelab.math.numerics.angle_errors import (
     HOPELESS_RAD,
-    find_first_beyond,
+    find_first_wrong,
     find_worst,
     find_worst_by_octave,
     wrap_angle,
@@ -62,7 +62,7 @@ def test_the_first_bad_position_is_the_first(name):
         bad = np.flatnonzero(~(errors <= tolerance))
         expected = int(bad[0]) if bad.size else None
         assert (
-            find_first_beyond(chain, find_worst_by_octave(chain, 0, 5000), tolerance)
+            find_first_wrong(chain, find_worst_by_octave(chain, 0, 5000), tolerance)
             == expected
         )
 

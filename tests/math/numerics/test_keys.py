@@ -9,12 +9,19 @@ import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
-from ropelab.math.numerics.keys import SHARED, key_errors, parse_keys, parse_rounding
+from ropelab.math.numerics.keys import (
+    SCALE_SETS,
+    key_errors,
+    parse_keys,
+    parse_rounding,
+)
 from ropelab.runs.errors import InputError
 
 RANDOM = np.random.default_rng(0)
 KEYS = RANDOM.standard_normal((2, 3, 70, 64)) * np.exp(RANDOM.standard_normal(64))
-FORMATS = [f"{number}({shared})" for number in SHARED for shared in SHARED[number]]
+FORMATS = [
+    f"{number}({shared})" for number in SCALE_SETS for shared in SCALE_SETS[number]
+]
 
 
 @pytest.mark.parametrize("name", ["q8_0", "q4_0"])

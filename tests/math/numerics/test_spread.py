@@ -131,7 +131,7 @@ def test_what_is_rounded_after_the_table_has_an_interval(cast):
 def test_long_ranges_are_sampled_and_say_so(monkeypatch):
     exact = spreads("angle=bfloat16", 1e6, 8192)
     value, at = exact.measure_overall().value, exact.measure_at_distance(100).value
-    monkeypatch.setattr(spread, "WHOLE", 100)
+    monkeypatch.setattr(spread, "LONGEST_COUNTED", 100)
     drawn = spreads("angle=bfloat16", 1e6, 8192)
     overall, there = drawn.measure_overall(), drawn.measure_at_distance(100)
     assert overall.low < value < overall.high

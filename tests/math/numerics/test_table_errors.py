@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ropelab.math.numerics.angle_errors import (
-    WITHIN,
+    TABLE_SHORTFALL,
     find_worst_by_octave,
     find_worst_table_error,
 )
@@ -49,7 +49,7 @@ def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length)
     if math.isnan(everywhere):
         assert math.isnan(found)
     else:
-        assert found <= everywhere <= found * (1 + WITHIN) + 1e-15
+        assert found <= everywhere <= found * (1 + TABLE_SHORTFALL) + 1e-15
 
 
 def test_without_rounding_nothing_is_off():
@@ -72,7 +72,7 @@ def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch
     )
     everywhere = max(float(np.abs(ours - exact).max()) for ours, exact in both)
     found = searched(PLANS[name], slow, 0, 5000)
-    assert found <= everywhere <= found * (1 + WITHIN) + 1e-15
+    assert found <= everywhere <= found * (1 + TABLE_SHORTFALL) + 1e-15
     computed = counted(monkeypatch)
     searched(PLANS[name], slow, 0, 1 << 18)
     assert sum(computed) < 0.3 * (1 << 18) * 16
@@ -82,7 +82,7 @@ def test_frequencies_near_zero_are_found_by_few_cosines(name, scale, monkeypatch
 def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
     half = FORMATS[fmt].epsilon / 4
     assert (
-        (1 - WITHIN) * half
+        (1 - TABLE_SHORTFALL) * half
         <= searched(parse_cast(f"table={fmt}"), rope(32), 0, 1 << 20)
         <= half
     )
