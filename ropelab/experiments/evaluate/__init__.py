@@ -104,7 +104,7 @@ class EvaluateConfig(Config):
         if not isinstance(model, str):
             # The check of the field `model` reports this later. The context is filled in,
             # so that no second error is about a missing context.
-            return {"context": config.SHORTEST, **values}
+            return {"context": config.SHORTEST_TRAINED, **values}
         require("transformers")
         from ropelab.models.released.facts import read_facts
         from ropelab.models.released.loading import read_checkpoint_dtype
@@ -144,7 +144,7 @@ class EvaluateConfig(Config):
         config.list_roundings(self)
         config.check_against(self, self.against)
 
-        shortest = config.SHORTEST
+        shortest = config.SHORTEST_TRAINED
         if self.train_len < shortest:
             raise ValueError(
                 f"the model has {self.train_len} tokens, at least {shortest} needed"
