@@ -460,7 +460,11 @@ def test_frequencies_may_follow_the_tokens_of_a_call(
             r"the attention factor 1\.1180\d* is missing \(4095 tokens\)",
         ),
         (DYNAMIC, "power", r"without the exponent d / \(d - 2\) \(10650 tokens\)"),
-        (DYNAMIC, "static", r"dynamic_ntk\(factor=4\) is missing \(10650 tokens\)"),
+        (
+            DYNAMIC,
+            "static",
+            r"dynamic_ntk\(factor=4\) is missing, or .* down to 1 \(10650 tokens\)",
+        ),
         (LONGROPE, "long", r"the long table is used at 4095 tokens"),
         (DYNAMIC, "upside down", r"the base's exponent is \(d - 2\) / d instead of d"),
         (DYNAMIC, "factor", "10650 tokens"),
@@ -498,7 +502,6 @@ def test_a_length_that_may_be_left_out_is_given(change: str) -> None:
     ("change", "says"),
     [
         ("", "within 0.01 rad up to position 8191; nearest to float32"),
-        ("kept", "within 0.01 rad up to position 8191; nearest to float32"),
         (
             "static",
             "nearest to float32; no other frequencies were seen at 10650 tokens",
@@ -518,6 +521,18 @@ def test_a_scaling_that_was_not_seen_is_not_called_right(
     )
     assert not done.wrong
     assert done.answer.endswith(says)
+
+
+def test_a_short_text_after_a_long_one_has_its_own_frequencies_again() -> None:
+    expected = expect_config("config.json", {**SHORT, "rope_scaling": DYNAMIC}, None)[
+        "all"
+    ]
+    code = by_length(DYNAMIC, False, "kept")
+    done = judge_code(
+        lambda spec, at: ask_function(code, "code", spec, at), expected, 0.01
+    )
+    assert done.wrong
+    assert done.answer.startswith("2049 tokens after 10650 have other frequencies")
 
 
 def test_axes_of_positions_are_said_not_to_be_judged() -> None:
