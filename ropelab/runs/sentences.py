@@ -76,7 +76,8 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
     """Write a value and the ends of its interval, with as many decimals as the interval
     supports.
 
-    If the ends are nan, only the value is written.
+    If the ends are nan, words say that there is no interval, as with a single model that
+    read a single text.
 
     With these decimals half the width of the interval has one significant digit, or two
     if the first is a 1. Values from 0.01 to 100, such as shares and losses, have two or
@@ -86,17 +87,22 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
         value: the value, inside the interval.
         low: the lower end.
         high: the upper end.
-        form: "f" for a number, "%" for a share as a percentage.
+        form: "f" for a number, "+f" for a difference, whose numbers all have a sign, and
+            "%" for a share as a percentage.
 
     >>> write_with_interval(0.951, 0.929, 0.973), write_with_interval(1.0731, 1.04, 1.11)
     ('0.95 [0.93, 0.97]', '1.07 [1.04, 1.11]')
     >>> write_with_interval(0.951, 0.929, 0.973, "%")
     '95% [93%, 97%]'
+    >>> write_with_interval(0.051, -0.029, 0.131, "+f")
+    '+0.05 [-0.03, +0.13]'
     >>> write_with_interval(0.951, math.nan, math.nan)
-    '0.951'
+    '0.951 [no interval]'
     """
     if math.isnan(low) or math.isnan(high):
-        return f"{value:.0%}" if form == "%" else f"{value:.3f}"
+        sign = form.removesuffix("f")
+        text = f"{value:.0%}" if form == "%" else f"{value:{sign}.3g}"
+        return f"{text} [no interval]"
 
     half_width = (high - low) / 2
     decimals = 3
@@ -111,8 +117,10 @@ def write_with_interval(value: float, low: float, high: float, form: str = "f") 
         decimals = min(max(decimals, 2), 3)
     else:
         decimals = min(max(decimals, 0), 6)
-    ends = f"[{low:.{decimals}{form}}, {high:.{decimals}{form}}]"
-    return f"{value:.{decimals}{form}} {ends}"
+    # A sign stands before the decimals, and the letter after them.
+    sign, letter = form[:-1], form[-1]
+    spec = f"{sign}.{decimals}{letter}"
+    return f"{value:{spec}} [{low:{spec}}, {high:{spec}}]"
 
 
 def write_interval(interval: "Interval", form: str) -> str:
@@ -220,8 +228,8 @@ def describe_casts_apart(
         column: the column with the values by which casts are ordered. A cast without a
             value overflows, and comes first.
         describe: makes the sentence of a row.
-        effect: the words between the number of the remaining casts and their largest
-            value, such as "with a mean KL of up to".
+        effect: the words after the number of the remaining casts, such as "with a lower
+            mean KL". Their values stay in the table, where they have intervals.
         most: how many casts get a sentence each.
     """
     ordered = table.sort_values(
@@ -230,7 +238,5 @@ def describe_casts_apart(
     sentences = [describe(row) for _, row in ordered.head(most).iterrows()]
     others = ordered.iloc[most:]
     if len(others):
-        largest = others[column].max()
-        more = write_count(len(others), "more cast")
-        sentences.append(f"{more} {effect} {largest:.2g}")
+        sentences.append(f"{write_count(len(others), 'more cast')} {effect}")
     return sentences

@@ -221,8 +221,8 @@ def test_an_answer_names_what_costs_and_from_which_error():
             0.1,
             error,
             cost,
-            0,
-            1,
+            0.9 * cost,
+            1.1 * cost,
             1,
             4,
             v,
@@ -238,8 +238,8 @@ def test_an_answer_names_what_costs_and_from_which_error():
     ]
     (said,) = describe_casts(pd.DataFrame(rows, columns=COLUMNS))
     assert mentions(said, "2048 tokens", "1 of 6", "up to 0.002")
-    costs = "position=bfloat16 0.412", "q4_0 0.03", "int4 0.02"
-    assert mentions(said, *costs, "2 more up to 0.01")
+    assert mentions(said, "position=bfloat16 0.41 [0.37, 0.45]", "2 more cost less")
+    assert mentions(said, "q4_0 0.030 [0.027, 0.033]", "int4 0.020 [0.018, 0.022]")
     errors = "error 0.29)", "error 0.1)", "error 0.09)"
     assert mentions(said, *errors)
 

@@ -14,8 +14,8 @@ TABLE = pd.DataFrame(
     ("left_out", "more"),
     [
         ("abc", []),
-        ("a", ["1 more cast with a KL of up to 0.5"]),
-        ("", ["2 more casts with a KL of up to 1"]),
+        ("a", ["1 more cast with a lower KL"]),
+        ("", ["2 more casts with a lower KL"]),
     ],
 )
 def test_the_casts_that_differ_least_share_a_sentence(
@@ -24,6 +24,6 @@ def test_the_casts_that_differ_least_share_a_sentence(
     table = TABLE[~TABLE["cast"].isin([*left_out])]
     farthest = [cast for cast in "bedac" if cast not in left_out][:3]
     said = describe_casts_apart(
-        table, "kl", lambda row: str(row["cast"]), "with a KL of up to"
+        table, "kl", lambda row: str(row["cast"]), "with a lower KL"
     )
     assert said == farthest + more

@@ -235,7 +235,7 @@ def _estimate_rms(
 def state_against(table: pd.DataFrame) -> list[str]:
     """Say how far each plan is from the plan of --against, the farthest first."""
     return describe_casts_apart(
-        table, "rms_score_difference", _describe_row, "with scores that differ by up to"
+        table, "rms_score_difference", _describe_row, "with scores that differ by less"
     )
 
 

@@ -40,7 +40,7 @@ from ropelab.models.tasks.modes import Mode, Rounded, WithMethod
 from ropelab.models.tasks.task import DocumentTask, Windows
 from ropelab.runs.cell import Advance, Values
 from ropelab.runs.labels import label_method
-from ropelab.runs.sentences import describe_casts_apart
+from ropelab.runs.sentences import describe_casts_apart, write_with_interval
 from ropelab.runs.stats import average_crossed
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import DIVERGED
@@ -329,7 +329,7 @@ def describe_divergence(tables: Tables) -> list[str]:
         tables["divergence"],
         "kl_nats_per_token",
         _describe_pair,
-        "with a mean KL of up to",
+        "with a lower mean KL",
     )
 
 
@@ -340,16 +340,17 @@ def _describe_pair(row: pd.Series) -> str:
     if largest == 0 and row["kl_nats_per_token"] == 0:
         return f"{lead}every token has the same log-probability"
 
-    interval = ""
-    if pd.notna(row["kl_ci_high"]):
-        interval = f" ({row['kl_ci_low']:.2g} to {row['kl_ci_high']:.2g})"
+    kl = write_with_interval(
+        row["kl_nats_per_token"], row["kl_ci_low"], row["kl_ci_high"]
+    )
     share_beyond = "none"
     if row["share_beyond"] > 0:
-        share_beyond = f"{100 * row['share_beyond']:.2g} %"
+        share_beyond = write_with_interval(
+            row["share_beyond"], row["share_ci_low"], row["share_ci_high"], "%"
+        )
     return (
-        f"{lead}the mean KL is {row['kl_nats_per_token']:.2g}{interval} nats; the"
-        f" log-probability of a token differs by {largest:.2g} at most, and by more than"
-        f" {DIVERGED:g} in {share_beyond} of tokens"
+        f"{lead}the mean KL is {kl} nats; the log-probability of a token differs by more"
+        f" than {DIVERGED:g} in {share_beyond} of tokens, by {largest:.2g} at most"
     )
 
 
@@ -364,7 +365,11 @@ def shorten_divergence(tables: Tables) -> dict[str, pd.DataFrame]:
         "against": table["against"],
         "tokens": table["tokens"],
         "mean_kl": table["kl_nats_per_token"],
-        "largest_difference": table["largest_difference_nats_per_token"],
+        "mean_kl_ci_low": table["kl_ci_low"],
+        "mean_kl_ci_high": table["kl_ci_high"],
         "share_beyond": table["share_beyond"],
+        "share_beyond_ci_low": table["share_ci_low"],
+        "share_beyond_ci_high": table["share_ci_high"],
+        "largest_difference": table["largest_difference_nats_per_token"],
     }
     return {"divergence": pd.DataFrame(shown)}

@@ -35,6 +35,7 @@ from ropelab.models.tasks.config import RoundingConfig, list_roundings
 from ropelab.models.tasks.modes import Mode, Rounded
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import AS_SHIPPED, label_method
+from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.tables import Tables
 
 # The seed of the random vectors of a prediction.
@@ -251,11 +252,9 @@ def _list_costs(costly_rows: pd.DataFrame) -> str:
     worst_first = costly_rows.sort_values("cost", ascending=False)
     parts = []
     for _, row in worst_first.head(MOST_NAMED).iterrows():
-        parts.append(
-            f"{row['rounding']} {row['cost']:.3g} (score error {_write_error(row)})"
-        )
+        cost = write_with_interval(row["cost"], row["ci_low"], row["ci_high"])
+        parts.append(f"{row['rounding']} {cost} (score error {_write_error(row)})")
     unnamed_count = len(costly_rows) - len(parts)
     if unnamed_count:
-        next_cost = worst_first["cost"].iloc[MOST_NAMED]
-        parts.append(f"{unnamed_count} more up to {next_cost:.3g}")
+        parts.append(f"{unnamed_count} more cost less")
     return ", ".join(parts)

@@ -31,7 +31,6 @@ about one training seed: they say what other units would give with the same mode
 interval of `average_over_seeds` says what other seeds would give, too.
 """
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -414,8 +413,8 @@ def average_with_intervals(table: pd.DataFrame, column: str, name: str) -> pd.Da
     """Return the mean of a column for each label of rows, with its interval.
 
     With three or more seeds, the interval is over models, which all read the same texts
-    and contexts. With a single model, the interval is over texts and contexts, as the
-    table has it. Two models have no interval.
+    and contexts. With one or two models, the interval is over texts and contexts, as the
+    table has it.
 
     Args:
         table: a row per seed and label, or several rows, whose mean is taken.
@@ -463,11 +462,12 @@ def _find_interval(rows: pd.DataFrame, column: str) -> Interval:
     value_of_seed = rows.groupby("seed", sort=False)[column].mean().to_numpy()
     mean = float(value_of_seed.mean())
     seeds = len(value_of_seed)
-    if len(rows) == 1:
-        low, high = rows[INTERVAL].iloc[0]
-        return Interval(mean, float(low), float(high), 1)
     if seeds < FEWEST_UNITS:
-        return Interval(mean, math.nan, math.nan, seeds)
+        # The rows are measured on the same texts and contexts, so that their errors may
+        # go together. The standard error of their mean is then the mean of their standard
+        # errors, and otherwise it is less. The mean ends are wide enough for both cases.
+        low, high = rows[INTERVAL].to_numpy(dtype=float).mean(axis=0).tolist()
+        return Interval(mean, low, high, len(rows))
 
     trials = 0
     is_share = "trials" in rows

@@ -82,14 +82,25 @@ def test_the_interval_of_a_mean_is_over_models_and_that_of_one_model_its_own():
     assert means.loc[["unscaled"]].to_numpy()[0].tolist() == [2.0, 1.75, 2.75]
 
 
-def test_two_models_have_no_interval():
+def test_two_models_have_the_interval_over_their_texts():
     means = average_with_intervals(make_losses(2), "loss", "nll @8")
     value, low, high = means.loc[["yarn ×4"]].to_numpy()[0]
-    assert value == 1.25
-    assert math.isnan(low)
-    assert math.isnan(high)
-    assert write_mean(means, "yarn ×4") == "1.250"
+    assert [value, low, high] == [1.25, 1.0, 2.0]
+    assert write_mean(means, "yarn ×4") == "1.25 [1.00, 2.00]"
     assert write_mean(means, "unscaled") == "2.00 [1.75, 2.75]"
+
+
+def test_a_mean_over_depths_has_an_interval_that_holds_if_their_errors_are_equal():
+    depths = pd.concat([make_losses(1), make_losses(1).assign(loss=3.0)])
+    means = average_with_intervals(depths, "loss", "passkey @8")
+    low, high = depths[depths["method"] == "yarn"][["ci_low", "ci_high"]].mean()
+    assert means.loc[["yarn ×4"]].to_numpy()[0].tolist() == [2.0, low, high]
+
+
+def test_one_model_with_one_text_has_no_interval():
+    table = make_losses(1).assign(ci_low=math.nan, ci_high=math.nan)
+    means = average_with_intervals(table, "loss", "nll @8")
+    assert write_mean(means, "yarn ×4") == "1 [no interval]"
 
 
 def test_equal_shares_of_all_models_keep_an_interval_inside_0_and_1():
