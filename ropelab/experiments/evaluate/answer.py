@@ -7,7 +7,11 @@ values (`casts`), and the sliding window.
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.experiments.evaluate.recommendation import BETTER, KEPT
+from ropelab.experiments.evaluate.recommendation import (
+    BETTER,
+    KEPT,
+    average_values,
+)
 from ropelab.models.tasks import tables as task_tables
 from ropelab.models.tasks.cells import UNDECIDABLE
 from ropelab.models.tasks.divergence import describe_divergence, shorten_divergence
@@ -15,6 +19,7 @@ from ropelab.models.tasks.rounded import describe_casts
 from ropelab.runs.comparisons import name_tied
 from ropelab.runs.labels import AS_SHIPPED, WINDOW
 from ropelab.runs.leading import UNIFORM_LOSS
+from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.spelling import split_list, write_command
 from ropelab.runs.tables import Tables, select_longest_context
 from ropelab.runs.thresholds import HARDLY_READ
@@ -35,16 +40,22 @@ def answer(tables: Tables) -> str:
         compares_methods = len(tables["casts"]) != len(comparisons)
     if compares_methods:
         is_alone = comparisons.empty
-        findings += [_describe_advice(row, model, is_alone) for row in advice]
+        for row in advice:
+            findings.append(_describe_advice(row, model, tables, is_alone))
 
     more = []
     if "text_nll" in tables:
         losses = tables["text_nll"]
-        loss = losses.loc[losses["method"] == AS_SHIPPED, task_tables.NLL].min()
-        if loss > HARDLY_READ:
+        own_losses = losses[losses["method"] == AS_SHIPPED]
+        lowest = own_losses.nsmallest(1, task_tables.NLL)
+        if (lowest[task_tables.NLL] > HARDLY_READ).all():
+            means = task_tables.average_with_intervals(
+                lowest, task_tables.NLL, task_tables.NLL
+            )
+            loss = task_tables.write_mean(means, means.index[0])
             more.append(
                 "it reads this text little better than chance"
-                f" ({loss:.2f} nats per byte); try --corpus"
+                f" ({loss} nats per byte); try --corpus"
             )
     more += _describe_costs(comparisons, advice)
     if model["windowed_layers"]:
@@ -65,7 +76,9 @@ def _read_advice(tables: Tables) -> list[pd.Series]:
 
 
 def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[str]:
-    """Say what each recommended method costs in short contexts, where none is needed."""
+    """Say what each recommended method costs at most in short contexts, where none is
+    needed.
+    """
     is_short = comparisons["metric"] == "nll_short_context"
     costs = comparisons[is_short & (comparisons["method_a"] == AS_SHIPPED)]
     # A method is recommended if there is a command that writes its configuration. One
@@ -74,14 +87,17 @@ def _describe_costs(comparisons: pd.DataFrame, advice: list[pd.Series]) -> list[
 
     sentences = []
     for label in recommended:
-        parts = []
-        for row in costs[costs["method_b"] == label].itertuples():
-            # The difference is unmodified minus method; its negative is the cost.
-            mark = " (~)" if row.verdict == "~" else ""
-            parts.append(f"{-row.difference:+.3f} at {row.at_tokens}{mark}")
-        if parts:
+        costs_of_label = costs[costs["method_b"] == label]
+        # The difference is unmodified minus method. Its negative is the cost, so that the
+        # least difference is the largest cost.
+        largest = costs_of_label.nsmallest(1, "difference")
+        for row in largest.to_dict("records"):
+            cost = write_with_interval(
+                -row["difference"], -row["ci_high"], -row["ci_low"]
+            )
             sentences.append(
-                f"in short contexts {label} costs {', '.join(parts)} nats per byte"
+                f"in short contexts {label} costs most at {row['at_tokens']} tokens:"
+                f" {cost} nats per byte"
             )
     return sentences
 
@@ -96,12 +112,15 @@ def suggest_command(config: EvaluateConfig, tables: Tables) -> str:
     return write_command("audit", {"model": config.model}, "model")
 
 
-def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
+def _describe_advice(
+    row: pd.Series, model: pd.Series, tables: Tables, is_alone: bool
+) -> str:
     """Say what is best at a task.
 
     Args:
         row: a row of `recommendation`.
         model: the row of the table `model`.
+        tables: the tables of the run.
         is_alone: the unmodified model was compared with nothing.
     """
     # A verb phrase, such as `copies`.
@@ -122,22 +141,23 @@ def _describe_advice(row: pd.Series, model: pd.Series, is_alone: bool) -> str:
     unit = ""
     if row["task"] == "text":
         unit = " nats per byte in the last bucket of positions"
+    if is_alone or row["status"] == KEPT:
+        values = average_values(tables, row["task"], row["at_tokens"])
+        value = task_tables.write_mean(values, AS_SHIPPED)
     if is_alone:
-        return f"{lead} the unmodified model {does}: {row['value']:.3f}{unit}"
+        return f"{lead} the unmodified model {does}: {value}{unit}"
 
     tied = name_tied(split_list(row["not_significant"]))
     if row["status"] == KEPT:
-        return (
-            f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){tied}"
-        )
+        return f"{lead} the unmodified model {does} best ({value}{unit}){tied}"
 
     best = row["best"]
     if best == WINDOW:
         best = f"a sliding window of {model['sliding_window_tokens']}"
-    interval = "n = 1"
-    if pd.notna(row["ci_low"]):
-        interval = f"{row['ci_low']:.3g} to {row['ci_high']:.3g}"
-    gap = f"{row['difference']:+.3g} ({interval}){unit}"
+    difference = write_with_interval(
+        row["difference"], row["ci_low"], row["ci_high"], "+f"
+    )
+    gap = f"{difference}{unit}"
     if row["status"] == BETTER:
         return f"{lead} {best} {does} best, {gap} against the unmodified model{tied}"
     return (

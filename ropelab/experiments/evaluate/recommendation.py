@@ -72,8 +72,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     # Rounded rows are compared with each other, and not recommended.
     if task == "text":
         metric = "nll_bucket"
-        table = tables["text_nll"]
-        values = _select_losses(table[table["arm"] != ROUNDED], length)
+        values = average_values(tables, task, length)["value"]
         best = str(values.idxmin())
         if len(values) > 1 and values[best] >= UNIFORM_LOSS:
             return undecidable
@@ -83,7 +82,7 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         table = table[table["arm"] != ROUNDED]
         if (table["status"] != task_tables.OK).any():
             return undecidable
-        values = _select_shares(table, task, length)
+        values = average_values(tables, task, length)["value"]
         best = str(values.idxmax())
 
     # Comparisons at the farthest distance of the longest context.
@@ -124,20 +123,27 @@ def _advise(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     }
 
 
-def _select_losses(table: pd.DataFrame, length: int) -> pd.Series:
-    """Return the loss of each label in the bucket of positions that ends at a length."""
-    table = table[table["bucket_end_tokens"] == length]
-    return task_tables.average_by_label(table, task_tables.NLL)
+def average_values(tables: Tables, task: str, length: int) -> pd.DataFrame:
+    """Return the value of each label in a task with its interval: the columns `value`,
+    `value ci_low` and `value ci_high`.
 
-
-def _select_shares(table: pd.DataFrame, task: str, length: int) -> pd.Series:
-    """Return the share that each label finds in contexts of a length: at the farthest
-    distance, or, in a task of pass keys, at all depths.
+    The value of text is the loss in the bucket of positions that ends at the length. The
+    value of a retrieval task is the share found in contexts of the length: at the
+    farthest distance, or, in a task of pass keys, at all depths. Rounded rows are left
+    out.
     """
-    table = table[table["context_tokens"] == length]
-    if task not in task_tables.TASKS_WITH_KEYS:
-        table = table[table["distance_tokens"] == table["distance_tokens"].max()]
-    return task_tables.average_by_label(table, "accuracy")
+    if task == "text":
+        table = tables["text_nll"]
+        column = task_tables.NLL
+        rows = table[table["bucket_end_tokens"] == length]
+    else:
+        table = tables[f"{task}_accuracy"]
+        column = "accuracy"
+        rows = table[table["context_tokens"] == length]
+        if task not in task_tables.TASKS_WITH_KEYS:
+            rows = rows[rows["distance_tokens"] == rows["distance_tokens"].max()]
+    rows = rows[rows["arm"] != ROUNDED]
+    return task_tables.average_with_intervals(rows, column, "value")
 
 
 def _compare(pairs: pd.DataFrame, first: str, second: str) -> pd.Series:

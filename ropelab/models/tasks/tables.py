@@ -396,11 +396,6 @@ def _average_over_keys(answers: pd.DataFrame) -> pd.DataFrame:
     return means.assign(accuracy=means["correct"] / means["trials"]).reset_index()
 
 
-def average_by_label(table: pd.DataFrame, column: str) -> pd.Series:
-    """Return the mean of a column for each label of rows, in the order of the table."""
-    return table.groupby(_label_rows(table), sort=False)[column].mean()
-
-
 def _label_rows(table: pd.DataFrame) -> pd.Series:
     """Return the label of each row, by which the rows can be grouped.
 
