@@ -14,7 +14,7 @@ from ropelab.runs.cell import Cell, Values
 from ropelab.runs.config import Config, Label
 from ropelab.runs.engine.schedule import choose_machine
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.sentences import add_scope
+from ropelab.runs.sentences import add_scope, explain_brackets
 from ropelab.runs.tables import Tables
 
 if TYPE_CHECKING:
@@ -112,7 +112,10 @@ class Plan:
         self, tables: Tables, folder: Path | None = None, reused: bool = False
     ) -> Run:
         """Return the run, with the answer that its tables give."""
-        answer = add_scope(self.experiment.answer(tables), self.config.scope)
+        text = self.experiment.answer(tables)
+        brackets = explain_brackets(text, self.config.interval_over)
+        scope = "; ".join(filter(None, [self.config.scope, brackets]))
+        answer = add_scope(text, scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
 

@@ -243,6 +243,13 @@ class Config(BaseModel):
         """
         return ""
 
+    @property
+    def interval_over(self) -> str:
+        """What the intervals in the answer are over: models, or texts, with their
+        numbers. Empty if an answer has no intervals, or says itself what they are.
+        """
+        return ""
+
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of all that the run reads besides its config, such as a
         corpus.

@@ -198,6 +198,20 @@ def add_scope(answer: str, scope: str) -> str:
     return f"{first.removesuffix('.')} ({scope}). {rest}".rstrip()
 
 
+def explain_brackets(answer: str, over: str) -> str:
+    """Say what the brackets in an answer are; empty if it has none.
+
+    >>> explain_brackets("It copies 0.94 [0.91, 0.97].", "5 models")
+    '[low, high]: 95 % over 5 models'
+    >>> explain_brackets("It copies 0.94 [no interval].", "1 document")
+    ''
+    """
+    has_intervals = re.search(r"\[[-+]?[0-9][^]]*, [-+]?[0-9][^]]*\]", answer)
+    if not (over and has_intervals):
+        return ""
+    return f"[low, high]: 95 % over {over}"
+
+
 def escape_unprintable(text: str) -> str:
     r"""Return a text on one line, with characters that cannot be printed as escapes.
 

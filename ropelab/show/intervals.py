@@ -41,17 +41,23 @@ def find_ends(names: Sequence[str]) -> set[str]:
     return ends
 
 
-def join_intervals(table: pd.DataFrame) -> pd.DataFrame:
+def join_intervals(table: pd.DataFrame, says_missing: bool = False) -> pd.DataFrame:
     """Return the table with each interval in the cell of its value, as a text.
 
-    A value without an interval stays as it is.
+    A value without an interval stays as it is, since exact values need none. In a table
+    without exact values `says_missing` puts words beside it.
+
+    >>> table = pd.DataFrame({"loss": [1.5, 2.0], "ci_low": [1, None], "ci_high": [2, None]})
+    >>> join_intervals(table, says_missing=True)["loss"].tolist()
+    ['1.50 [1.00, 2.00]', '2 [no interval]']
     """
     names = [str(name) for name in table.columns]
     for value, (low_name, high_name) in find_intervals(names).items():
         cells: list[object] = []
         for row in table[[value, low_name, high_name]].itertuples(index=False):
             number, low, high = row
-            if pd.notna(number) and pd.notna(low) and pd.notna(high):
+            has_interval = pd.notna(low) and pd.notna(high)
+            if pd.notna(number) and (has_interval or says_missing):
                 cells.append(write_with_interval(number, low, high))
             else:
                 cells.append(number)

@@ -294,10 +294,14 @@ def make_console() -> Console:
 
 
 def show_table(
-    table: "pd.DataFrame", console: Console, decisive: Sequence[str] = ()
+    table: "pd.DataFrame",
+    console: Console,
+    decisive: Sequence[str] = (),
+    says_missing: bool = False,
 ) -> None:
     """Print a table, folded where the terminal is too narrow.
 
+    `says_missing` puts words beside numbers without an interval (`join_intervals`).
     `decisive` has prefixes of names of columns, in order of preference. The first prefix
     that any column has is used, and the last column with this prefix is bold.
     """
@@ -305,7 +309,7 @@ def show_table(
 
     # The letters stand for bool, integer, unsigned integer, float and complex.
     numbers = {name for name in table.columns if table[name].dtype.kind in "biufc"}
-    table = join_intervals(table)
+    table = join_intervals(table, says_missing)
     bold = _find_decisive([str(name) for name in table.columns], decisive)
     # The texts of each column; `.T` turns rows into columns.
     texts = table.map(format_value).to_numpy(dtype=str).T.tolist()
@@ -371,7 +375,7 @@ def show_answer(
     for table in tables:
         if len(table):
             out.print()
-            show_table(table, out, decisive)
+            show_table(table, out, decisive, says_missing=True)
             _explain_intervals(table, out)
     sentences = split_sentences(rest)
     if sentences:
@@ -393,8 +397,13 @@ def _explain_intervals(table: "pd.DataFrame", out: Console) -> None:
 
 
 def show_more(title: str, table: "pd.DataFrame") -> None:
-    make_console().print()
-    show_answer(title, table)
+    out = make_console()
+    out.print()
+    out.print(escape_controls(title))
+    if len(table):
+        out.print()
+        show_table(table, out)
+        _explain_intervals(table, out)
 
 
 def show_places(places: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from ropelab.models.tasks import config
 from ropelab.runs.config import Config, Count, Names, OfEvaluation, OfModel
 from ropelab.runs.errors import require
-from ropelab.runs.sentences import write_count
+from ropelab.runs.sentences import join_names, write_count
 from ropelab.runs.spelling import read_format, read_number
 
 if TYPE_CHECKING:
@@ -186,6 +186,10 @@ class EvaluateConfig(Config):
         if "text" in self.tasks:
             scope += f", {write_count(self.documents, 'document')}"
         return scope
+
+    @property
+    def interval_over(self) -> str:
+        return join_names(config.count_texts(self))
 
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of the text and of the model.

@@ -16,6 +16,7 @@ from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks import config
 from ropelab.runs.config import Base, Count, Natural, OfEvaluation, OfModel, Some
 from ropelab.runs.files import read_table_beside
+from ropelab.runs.sentences import join_names
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -180,6 +181,19 @@ class ExtrapolateConfig(config.TaskConfig):
         if self.pretrained:
             return f"{super().scope}; the models came with ropelab"
         return super().scope
+
+    @property
+    def interval_over(self) -> str:
+        from ropelab.runs.stats import FEWEST_UNITS
+
+        texts = join_names(config.count_texts(self))
+        models = len(self.seeds)
+        # Means over few models have intervals over texts (`average_with_intervals`).
+        if models < FEWEST_UNITS:
+            return texts
+        if self.casts or self.cache:
+            return f"{models} models, of costs also over {texts}"
+        return f"{models} models"
 
     @property
     def tuned_len(self) -> int:

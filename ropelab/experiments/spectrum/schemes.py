@@ -269,7 +269,7 @@ def answer(tables: Tables) -> str:
 
 
 def _describe_copying(tables: Tables) -> str:
-    """Say how well the best scheme of each number of frequencies copies; empty if
+    """Say how well the best scheme copies for growing numbers of frequencies; empty if
     copying was not measured.
     """
     learned = tables["learned"]
@@ -295,11 +295,19 @@ def _describe_copying(tables: Tables) -> str:
     best_first = values.sort_values("value", ascending=False)
     best = best_first.drop_duplicates("frequencies")
     parts = []
+    # The number of frequencies of the scheme that was named last.
+    last_named = 0
     for row in best.sort_values("frequencies").to_dict("records"):
+        # The control without any frequency, and numbers that are less than doubled, are in
+        # the table.
+        is_control = row["frequencies"] == 0 and len(best) > 1
+        if is_control or row["frequencies"] < 2 * last_named:
+            continue
+        last_named = row["frequencies"]
         share = write_with_interval(row["value"], row["ci_low"], row["ci_high"], "%")
         parts.append(f"{share} with {row['scheme']}")
     return (
-        f"Trained: for each number of frequencies, the best models copy from {distance}"
+        f"Trained: by the number of frequencies, the best models copy from {distance}"
         " tokens back, inside the trained length,"
         f" {join_names(parts)}{_name_fully_rotated(tables)}."
     )

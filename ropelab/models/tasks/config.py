@@ -28,6 +28,7 @@ from ropelab.runs.config import (
 from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.own import find
+from ropelab.runs.sentences import join_names, write_count
 
 if TYPE_CHECKING:
     from ropelab.math.numerics.keys import Rounding
@@ -265,11 +266,25 @@ class EvaluationConfig(Protocol):
         """The longest length that is tested."""
 
     @property
+    def tasks(self) -> tuple[str, ...]: ...
+    @property
     def documents(self) -> int: ...
     @property
     def sequences(self) -> int: ...
     @property
     def text(self) -> "Text": ...
+
+
+def count_texts(config: EvaluationConfig) -> list[str]:
+    """Return the number of documents, and of contexts that ask for recall, that the tasks
+    of a config have, in words.
+    """
+    texts = []
+    if "text" in config.tasks:
+        texts.append(write_count(config.documents, "document"))
+    if set(config.tasks) != {"text"}:
+        texts.append(write_count(config.sequences, "context"))
+    return texts
 
 
 class TaskConfig(Config):
@@ -306,6 +321,13 @@ class TaskConfig(Config):
         if self.longest > self.train_len:
             evaluated = f", evaluated up to {self.longest}"
         return f"trained at {self.train_len} tokens{evaluated}, {seeds}"
+
+    @property
+    def interval_over(self) -> str:
+        counts = count_texts(self)
+        if len(self.seeds) > 1:
+            counts.insert(0, f"{len(self.seeds)} models")
+        return join_names(counts)
 
     def inputs(self) -> dict[str, str]:
         """Return the fingerprints of the corpus and of the names of its documents, and
