@@ -1,6 +1,7 @@
 """What `emit` and `base` quote of trained models."""
 
 import json
+import re
 
 import pytest
 
@@ -40,8 +41,20 @@ def test_the_numbers_are_those_of_the_row():
     row = next(row for row in rows if (row["method"], row["factor"]) == ("pi", 4))
     text = observed.describe_scaling("pi", 4.0)
     assert row["text_cost"] in text
-    assert f"{row['recall']:.0%} of the symbols" in text
+    assert f"{row['recall']} of the symbols" in text
+    assert f"unscaled {row['recall_unscaled']};" in text
+    assert "95 % over models" in text
     assert f"{row['models']} small models" in text
+
+
+def test_every_drawn_number_that_is_quoted_has_an_interval():
+    number = r"-?[0-9.]+%?"
+    has_interval = rf"{number} \[{number}, {number}\]"
+    for row in observed.read_observations("scaling"):
+        for name in ("recall", "recall_unscaled", "text_cost"):
+            assert re.fullmatch(has_interval, row[name])
+    for row in observed.read_observations("base"):
+        assert re.fullmatch(has_interval, row["text_cost"])
 
 
 def test_a_method_that_was_not_measured_has_no_observation():

@@ -21,8 +21,10 @@ from textwrap import TextWrapper
 import jinja2
 import pandas as pd
 
+from ropelab.models.tasks.tables import average_with_intervals
 from ropelab.readers.registry import RUNTIMES
 from ropelab.runs.labels import label_method, label_rows, write_roughly
+from ropelab.runs.sentences import write_with_interval
 from ropelab.runs.stats import average_samples
 
 ROOT = Path(__file__).parents[1]
@@ -121,12 +123,33 @@ class Run:
         """The accuracy of a task at a distance in a context; nan where it was not
         measured.
         """
+        found = self._recalls(label, back, context, arm, task)
+        return float(found["accuracy"].mean())
+
+    def recall_interval(self, label: str, back: float, context: float) -> str:
+        """The recall of symbols in percent with its interval over models, as the
+        terminal writes it: `96% [93%, 98%]`.
+        """
+        rows = self._recalls(label, back, context)
+        means = average_with_intervals(rows, "accuracy", "recall")
+        value, low, high = means.to_numpy(dtype=float)[0]
+        return write_with_interval(value, low, high, "%")
+
+    def _recalls(
+        self,
+        label: str,
+        back: float,
+        context: float,
+        arm: str = "zero_shot",
+        task: str = "copy",
+    ) -> pd.DataFrame:
+        """A row per seed with the accuracy of a task at a distance in a context."""
         at = {
             "distance_tokens": back * self.trained,
             "context_tokens": context * self.trained,
         }
         found = self.rows(f"{task}_accuracy", arm=arm, **at)
-        return float(found[found["label"] == label]["accuracy"].mean())
+        return found[found["label"] == label]
 
     def text(self, label: str, end: float, arm: str = "zero_shot") -> float:
         """Nats per byte in the bucket of text that ends there; nan where it was not

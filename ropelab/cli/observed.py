@@ -42,10 +42,11 @@ def describe_scaling(method: str, factor: float) -> str:
         label = f"{method} ×{row['factor']:g}"
     return (
         f"in {row['models']} small models trained at {row['trained_tokens']} tokens, not"
-        f" in this one: with {label} they find {row['recall']:.0%} of the symbols"
+        f" in this one: with {label} they find {row['recall']} of the symbols"
         f" {row['distance_tokens']} tokens back in {row['tested_tokens']}, unscaled"
-        f" {row['recall_unscaled']:.0%}; inside the trained length text costs"
-        f" {row['text_cost']} nats per byte more ({READ_MORE})"
+        f" {row['recall_unscaled']}; inside the trained length text costs"
+        f" {row['text_cost']} nats per byte more ([low, high]: 95 % over models, of text"
+        f" also over documents; {READ_MORE})"
     )
 
 
