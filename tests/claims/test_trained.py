@@ -1,6 +1,7 @@
 """Claims decided by stored runs: small made-up runs, and numbers turned around."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -56,8 +57,9 @@ def extrapolation(rows=PAPER_LIKE, noise=0.005, **config) -> Stored:
     for (method, factor), (far, near, accuracies) in rows.items():
         about = {"method": method, "factor": factor, "seed": 0, "arm": "zero_shot"}
         for context, loss in ((L, near), (LONGER, far)):
+            ends = {"ci_low": loss - 0.005, "ci_high": loss + 0.005}
             losses.append(
-                {**about, "context_tokens": context, "nll_nats_per_byte": loss}
+                {**about, "context_tokens": context, "nll_nats_per_byte": loss, **ends}
             )
         for distance, accuracy in zip(DISTANCES, accuracies or (), strict=False):
             ends = {"ci_low": accuracy - 0.005, "ci_high": accuracy + 0.005}
@@ -361,7 +363,11 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
 @pytest.mark.parametrize(
     ("id_", "words"),
     [
-        ("t5-below-rope", "text loss at 2048 tokens (1.915, 2.400 nats per byte)"),
+        (
+            "t5-below-rope",
+            "text loss at 2048 tokens (1.915 [1.905, 1.925] and 2.400 [2.390, 2.410]"
+            " nats per byte)",
+        ),
         ("copy-order", "copy accuracy at 2048 tokens (0."),
         ("alibi-beats-others", "text loss at 2048 tokens"),
     ],
@@ -369,6 +375,25 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
 def test_a_comparison_says_what_was_measured_where(id_, words):
     evidence = find_claim(id_).evidence(runs=(encodings(),))
     assert all(words in part.what for part in evidence.parts), evidence.measured
+
+
+@pytest.mark.parametrize(
+    ("id_", "run"),
+    [
+        ("t5-below-rope", "encodings"),
+        ("copy-order", "encodings"),
+        ("yarn-extends-text", "extrapolation"),
+        ("yarn-beats-ntk", "extrapolation"),
+    ],
+)
+def test_both_levels_of_a_comparison_have_intervals(id_, run):
+    runs = ({"encodings": encodings, "extrapolation": extrapolation}[run](),)
+    compared = find_claim(id_).evidence(runs=runs).parts
+    level = r"[0-9.]+ \[[0-9.]+, [0-9.]+\]"
+    levels = [part.what for part in compared if "(" in part.what]
+    assert levels
+    for what in levels:
+        assert re.search(rf"\({level} and {level}( nats per byte)?\)", what)
 
 
 def paired(

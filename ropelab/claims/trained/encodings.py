@@ -15,7 +15,7 @@ from ropelab.claims.record import Agrees, Findings, Role, claim
 from ropelab.claims.trained.deciding import ask_runs, open_last_unless_learned
 from ropelab.claims.trained.runs import COPYING, EncodingsRun
 from ropelab.claims.trained.tally import interval_reaches, write_seed_count
-from ropelab.runs.sentences import write_interval
+from ropelab.runs.sentences import write_interval, write_with_interval
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import HARMLESS, WORKS
 
@@ -89,6 +89,13 @@ def _decides_by_copying(copies: Agrees, loss_is_harmless: Agrees) -> bool:
     return copies
 
 
+def _write_level(level: Interval) -> str:
+    """Write a value of an encoding with its interval."""
+    if math.isnan(level.value):
+        return "not measured"
+    return write_with_interval(level.value, level.low, level.high)
+
+
 def _write_shares(near: Interval, far: Interval) -> str:
     """Write two copy accuracies with their intervals."""
     return f"{write_interval(near, '.3f')} and {write_interval(far, '.3f')}"
@@ -112,9 +119,9 @@ def compare_with_baseline(
     """Test that encodings are better, or worse, than the baseline in the longest context."""
     for encoding in (*better, *worse):
         baseline, result = run.tally_against_baseline(encoding, metric)
-        values = (
-            f"{run.read_quality(encoding, metric, longest=True):.3f},"
-            f" {run.read_quality(baseline, metric, longest=True):.3f}"
+        values = " and ".join(
+            _write_level(run.read_interval(name, metric, longest=True))
+            for name in (encoding, baseline)
         )
         unit = " nats per byte" if metric == "text loss" else ""
         what = (

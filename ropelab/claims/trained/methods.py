@@ -64,7 +64,9 @@ def check_indexing(
             at_train_len = average_samples(shares.get(run.train_len, ()))
             at_test_len = average_samples(shares.get(run.test_len, ()))
 
-            share_in_training = f"{at_train_len.value:.2f} in {run.train_len}"
+            share_in_training = (
+                f"{write_interval(at_train_len, '.2f')} in {run.train_len}"
+            )
             # A share that was not measured is nan, which compares as false.
             has_learned = at_train_len.value >= LEARNED
             if not has_learned:
@@ -114,12 +116,14 @@ def _compare_methods(
     label_b = _label_in_run(run, b)
 
     if on == "copying":
-        copied_a = run.copies_beyond(label_a)
-        copied_b = run.copies_beyond(label_b)
-        shares = f"{copied_a:.2f} and {copied_b:.2f}"
+        copied_a = run.write_copies_beyond(label_a)
+        copied_b = run.write_copies_beyond(label_b)
+        shares = f"{copied_a} and {copied_b}"
         where = f"at copying beyond {run.train_len} tokens ({shares})"
     elif on == "text":
-        losses = f"{run.loss(label_a):.3f} and {run.loss(label_b):.3f} nats per byte"
+        loss_a = run.write_loss(label_a)
+        loss_b = run.write_loss(label_b)
+        losses = f"{loss_a} and {loss_b} nats per byte"
         where = f"on text after {run.test_len} tokens ({losses})"
     elif on == "text just beyond":
         where = f"on text from {run.train_len} to {2 * run.train_len} tokens"

@@ -18,6 +18,7 @@ import pandas as pd
 
 from ropelab.claims.trained.tally import Tally, count_verdicts
 from ropelab.math.frequencies import inverse_frequencies, rotations
+from ropelab.models.tasks.tables import average_with_intervals, write_mean
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import select_pair
 from ropelab.runs.labels import label_method, label_rows
@@ -30,6 +31,14 @@ COPYING = "copy accuracy"
 FEWEST_SEEDS = 3
 # The tally of two rows that a run does not compare.
 NOT_COMPARED = Tally(better=0, worse=0, ties=0)
+
+
+def _write_mean(rows: pd.DataFrame, column: str) -> str:
+    """Write the mean of a column over the rows of one label, with its interval."""
+    if rows.empty:
+        return "not measured"
+    means = average_with_intervals(rows, column, column)
+    return write_mean(means, str(means.index[0]))
 
 
 def select_context(
@@ -216,11 +225,27 @@ class MethodsRun(TrainedRun):
 
     def losses_by_seed(self, label: str, arm: str = "zero_shot") -> pd.Series:
         """Return the loss after the longest context, in nats per byte, by seed."""
+        chosen = self.select_losses(label, arm)
+        return chosen.groupby("seed")["nll_nats_per_byte"].mean()
+
+    def select_losses(self, label: str, arm: str = "zero_shot") -> pd.DataFrame:
+        """Select the losses of a row after the longest context."""
         table = self.rows("last_window", arm)
         has_label = table["label"] == label
         is_longest = table["context_tokens"] == self.test_len
-        chosen = table[has_label & is_longest]
-        return chosen.groupby("seed")["nll_nats_per_byte"].mean()
+        return table[has_label & is_longest]
+
+    def write_loss(self, label: str) -> str:
+        """Write the loss after the longest context with its interval."""
+        return _write_mean(self.select_losses(label), "nll_nats_per_byte")
+
+    def write_copies_beyond(self, label: str) -> str:
+        """Write the copy accuracy, averaged over distances beyond the trained length,
+        with its interval.
+        """
+        copies = self.select_copies(label)
+        beyond = copies[copies["distance_tokens"] > self.train_len]
+        return _write_mean(beyond, "accuracy")
 
     def select_copies(self, label: str, longest: bool = True) -> pd.DataFrame:
         """Select the measurements of copying of a row, in the longest or the shortest
