@@ -1,5 +1,6 @@
 """Columns with the ends of intervals, and cells that show a value with its interval."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -57,7 +58,9 @@ def join_intervals(table: pd.DataFrame, says_missing: bool = False) -> pd.DataFr
         for row in table[[value, low_name, high_name]].itertuples(index=False):
             number, low, high = row
             has_interval = pd.notna(low) and pd.notna(high)
-            if pd.notna(number) and (has_interval or says_missing):
+            if pd.notna(number) and not has_interval and says_missing:
+                cells.append(write_with_interval(number, math.nan, math.nan))
+            elif pd.notna(number) and has_interval:
                 cells.append(write_with_interval(number, low, high))
             else:
                 cells.append(number)

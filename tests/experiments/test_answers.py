@@ -1,0 +1,126 @@
+"""What the committed runs of trained models say: numbers of models and texts have
+intervals, in the answer and in the short table, at the width of a terminal.
+"""
+
+import io
+import re
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from ropelab.experiments import Experiment, load
+from ropelab.plan import Plan
+from ropelab.runs import store
+from ropelab.runs.tables import Tables
+from ropelab.show import terminal
+from ropelab.show.intervals import find_ends, find_intervals
+from tests.experiments.test_rounded import REFERENCE
+
+# Runs of each command, with and without casts, with many models and with one.
+RUNS = [
+    "extrapolate/extrapolate",
+    "extrapolate/extrapolate-casts",
+    "extrapolate/extrapolate-cache",
+    "encodings/encodings",
+    "encodings/encodings-layers",
+    "spectrum/spectrum",
+    "base-empirical/base-empirical",
+    "evaluate/smollm2",
+    "evaluate/smollm2-casts",
+    "evaluate/smollm2-passkey",
+    "evaluate/smollm2-text",
+]
+# Numbers with a point that no model and no text stands behind: parameters in names,
+# predictions of arithmetic, and multiples of a length.
+EXACT = [
+    r"\w+\([^()]*=[^()]*\)",
+    r"×[0-9.]+",
+    r"\(score errors? [^)]*\)",
+    r"[0-9.]+ times",
+    r"rate of [0-9]+%",
+    r"Arithmetic: .*",
+]
+# Columns of short tables that are no means over models and texts.
+EXACT_COLUMNS = {
+    "adds",
+    "work",
+    "frequencies",
+    "base",
+    "bound",
+    "quarter_rotation",
+    "maximum_distance",
+    "fails_from",
+}
+NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?%?"
+WITH_INTERVAL = rf"{NUMBER} \[{NUMBER}, {NUMBER}\]"
+
+
+def read_run(name: str) -> tuple[Experiment, dict[str, Any], Tables]:
+    """Return the experiment, the config and the tables of a committed run."""
+    (folder,) = REFERENCE.glob(f"{name}-????????")
+    manifest = store.read_manifest(folder)
+    assert manifest is not None
+    tables = store.RUN.tables(folder, manifest)
+    return load(manifest["experiment"]), manifest["config"], tables
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_measured_number_in_an_answer_has_an_interval(name: str) -> None:
+    experiment, _, tables = read_run(name)
+    rest = experiment.answer(tables)
+    for pattern in [*EXACT, WITH_INTERVAL]:
+        rest = re.sub(pattern, "", rest)
+    assert not re.findall(r"[0-9]+\.[0-9]+|[0-9]+%", rest), rest
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_measured_column_of_a_short_table_has_intervals_and_fits(
+    name: str,
+) -> None:
+    experiment, _, tables = read_run(name)
+    summary = experiment.summary(tables)
+    names = [str(column) for column in summary]
+    measured = set(find_intervals(names))
+    numbers = set(summary.select_dtypes("number").columns)
+    assert numbers - find_ends(names) - EXACT_COLUMNS == measured
+
+    console = Console(file=io.StringIO(), width=80, highlight=False, markup=False)
+    terminal.show_table(summary, console, says_missing=True)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    # Nothing is cut: every value is there with its interval.
+    values = sum(int(summary[column].notna().sum()) for column in measured)
+    assert len(re.findall(WITH_INTERVAL, "\n".join(lines))) == values
+
+
+@pytest.mark.parametrize(
+    ("name", "over"),
+    [
+        ("extrapolate/extrapolate", "5 models"),
+        ("extrapolate/extrapolate-cache", "50 documents"),
+        (
+            "extrapolate/extrapolate-casts",
+            "5 models, of costs also over 20 documents and 6 contexts",
+        ),
+        ("encodings/encodings", "5 models, 50 documents and 24 contexts"),
+        ("spectrum/spectrum", "5 models, 50 documents and 48 contexts"),
+    ],
+)
+def test_the_first_sentence_says_what_the_brackets_are(name: str, over: str) -> None:
+    experiment, values, tables = read_run(name)
+    config = experiment.config.model_validate(values)
+    answer = Plan(experiment, config).finish(tables).answer
+    assert answer.count("[low, high]") == 1
+    assert f"; [low, high]: 95 % over {over})." in answer
+
+
+def test_a_number_without_an_interval_says_so_on_the_terminal() -> None:
+    table = pd.DataFrame({"method": ["yarn"], "nll": [1.23456]})
+    table = table.assign(**{"nll ci_low": None, "nll ci_high": None})
+    console = Console(file=io.StringIO(), width=80)
+    terminal.show_table(table, console, says_missing=True)
+    assert isinstance(console.file, io.StringIO)
+    assert "1.23 [no interval]" in console.file.getvalue()
