@@ -344,10 +344,12 @@ def _describe_pair(row: pd.Series) -> str:
         row["kl_nats_per_token"], row["kl_ci_low"], row["kl_ci_high"]
     )
     share_beyond = "none"
-    if row["share_beyond"] > 0:
-        share_beyond = write_with_interval(
-            row["share_beyond"], row["share_ci_low"], row["share_ci_high"], "%"
-        )
+    share = (row["share_beyond"], row["share_ci_low"], row["share_ci_high"])
+    if row["share_beyond"] >= 0.01:
+        share_beyond = write_with_interval(*share, "%")
+    elif row["share_beyond"] > 0:
+        # In whole percent this would be 0 or 1.
+        share_beyond = f"{write_with_interval(*(100 * end for end in share))} %"
     return (
         f"{lead}the mean KL is {kl} nats; the log-probability of a token differs by more"
         f" than {DIVERGED:g} in {share_beyond} of tokens, by {largest:.2g} at most"

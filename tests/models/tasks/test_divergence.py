@@ -141,12 +141,23 @@ def test_both_casts_have_one_position_and_one_scaling(configured):
         assert isinstance(ours.mode, WithMethod) == (cell in scaled)
 
 
-def test_the_share_is_said_in_percent(tables):
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.125, "12% [10%, 15%]"),
+        (0.0025, "0.25 [0.20, 0.30] %"),
+        (0.0, "none"),
+    ],
+)
+def test_the_share_is_said_in_percent_with_its_interval(tables, share, words):
     """The share of the table, from 0 to 1, is a hundred times as large in words."""
-    table = tables["divergence"].set_index("cast").assign(share_beyond=0.125)
+    table = tables["divergence"].set_index("cast")
+    table = table.assign(
+        share_beyond=share, share_ci_low=0.8 * share, share_ci_high=1.2 * share
+    )
     changed = {**tables, "divergence": table.reset_index()}
     answer = results.answer(changed)
-    assert "by more than 0.01 in 12 % of tokens" in answer
+    assert f"by more than 0.01 in {words} of tokens" in answer
 
 
 def test_a_model_without_a_scaling_is_compared_once(configured):
