@@ -387,7 +387,7 @@ def test_a_comparison_says_what_was_measured_where(id_, words):
     ],
 )
 def test_both_levels_of_a_comparison_have_intervals(id_, run):
-    runs = ({"encodings": encodings, "extrapolation": extrapolation}[run](),)
+    runs = (encodings() if run == "encodings" else extrapolation(),)
     compared = find_claim(id_).evidence(runs=runs).parts
     level = r"[0-9.]+ \[[0-9.]+, [0-9.]+\]"
     levels = [part.what for part in compared if "(" in part.what]
