@@ -17,21 +17,22 @@ from ropelab.runs.tables import Tables
 from ropelab.show import terminal
 from ropelab.show.intervals import find_ends, find_intervals
 from tests.experiments.test_rounded import REFERENCE
+from tests.small import mostly_slow
 
-# Runs of each command, with and without casts, with many models and with one.
-RUNS = [
-    "extrapolate/extrapolate",
-    "extrapolate/extrapolate-casts",
-    "extrapolate/extrapolate-cache",
-    "encodings/encodings",
-    "encodings/encodings-layers",
-    "spectrum/spectrum",
-    "base-empirical/base-empirical",
-    "evaluate/smollm2",
-    "evaluate/smollm2-casts",
-    "evaluate/smollm2-passkey",
-    "evaluate/smollm2-text",
-]
+# The experiments whose results are of trained models.
+TRAINED = ["extrapolate", "encodings", "spectrum", "base-empirical", "evaluate"]
+# All committed runs of these experiments: with and without casts, with many models and
+# with one.
+RUNS = []
+for experiment_name in TRAINED:
+    for run_folder in sorted((REFERENCE / experiment_name).iterdir()):
+        RUNS.append(f"{experiment_name}/{run_folder.name}")
+# The runs that `make test` asks: the default of each command, and runs of other kinds.
+ASKED = re.compile(
+    r"/(extrapolate|encodings|spectrum|base-empirical|extrapolate-window"
+    r"|extrapolate-casts|smollm2-casts|smollm2-passkey|smollm2-text)-[0-9a-f]{8}$"
+)
+FEW = [name for name in RUNS if ASKED.search(name)]
 # Numbers with a point that no model and no text stands behind: parameters in names,
 # predictions of arithmetic, and multiples of a length.
 EXACT = [
@@ -59,14 +60,14 @@ WITH_INTERVAL = rf"{NUMBER} \[{NUMBER}, {NUMBER}\]"
 
 def read_run(name: str) -> tuple[Experiment, dict[str, Any], Tables]:
     """Return the experiment, the config and the tables of a committed run."""
-    (folder,) = REFERENCE.glob(f"{name}-????????")
+    (folder,) = [*REFERENCE.glob(name), *REFERENCE.glob(f"{name}-????????")]
     manifest = store.read_manifest(folder)
     assert manifest is not None
     tables = store.RUN.tables(folder, manifest)
     return load(manifest["experiment"]), manifest["config"], tables
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", mostly_slow(RUNS, FEW))
 def test_every_measured_number_in_an_answer_has_an_interval(name: str) -> None:
     experiment, _, tables = read_run(name)
     rest = experiment.answer(tables)
@@ -75,7 +76,7 @@ def test_every_measured_number_in_an_answer_has_an_interval(name: str) -> None:
     assert not re.findall(r"[0-9]+\.[0-9]+|[0-9]+%", rest), rest
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", mostly_slow(RUNS, FEW))
 def test_every_measured_column_of_a_short_table_has_intervals_and_fits(
     name: str,
 ) -> None:
@@ -100,7 +101,7 @@ def test_every_measured_column_of_a_short_table_has_intervals_and_fits(
     ("name", "over"),
     [
         ("extrapolate/extrapolate", "5 models"),
-        ("extrapolate/extrapolate-cache", "50 documents"),
+        ("extrapolate/extrapolate-window", "50 documents and 6 contexts"),
         (
             "extrapolate/extrapolate-casts",
             "5 models, of costs also over 20 documents and 6 contexts",
