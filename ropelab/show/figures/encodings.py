@@ -34,6 +34,11 @@ NLL = "nll_nats_per_byte"
 AGAINST_METHODS = "against_methods"
 # The most rows of the first heat map of copying, so that it is read at a glance.
 MOST_ROWS = 8
+# The columns of the work in training and in decoding, as multiples of the work of a
+# model without an encoding.
+WORK = ("train_flops_ratio", "decode_flops_ratio")
+# The most letters of a name in a title, which has at most 70.
+LONGEST_NAME = 16
 # The looks of lengths, the trained one first and the longest last.
 LENGTHS = (Look(GREY, "o"), Look(SKY, "s"), Look(BLUE, "D"))
 AXES = FIGURES["encodings"]["axes"]
@@ -45,7 +50,8 @@ BETTER = {TEXT: "a lower loss than", COPY: "more copied than"}
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw cost and quality, then figures for each of the two tasks that was run."""
     cost = tables["cost"]
-    figures = {"cost_and_quality": _draw_cost_and_quality(cost, tables["quality"])}
+    quality = _draw_cost_and_quality(cost, tables["quality"], tables["comparisons"])
+    figures = {"cost_and_quality": quality}
     if "text_nll" in tables:
         figures["loss_by_position"] = _draw_loss_by_position(tables, cost)
     if "copy_accuracy" in tables:
@@ -72,7 +78,9 @@ def _draw_copies(tables: Tables, cost: pd.DataFrame) -> dict[str, Figure]:
     return {"copy_heatmap": best, "copy_heatmap_all": every}
 
 
-def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
+def _draw_cost_and_quality(
+    cost: pd.DataFrame, quality: pd.DataFrame, comparisons: pd.DataFrame
+) -> Figure:
     """Draw a row per encoding: the quality on each task, the work, the parameters."""
     measured_metrics = set(quality["metric"])
     metrics = [metric for metric in AXES if metric in measured_metrics]
@@ -80,24 +88,123 @@ def _draw_cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     rows_of_metric = quality[quality["metric"] == metrics[0]]
     order = _order_by_quality(cost["encoding"], rows_of_metric, metrics[0], longest)
     costs = cost.set_index("encoding").loc[order]
+    shows_work = bool((costs[list(WORK)] != 1).to_numpy().any())
+    shows_parameters = bool((costs["parameters"] > 0).any())
 
     size = (10, max(3.2, 1.7 + 0.27 * len(order)))
-    figure, axes = shapes.make_panels(1, len(metrics) + 2, size, sharey=True)
+    count = len(metrics) + shows_work + shows_parameters
+    figure, axes = shapes.make_panels(1, count, size, sharey=True)
     panels = axes[0]
-    *quality_axes, work_axes, parameter_axes = panels
-    for ax, metric in zip(quality_axes, metrics, strict=True):
+    for ax, metric in zip(panels, metrics, strict=False):
         _draw_dumbbells(ax, quality[quality["metric"] == metric], order, longest)
         ax.set(**AXES[metric])
-    _draw_work(work_axes, costs)
-    _draw_parameters(parameter_axes, costs["parameters"])
+    # A panel in which all rows are alike would say nothing.
+    if shows_work:
+        _draw_work(panels[len(metrics)], costs)
+    if shows_parameters:
+        _draw_parameters(panels[-1], costs["parameters"])
     shapes.name_rows(panels[0], costs["label"].tolist())
+    intervals = shapes.write_intervals(int(quality["seeds"].max()))
+    panels[0].set_xlabel(f"{panels[0].get_xlabel()}\n{intervals}")
     # In print a legend above each panel would be wider than the panel.
     shapes.put_legend_below(figure, list(panels), 4)
-    shapes.set_headline(
-        figure,
-        f"The quality of each encoding at {longest}x its trained length, and its cost",
-    )
+    title = _write_title_of_quality(comparisons, costs, rows_of_metric, metrics[0])
+    shapes.set_headline(figure, title)
     return figure
+
+
+def _write_title_of_quality(
+    comparisons: pd.DataFrame, costs: pd.DataFrame, quality: pd.DataFrame, metric: str
+) -> str:
+    """Compare the encoding in the first row with the baseline, at the longest length.
+
+    ``costs`` has the encodings in the order of the rows.
+    """
+    rows = _select_longest(comparisons, metric)
+    longest = quality["times_trained_len"].max()
+    where = f"At {longest}x the trained length"
+    best = str(costs.index[0])
+    name = str(costs["label"].iloc[0])
+    if len(name) > LONGEST_NAME:
+        name = "the first row"
+    at_longest = quality[quality["times_trained_len"] == longest]
+    values = at_longest.set_index("encoding")["value"]
+    if rows.empty or np.isnan(values[best]):
+        return f"{where}: the quality of {len(costs)} encodings and their cost"
+
+    baseline = str(rows["encoding_b"].iloc[0])
+    name_of_baseline = costs["label"].get(baseline, baseline)
+    is_shown = bool((rows["verdict"] == best).any())
+    if not is_shown:
+        return f"{where} none is shown better than {name_of_baseline}: bars overlap"
+    if metric == TEXT:
+        losses = f"{values[best]:.1f}, {name_of_baseline} {values[baseline]:.1f}"
+        return f"{where} {name} has a loss of {losses}"
+    shares = f"{values[best]:.0%}, {name_of_baseline} {values[baseline]:.0%}"
+    return f"{where} {name} copies {shares}"
+
+
+def _select_longest(comparisons: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the comparisons of a metric with the baseline in the longest text."""
+    if comparisons.empty:
+        return comparisons
+    rows = comparisons[comparisons["metric"] == metric]
+    return rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
+
+
+def _list_better(comparisons: pd.DataFrame, metric: str) -> list[str]:
+    """Return the encodings that are shown to be better than the baseline in the longest
+    text.
+
+    The verdict of a comparison is the name of the better encoding, if one is shown to be
+    better.
+    """
+    rows = _select_longest(comparisons, metric)
+    if rows.empty:
+        return []
+    better = rows.loc[rows["verdict"] == rows["encoding_a"], "encoding_a"]
+    return [str(name) for name in better]
+
+
+def _mark_labels(
+    cost: pd.DataFrame, comparisons: pd.DataFrame, metric: str
+) -> pd.DataFrame:
+    """Add signs to the labels of encodings: COUNTED if an encoding is shown to be better
+    than the baseline, and UNDECIDED if its comparison with the baseline decides nothing.
+    """
+    rows = _select_longest(comparisons, metric)
+    if rows.empty:
+        return cost
+    is_undecided = rows["verdict"] == shapes.UNDECIDED
+    undecided = set(rows.loc[is_undecided, "encoding_a"])
+    better = _list_better(comparisons, metric)
+    labels = []
+    for name, label in zip(cost["encoding"], cost["label"], strict=True):
+        if name in better:
+            label = f"{label} {shapes.COUNTED}"
+        elif name in undecided:
+            label = f"{label} {shapes.UNDECIDED}"
+        labels.append(label)
+    return cost.assign(label=labels)
+
+
+def _explain_signs(
+    better: str, comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame
+) -> str:
+    """Say what the signs beside names mean, for a label below the panels. Empty if no
+    name has a sign.
+    """
+    rows = _select_longest(comparisons, metric)
+    if rows.empty:
+        return ""
+    labels = cost.set_index("encoding")["label"]
+    parts = []
+    if _list_better(comparisons, metric):
+        baseline = labels[rows["encoding_b"].iloc[0]]
+        parts.append(f"{shapes.COUNTED} {better} than {baseline} by a paired test")
+    if (rows["verdict"] == shapes.UNDECIDED).any():
+        parts.append(f"{shapes.UNDECIDED} not decided by it")
+    return ", ".join(parts)
 
 
 def _order_by_quality(
@@ -117,11 +224,12 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
     ax.axvline(1, color=GREY, linewidth=0.8)
 
     rows = range(len(costs))
-    train = costs["train_flops_ratio"]
+    in_training, in_decoding = WORK
+    train = costs[in_training]
     shapes.draw_dots(ax, train, rows, Look(BLACK, "s"), "training", markersize=5)
     shapes.draw_dots(
         ax,
-        costs["decode_flops_ratio"],
+        costs[in_decoding],
         rows,
         Look(BLACK, "o"),
         "decoding",
@@ -129,7 +237,7 @@ def _draw_work(ax: Axes, costs: pd.DataFrame) -> None:
         markersize=4.5,
     )
 
-    ax.set(xlabel="matrix products\n(NoPE = 1)")
+    ax.set(xlabel="matrix products\n(1: no encoding)")
     ax.xaxis.set_major_locator(MaxNLocator(4))
 
 
@@ -141,7 +249,16 @@ def _draw_parameters(ax: Axes, counts: pd.Series) -> None:
     ticks = [0, 10, 1000, 100_000]
     ax.set_xticks(ticks, ["0", "10", "1k", "100k"])
     for row, count in enumerate(counts):
-        shapes.write_note(ax, f"{count:,}", (count, row), (3, 0), va="center")
+        shapes.write_note(ax, _shorten_count(count), (count, row), (3, 0), va="center")
+
+
+def _shorten_count(count: int) -> str:
+    """Write a count of parameters in two digits or three.
+
+    >>> _shorten_count(33280), _shorten_count(396)
+    ('33k', '396')
+    """
+    return f"{count / 1000:.2g}k" if count >= 1000 else str(count)
 
 
 def _draw_dumbbells(
@@ -213,7 +330,12 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     finished = table[table["status"] == "ok"]
     losses = finished.groupby(["encoding", "bucket_end_tokens"])[NLL]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
-    encodings = cost[cost["encoding"].isin(spread.index)]
+    comparisons = tables["comparisons"]
+    marked = _mark_labels(cost, comparisons, TEXT)
+    encodings = marked[marked["encoding"].isin(spread.index)]
+    baseline = ""
+    if len(comparisons):
+        baseline = str(comparisons["encoding_b"].iloc[0])
     families = [family for family in FAMILIES if family in set(cost["family"])]
     trained = table["train_len_tokens"].iloc[0]
 
@@ -228,12 +350,16 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
         sharey=True,
     )
     for ax, family in zip(axes.flat, families, strict=False):
-        _draw_family(ax, family, encodings, spread)
+        _draw_family(ax, family, encodings, spread, baseline)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         shapes.set_token_axis(ax)
         shapes.mark_value(ax, trained, "trained length", "x")
-    shapes.label_last_panels(axes, "position in the text (tokens, end of bucket)")
-    shapes.put_legend_below(figure, list(axes.flat), 4)
+    shapes.label_last_panels(axes, "position in the text (tokens)")
+    notes = shapes.write_range(int(finished["seed"].nunique()))
+    signs = _explain_signs("lower loss", comparisons, TEXT, cost)
+    if signs:
+        notes = f"{signs}; {notes}"
+    shapes.put_legend_below(figure, list(axes.flat), 4, notes)
     figure.supylabel("loss (nats per byte)")
 
     end = finished["bucket_end_tokens"].max()
@@ -241,7 +367,7 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
     if last_bucket.groupby("encoding")[NLL].mean().min() >= UNIFORM_LOSS:
         result = "no encoding reads better than guessing"
     else:
-        result = _name_better(tables["comparisons"], TEXT, cost)
+        result = _name_better(comparisons, TEXT, cost)
     shapes.set_headline(figure, f"Near {shapes.format_tokens(end)} tokens {result}")
     # The axis ends above the median by three times the distance from the lowest loss to
     # the median. Lines of very large losses leave the panel: an axis that has room for
@@ -254,14 +380,20 @@ def _draw_loss_by_position(tables: Tables, cost: pd.DataFrame) -> Figure:
 
 
 def _draw_family(
-    ax: Axes, family: str, encodings: pd.DataFrame, spread: pd.DataFrame
+    ax: Axes,
+    family: str,
+    encodings: pd.DataFrame,
+    spread: pd.DataFrame,
+    baseline: str,
 ) -> None:
-    """Draw the encodings of a family, with all other encodings in grey behind them."""
+    """Draw the encodings of a family and the baseline, with all other encodings in grey
+    behind them.
+    """
     for number, encoding in enumerate(shapes.iterate_rows(encodings)):
         name = encoding.encoding
         rows = spread.loc[[name]]
         x = rows["bucket_end_tokens"]
-        if encoding.family != family:
+        if encoding.family != family and name != baseline:
             ax.plot(x, rows["mean"], color=shapes.FRAME_COLOR, linewidth=0.8, zorder=1)
             continue
 
@@ -272,29 +404,31 @@ def _draw_family(
             look = pick_look(number)
         else:
             look = find_look(name)
-        band = (rows["min"], rows["max"])
+        # The baseline is a line without a band in the panels of other families.
+        band = None
+        if encoding.family == family:
+            band = (rows["min"], rows["max"])
         shapes.draw_line(ax, x, rows["mean"], look, encoding.label, band)
 
 
 def _name_better(comparisons: pd.DataFrame, metric: str, cost: pd.DataFrame) -> str:
     """Say which encodings are shown to be better than the baseline in the longest text.
 
-    ``comparisons`` has a row for each encoding_a against the baseline, encoding_b. Its
-    verdict is the name of the better encoding, if one is shown to be better.
+    ``comparisons`` has a row for each encoding_a against the baseline, encoding_b.
     """
-    rows = comparisons[comparisons["metric"] == metric]
+    rows = _select_longest(comparisons, metric)
     if rows.empty:
         return "nothing is compared"
-    rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
     labels = cost.set_index("encoding")["label"]
     baseline = rows["encoding_b"].iloc[0]
     than_baseline = f"{BETTER[metric]} {labels[baseline]}"
-    better = rows.loc[rows["verdict"] == rows["encoding_a"], "encoding_a"]
-    if better.empty:
-        return f"no encoding is shown to have {than_baseline}"
+    better = _list_better(comparisons, metric)
+    if not better:
+        return f"no encoding is shown to have {than_baseline}: bands overlap"
     if len(better) == 1:
-        return f"{labels[better.iloc[0]]} has {than_baseline}"
-    return f"{len(better)} of {len(rows)} encodings have {than_baseline}"
+        return f"{labels[better[0]]} has {than_baseline}"
+    count = f"{len(better)} of {len(rows)} encodings ({shapes.COUNTED})"
+    return f"{count} have {than_baseline}"
 
 
 def _draw_copy_heatmap(
@@ -309,9 +443,12 @@ def _draw_copy_heatmap(
     trained = int(table["train_len_tokens"].iloc[0])
     longest = table["context_tokens"].max()
     in_both_contexts = table[table["context_tokens"].isin([trained, longest])]
-    shares = _average_copies(in_both_contexts, cost)
+    comparisons = tables["comparisons"]
+    marked = _mark_labels(cost, comparisons, COPY)
+    every = _average_copies(in_both_contexts, marked)
+    shares = every
     if most:
-        shares = _select_rows(shares, tables["comparisons"], cost, most)
+        shares = _select_rows(every, comparisons, marked, most)
     contexts = shares.columns.get_level_values("context_tokens")
     shares.columns = shares.columns.get_level_values("distance_tokens").astype(str)
 
@@ -321,6 +458,11 @@ def _draw_copy_heatmap(
     # A line separates the columns of the two contexts. The contexts are named above the
     # heat map, on both sides of the line.
     edge = int((contexts <= trained).sum()) - 0.5
+    distances = list(shares.columns)
+    # The title is about the last column with this distance.
+    half = str(longest // 2)
+    if len(_select_longest(comparisons, COPY)) and half in distances:
+        shapes.frame_column(ax, len(distances) - 1 - distances[::-1].index(half))
     ax.axvline(edge, color=BLACK, linewidth=2)
     style = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
     left = (edge - 0.1, 1)
@@ -328,8 +470,16 @@ def _draw_copy_heatmap(
     right = (edge + 0.1, 1)
     shapes.write_note(ax, f"in {longest} tokens", right, (0, 4), ha="left", **style)
 
-    ax.set_title(_write_title_of_copies(tables["comparisons"], cost, longest), pad=22)
-    ax.set_xlabel("tokens back; numbers: % of the tokens copied; –: not defined there")
+    # Names of designs take much width, so the title begins at the edge of the figure.
+    shapes.set_headline(figure, _write_title_of_copies(comparisons, cost, longest))
+    notes = ["cells: % copied"]
+    signs = _explain_signs("more", comparisons, COPY, cost)
+    if len(shares) < len(every):
+        notes.append(f"{len(shares)} of {len(every)} rows")
+    if shares.isna().to_numpy().any():
+        notes.append("–: not defined there")
+    label = f"tokens back ({'; '.join(notes)})"
+    ax.set_xlabel(f"{label}\n{signs}".strip())
     return figure
 
 
@@ -358,19 +508,18 @@ def _write_title_of_copies(
 
     Encodings are compared by what they copy from half of a context back.
     """
-    rows = comparisons[comparisons["metric"] == COPY]
+    rows = _select_longest(comparisons, COPY)
     where = f"from {longest // 2} back in {longest} tokens"
     if rows.empty:
         return f"Which encodings copy {where}?"
-    rows = rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
     labels = cost.set_index("encoding")["label"]
     than_baseline = f"more than {labels[rows['encoding_b'].iloc[0]]} {where}"
-    better = rows[rows["verdict"] == rows["encoding_a"]]
-    if better.empty:
+    better = _list_better(comparisons, COPY)
+    if not better:
         return f"No encoding is shown to copy {than_baseline}"
-    if len(better) == 1:
-        return f"One of {len(rows)} encodings copies {than_baseline}"
-    return f"{len(better)} of {len(rows)} encodings copy {than_baseline}"
+    copy = "copies" if len(better) == 1 else "copy"
+    count = f"{len(better)} of {len(rows)} encodings ({shapes.COUNTED})"
+    return f"{count} {copy} {than_baseline}"
 
 
 def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Figure:
@@ -429,7 +578,7 @@ def draw_against_methods(tables: Tables, cost: pd.DataFrame, metric: str) -> Fig
     labels = cost.set_index("encoding")["label"]
     shapes.name_rows(ax, [str(labels.get(name, name)) for name in rows])
     unit = "text loss (nats per byte)" if is_loss else "tokens copied correctly (share)"
-    ax.set_xlabel(unit)
+    ax.set_xlabel(f"{unit}\n{shapes.write_intervals(int(quality['seeds'].max()))}")
     if not is_loss:
         ax.set_xlim(-0.03, 1.03)
     best = (designs[0], methods[0])
@@ -462,7 +611,7 @@ def _write_title_against(
     verdict = row["verdict"].iloc[0] if len(row) else None
     if verdict not in best:
         measure = "loss" if metric == TEXT else "copying"
-        return f"The best design and method are not shown to differ in {measure} at {times}x"
+        return f"At {times}x bars of the best design and method overlap in {measure}"
 
     where = f"At {times}x the trained length"
     if metric == TEXT:

@@ -16,11 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
-from ropelab.show.looks import GREY, Look
+from ropelab.show.looks import GREY, ORANGE, Look
 
 # The lower ends of the intervals of some values, and the upper ends; None if the values
 # have no intervals.
@@ -39,6 +40,10 @@ DATA_AND_HEIGHT = ("data", "axes fraction")
 # Two kinds of texts are found again by a mark, matplotlib's `gid`: the names of points, and
 # the names at the right ends of lines.
 NAME_OF_POINT = "name"
+# The sign beside the names of the rows that a title counts.
+COUNTED = "*"
+# The sign beside the names of rows that comparisons do not decide.
+UNDECIDED = "~"
 LINE_END = "line end"
 # The name of a point is written near it. Distances between the name and its point are in
 # points of print, 72 to the inch. A name that is farther up or down than this gets a thin
@@ -201,9 +206,52 @@ def format_shares(
     def write_share(value: float) -> str:
         if np.isnan(value):
             return missing
-        return format(value, digits)
+        return write_signed(value, digits)
 
     return table.map(write_share)
+
+
+def write_signed(value: float, digits: str) -> str:
+    """Write a number with a real minus sign, as matplotlib writes those of the axes.
+
+    >>> write_signed(-0.5, ".2f"), write_signed(0.5, "+.2f")
+    ('−0.50', '+0.50')
+    """
+    return format(value, digits).replace("-", "−")
+
+
+def write_intervals(seeds: int, *, marks: str = "bars") -> str:
+    """Say what the bars or bands of a figure are, in the same words in all figures.
+
+    >>> write_intervals(5), write_intervals(1, marks="bands")
+    ('bars: 95 %, 5 models', 'bands: 95 %, one model')
+    """
+    return f"{marks}: 95 %, {_count_models(seeds)}"
+
+
+def write_range(seeds: int) -> str:
+    """Say what the bands of `average_over_seeds` are.
+
+    >>> write_range(5), write_range(1)
+    ('bands: lowest to highest of 5 models', 'bands: 95 %, one model')
+    """
+    if seeds == 1:
+        return write_intervals(seeds, marks="bands")
+    return f"bands: lowest to highest of {_count_models(seeds)}"
+
+
+def _count_models(seeds: int) -> str:
+    return "one model" if seeds == 1 else f"{seeds} models"
+
+
+def frame_column(ax: Axes, column: int) -> None:
+    """Draw a frame around the column of a heat map that the title is about."""
+    low, high = ax.get_ylim()
+    frame = Rectangle(
+        (column - 0.5, low), 1, high - low, fill=False, linewidth=2.5, clip_on=False
+    )
+    frame.set_edgecolor(ORANGE)
+    ax.add_patch(frame)
 
 
 def average_over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
@@ -409,9 +457,11 @@ def label_last_panels(axes: np.ndarray, label: str) -> None:
             visible[-1].set_xlabel(label)
 
 
-def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+def put_legend_below(
+    figure: Figure, axes: Sequence[Axes], columns: int, title: str = ""
+) -> None:
     """Put one legend for all panels below the panels. A name in several panels is listed
-    once.
+    once. The title of the legend is for words about all panels.
     """
     handles: dict[str, Artist] = {}
     for ax in axes:
@@ -423,6 +473,7 @@ def put_legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None
         list(handles),
         loc="outside lower center",
         ncols=min(columns, len(handles)),
+        title=title or None,
     )
 
 

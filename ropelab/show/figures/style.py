@@ -250,13 +250,16 @@ def _fit_legends(figure: Figure, width: float) -> int:
     for legend in list(figure.legends):
         handles = [handle for handle in legend.legend_handles if handle is not None]
         labels = [text.get_text() for text in legend.get_texts()]
+        title = legend.get_title().get_text() or None
         columns = legend._ncols  # type: ignore[attr-defined]
         lines = math.ceil(len(labels) / columns)
         while columns > 1 and legend.get_window_extent().width > width * figure.dpi:
             columns -= 1
             legend.remove()
             style: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-            legend = figure.legend(handles, labels, fontsize=FONT_POINTS - 1, **style)
+            style |= {"fontsize": FONT_POINTS - 1, "title": title}
+            legend = figure.legend(handles, labels, **style)
+            legend.get_title().set_fontsize(FONT_POINTS - 1)
         added_lines += math.ceil(len(labels) / columns) - lines
     return added_lines
 
