@@ -183,20 +183,17 @@ def test_documents_are_drawn_against_the_window(tables):
     assert unscaled["above"].mean() == pytest.approx(gap)
 
 
-def test_a_kind_of_one_document_names_no_end_of_the_span():
-    rows = [
-        ("prose", 0.5),
-        ("prose", 0.7),
-        ("code", 0.1),
-        ("code", 0.3),
-        ("table", -9.0),
-    ]
-    best = pd.DataFrame(rows, columns=["kind", "above"])
-    title = write_kinds_title(best, "yarn ×4")
-    assert mentions(title, "+0.200 (code)", "+0.600 (prose)")
-    assert "-9.000 (table) nats" in write_kinds_title(
-        best[best["kind"] == "table"], "yarn ×4"
-    )
+def test_a_title_by_kind_counts_the_kinds_that_some_method_reads_better():
+    def write(**values: tuple[float, ...]) -> str:
+        rows = [
+            ("yarn ×4", kind, above) for kind, all_ in values.items() for above in all_
+        ]
+        return write_kinds_title(pd.DataFrame(rows, columns=["label", "kind", "above"]))
+
+    assert "Every method reads worse" in write(prose=(0.5, 0.51), code=(0.1, 0.11))
+    assert "On 1 of 2 kinds" in write(prose=(0.5, 0.7), table=(-9.0,))
+    # The interval of two far values reaches 0.
+    assert "No kind of text is shown" in write(prose=(0.5, 0.7), code=(-0.9, 0.1))
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):

@@ -272,8 +272,11 @@ def test_the_thresholds_of_spreads_are_those_of_the_committed_run():
     [
         ((), "At 2k tokens no rounding has a cost that can be distinguished"),
         ((0.3,), "Score errors up to 0.1 show no cost; all from 0.3 on do"),
-        ((0.0, 0.3), "At 2k tokens 2 of 3 roundings cost up to 0.2 nats per byte"),
-        ((0.0, 0.1, 0.3), "At 2k tokens 3 of 3 roundings cost up to 0.2 nats per byte"),
+        ((0.0, 0.3), "1 of 3 roundings costs up to 0.2 nats per byte, 1 up to 0.01"),
+        (
+            (0.0, 0.1, 0.3),
+            "1 of 3 roundings costs up to 0.2 nats per byte, 2 up to 0.02",
+        ),
         ((0.1, 0.3), "Score errors up to 0 show no cost; all from 0.1 on do"),
     ],
     ids=["nothing", "a threshold", "no threshold", "below all that is drawn", "most"],
@@ -304,7 +307,7 @@ def test_where_every_rounding_costs_something_no_threshold_is_named() -> None:
         for error, cost in ((0.1, 0.02), (0.3, 0.2))
     ]
     figure = cost_of_casts.draw(pd.DataFrame(rows, columns=COLUMNS))["cost_of_casts"]
-    title = "At 2k tokens 2 of 2 roundings cost up to 0.2 nats per byte"
+    title = "1 of 2 roundings costs up to 0.2 nats per byte, 1 up to 0.02"
     assert figure.get_suptitle() == title
 
 

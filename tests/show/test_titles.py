@@ -17,7 +17,11 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 def read_reference(plan: str) -> tuple[str, dict[str, pd.DataFrame]]:
     """The experiment of a committed run and its tables."""
-    (folder,) = REFERENCE.glob(f"*/{plan}-????????")
+    (folder,) = (
+        path
+        for path in REFERENCE.glob(f"*/{plan}-*")
+        if path.name.rpartition("-")[0] == plan
+    )
     manifest = json.loads((folder / "manifest.json").read_text())
     return manifest["experiment"], dict(RUN.tables(folder, manifest))
 
@@ -82,3 +86,68 @@ def test_a_panel_whose_rows_are_alike_is_left_out():
 def test_a_number_has_a_real_minus_sign():
     cells = shapes.format_shares(pd.DataFrame([[-0.5, 0.5]]))
     assert cells.to_numpy().tolist() == [["−0.50", "0.50"]]
+
+
+@pytest.fixture(scope="module")
+def methods():
+    """Figures of methods with five models."""
+    return draw("extrapolate")
+
+
+@pytest.fixture(scope="module")
+def released():
+    """Figures of methods with one released model, which tests hardly tell apart."""
+    return draw("smollm2")
+
+
+def list_names(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_methods_that_are_all_worse_than_a_window_are_said_to_be(methods):
+    assert "every method has a higher loss" in find_title(methods["loss_by_position"])
+    assert "Every method reads worse" in find_title(methods["loss_by_kind"])
+
+
+def test_the_best_method_is_not_praised_where_a_window_is_better(methods):
+    title = find_title(methods["tax_and_gain"])
+    assert "yarn ×4 loses least, but more than sliding_window" in title
+    # Which method costs least in short contexts is decided by their own comparisons.
+    assert "at 2k dynamic_ntk costs least" in title
+    assert "sliding_window" in list_names(methods["tax_and_gain"])
+
+
+def test_a_title_that_names_no_best_method_has_its_reason_in_the_picture(released):
+    figure = released["tax_and_gain"]
+    assert "bars overlap" in find_title(figure)
+    # A vertical and a horizontal bar for each of four methods.
+    assert len(figure.axes[0].collections) == 8
+    assert "bars: 95 %, one model" in figure.axes[0].get_xlabel()
+    assert "5 of 7 bands reach 0" in find_title(released["loss_by_position"])
+
+
+def test_gains_of_a_longer_context_are_counted_and_no_method_is_praised(released):
+    title = find_title(released["loss_by_context"])
+    assert "lowers the loss of 4 methods" in title
+    assert "unscaled: +1.90" in title
+
+
+def test_lines_under_each_other_are_named_together_at_their_end(methods, released):
+    assert "ntk ×4 = dynamic_ntk" in list_names(methods["copy_by_distance_all"])
+    assert "unmodified = unscaled" in list_names(released["loss_by_context"])
+
+
+def test_bands_are_named_in_the_same_words(methods):
+    label = "bands: lowest to highest of 5 models"
+    assert label in methods["copy_by_distance"].axes[0].get_xlabel()
+    assert "bands: 95 %, 5 models" in methods["loss_by_position"].axes[0].get_xlabel()
+    assert "bars: 95 %, 5 models" in methods["loss_by_kind"].axes[0].get_xlabel()
+
+
+@pytest.mark.parametrize("plan", ["extrapolate", "smollm2", "encodings", "precision"])
+def test_no_label_ends_in_the_same_unit_twice(plan):
+    for figure in draw(plan).values():
+        for ax in figure.axes:
+            for label in (ax.get_xlabel(), ax.get_ylabel()):
+                assert "(tokens) (tokens)" not in label
+                assert "end of bucket" not in label

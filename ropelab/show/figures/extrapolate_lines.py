@@ -6,7 +6,7 @@ only the last tokens, as many as it was trained on.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,6 @@ class Lines:
     # The upper end of the values' axis. A method whose values are all above it is named
     # below the axis.
     highest: float = math.inf
-    # True writes names at the right ends of lines, False in a legend.
-    names_at_ends: bool = False
 
 
 def draw_lines(lines: Lines) -> Figure:
@@ -71,9 +69,11 @@ def draw_lines(lines: Lines) -> Figure:
     figure, ax = shapes.make_axes()
     ax.set(xlabel=lines.xlabel, ylabel=lines.ylabel, title=lines.title)
     drawn_names = set()
+    # The points along the axis at which some method is drawn.
+    drawn_x: list[float] = []
     # The last value of each method that is above the axis.
     values_above = {}
-    for label, rows in lines.methods.items():
+    for label, rows in join_equal_methods(lines.methods, lines.y).items():
         values = rows[lines.y]
         if values.min() > lines.highest:
             values_above[label] = values.iloc[-1]
@@ -91,25 +91,53 @@ def draw_lines(lines: Lines) -> Figure:
         shapes.draw_line(
             ax, rows[lines.x], values, find_look(name), label, band, **style
         )
+        drawn_x += [rows[lines.x].min(), rows[lines.x].max()]
 
     window = find_look(WINDOW)
-    for loss in lines.window:
-        ax.axhline(loss, color=window.color, linestyle=window.line, label=WINDOW)
+    for loss in sorted(set(lines.window)):
+        ends = [
+            min(drawn_x, default=lines.trained),
+            max(drawn_x, default=lines.trained),
+        ]
+        style = {"color": window.color, "linestyle": window.line, "label": WINDOW}
+        ax.plot(ends, [loss, loss], **style)
     name_outside(ax, values_above)
     ax.set_ylim(lines.lowest, lines.highest)
     shapes.set_token_axis(ax)
     shapes.mark_value(ax, lines.trained, "trained length", "x")
-    if lines.names_at_ends:
-        shapes.name_line_ends(ax)
-    else:
-        shapes.put_legend_outside(ax)
+    shapes.name_line_ends(ax)
     return figure
+
+
+def join_equal_methods(
+    methods: Mapping[str, pd.DataFrame], y: str
+) -> dict[str, pd.DataFrame]:
+    """Give methods with the same values one label with all their names, since only one
+    of their lines would be seen.
+    """
+    names_by_values: dict[tuple[float, ...], list[str]] = {}
+    for label, rows in methods.items():
+        values = tuple(rows[y].round(9))
+        names_by_values.setdefault(values, []).append(label)
+    return {join_labels(names): methods[names[0]] for names in names_by_values.values()}
+
+
+def join_labels(labels: Sequence[str]) -> str:
+    """Write the names of methods whose marks cover each other.
+
+    >>> join_labels(["ntk ×4", "dynamic_ntk"])
+    'ntk ×4 = dynamic_ntk'
+    """
+    return " = ".join(labels)
 
 
 def name_outside(ax: Axes, values: Mapping[str, float]) -> None:
     """Write below an axis which methods are above the scale, with their values."""
     if values:
-        text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
+        text = ", ".join(
+            f"{label} ({shapes.write_signed(value, '.2f')})"
+            for label, value in values.items()
+        )
         ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
 
 

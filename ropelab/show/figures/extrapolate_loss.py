@@ -1,7 +1,6 @@
 """Text loss beyond the trained length: by position, by context and by kind of text."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,11 +21,16 @@ from ropelab.show.figures.extrapolate_lines import (
     average_methods,
     draw_lines,
     find_trained_and_longest,
+    join_equal_methods,
+    join_labels,
     name_outside,
 )
 from ropelab.show.figures.shapes import format_tokens
-from ropelab.show.looks import GREY, find_look
+from ropelab.show.looks import GREY, Look, find_look
 
+# The metrics of comparisons at the longest context, and at shorter ones.
+LAST = "nll_last_window"
+SHORT = "nll_short_context"
 # The most methods in the figure by kind of text. It shows the best methods; more of them
 # would cover each other.
 MOST_BY_KIND = 6
@@ -47,18 +51,15 @@ def draw_loss_by_position(
     rows = comparisons[is_of_buckets & is_against_window & is_shown]
 
     end = rows["at_tokens"].max()
-    better = _write_better(rows[rows["at_tokens"] == end])
+    bands = shapes.write_intervals(int(rows["seeds"].max()), marks="bands")
     lines = Lines(
         dict(shapes.split_by(rows, "method_a")),
         x="at_tokens",
         y="difference",
         bounds=("ci_low", "ci_high"),
-        xlabel="position in the text (tokens, end of bucket)",
+        xlabel=f"position in the text (tokens)\n{bands}",
         ylabel="loss above the sliding window (nats per byte)",
-        title=(
-            f"At {format_tokens(end)} {better} a significantly lower loss\n"
-            f"than a sliding window ({ARMS[arm]})"
-        ),
+        title=_write_position_title(rows[rows["at_tokens"] == end], arm),
         trained=table["train_len_tokens"].iloc[0],
         window=[0],
         highest=CEILING,
@@ -66,18 +67,29 @@ def draw_loss_by_position(
     return draw_lines(lines)
 
 
-def _write_better(last: pd.DataFrame) -> str:
-    """Say which methods have a lower loss than the sliding window: `pi has`.
+def _write_position_title(last: pd.DataFrame, arm: str) -> str:
+    """Say which methods have a lower loss than the sliding window, or else how many have
+    a higher one.
 
-    ``last`` has the comparisons of methods with the sliding window in the last bucket.
+    ``last`` has the comparisons of methods with the sliding window in the last bucket. A
+    difference counts if its whole interval is on one side of 0.
     """
-    # The whole interval of the difference is below 0.
+    where = f"At {format_tokens(last['at_tokens'].iloc[0])}"
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
-    if not better:
-        return "no method has"
+    worse_count = int((last["ci_low"] > 0).sum())
+    than_window = f"than a sliding window\n({ARMS[arm]})"
     if len(better) == 1:
-        return f"{better[0]} has"
-    return f"{len(better)} of {len(last)} have"
+        return f"{where} {better[0]} has a lower loss {than_window}"
+    if better:
+        count = f"{len(better)} of {len(last)} methods have"
+        return f"{where} {count} a lower loss {than_window}"
+    if worse_count == len(last):
+        return f"{where} every method has a higher loss {than_window}"
+    intervals = f"{len(last) - worse_count} of {len(last)} bands reach 0"
+    return (
+        f"{where} no method reads better than a sliding window\n"
+        f"({intervals}; {ARMS[arm]})"
+    )
 
 
 def draw_loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
@@ -87,7 +99,7 @@ def draw_loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
         average_methods(table[~is_window], "context_tokens", NLL),
         x="context_tokens",
         y=NLL,
-        xlabel="context that ends with the same tokens (tokens)",
+        xlabel="length of the context before the same last bytes (tokens)",
         ylabel="loss (nats per byte)",
         title=_write_context_title(table, ARMS[arm]),
         trained=table["train_len_tokens"].iloc[0],
@@ -98,7 +110,7 @@ def draw_loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
 
 
 def _write_context_title(table: pd.DataFrame, words_of_arm: str) -> str:
-    """Say which method gains most from a longer context."""
+    """Say how many methods gain from a longer context, and what it does without one."""
     trained, longest = find_trained_and_longest(table)
     losses = average_by_length(table[table["method"] != WINDOW], "context_tokens", NLL)
     if trained not in losses or longest == trained:
@@ -107,16 +119,23 @@ def _write_context_title(table: pd.DataFrame, words_of_arm: str) -> str:
             f"\n({words_of_arm})"
         )
 
-    # The gain of a method that is far behind the best says nothing.
-    is_near_best = losses[longest] <= losses[longest].min() + CEILING
+    # A method that is far behind the best says nothing, and is not drawn.
+    is_near_best = losses[trained] <= losses[longest].min() + CEILING
     near_best = losses[is_near_best]
     changes = (near_best[longest] - near_best[trained]).dropna()
+    falls = changes[changes < 0]
     span = f"{format_tokens(longest)} instead of {format_tokens(trained)}"
-    if not (changes < 0).any():
-        return f"A context of {span} lowers the loss of no method\n({words_of_arm})"
-    largest_fall = f"{changes.min():+.3f} nats per byte"
-    best = changes.idxmin()
-    return f"A context of {span} helps {best} most: {largest_fall}\n({words_of_arm})"
+    details = words_of_arm
+    if "unscaled" in changes:
+        change = shapes.write_signed(changes["unscaled"], "+.2f")
+        details = f"unscaled: {change} nats per byte; {words_of_arm}"
+    if falls.empty:
+        result = "lowers the loss of no method"
+    elif len(falls) == 1:
+        result = f"lowers the loss of {falls.index[0]} only"
+    else:
+        result = f"lowers the loss of {len(falls)} methods"
+    return f"A context of {span} {result}\n({details})"
 
 
 def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
@@ -124,7 +143,9 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     longest context.
 
     From both the loss of the model without a method at its trained length is subtracted.
-    The first difference is the tax: what the method costs in short contexts.
+    A sliding window has this loss at every length, so it is the point 0, 0. The first
+    difference is the tax: what the method costs in short contexts. Bars are the intervals
+    of both differences, as far as they were compared.
     """
     trained, longest = find_trained_and_longest(table)
     losses = average_by_length(table, "context_tokens", NLL)
@@ -138,25 +159,61 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
     inside_rows = inside_rows.set_axis(["x", "y"], axis=1)
 
     figure, ax = shapes.make_axes()
+    taxes = _find_intervals(comparisons, SHORT, trained, baseline)
+    gains = _find_intervals(comparisons, LAST, longest, WINDOW)
     points = []
-    for point in shapes.iterate_rows(inside_rows):
-        look = find_look(extract_method(str(point.Index)))
-        shapes.draw_dots(ax, [point.x], [point.y], look, markersize=8)
-        points.append((point.x, point.y, point.Index))
+    for (x, y), rows in inside_rows.groupby(["x", "y"], sort=False):
+        names = [str(name) for name in rows.index]
+        look = find_look(extract_method(names[0]))
+        shapes.draw_dots(ax, [x], [y], look, markersize=8)
+        bar = {"color": look.color, "linewidth": 3, "alpha": 0.3}
+        if names[0] in taxes:
+            ax.hlines(y, *taxes[names[0]], **bar)
+        if names[0] in gains:
+            ax.vlines(x, *gains[names[0]], **bar)
+        points.append((x, y, join_labels(names)))
     ax.axhline(0, color=GREY, linewidth=1)
     ax.axvline(0, color=GREY, linewidth=1)
+    if (table["method"] == WINDOW).any():
+        window = find_look(WINDOW)
+        shapes.draw_dots(ax, [0], [0], Look(window.color, "s"), markersize=8)
+        points.append((0, 0, WINDOW))
     ax.margins(x=0.15, y=0.25)
+    style = {"xycoords": "axes fraction", "color": shapes.NOTE_COLOR}
+    shapes.write_note(ax, "better: to the left and down", (0.01, 0.01), (2, 2), **style)
 
     trained_words = format_tokens(trained)
     longest_words = format_tokens(longest)
+    bars = shapes.write_intervals(int(table["seed"].nunique()))
     ax.set(
-        xlabel=f"short-context tax: loss at {trained_words} above {baseline}",
-        ylabel=f"loss at {longest_words} above\n{baseline} at {trained_words}",
+        xlabel=(
+            f"loss at {trained_words} above {baseline} (nats per byte)\n"
+            f"{bars}, of paired differences"
+        ),
+        ylabel=(
+            f"loss at {longest_words} above {baseline}\nat {trained_words} (nats per byte)"
+        ),
         title=_write_tax_title(losses, comparisons, trained, longest),
     )
     name_outside(ax, differences.loc[is_outside, longest].to_dict())
     shapes.label_points(ax, points)
     return figure
+
+
+def _find_intervals(
+    comparisons: pd.DataFrame, metric: str, length: int, other: str
+) -> dict[str, tuple[float, float]]:
+    """Return the interval of each method's difference from another row."""
+    is_asked = comparisons["metric"] == metric
+    if "context_tokens" in comparisons:
+        is_asked &= comparisons["context_tokens"] == length
+    intervals = {}
+    for row in shapes.iterate_rows(comparisons[is_asked]):
+        if row.method_b == other:
+            intervals[str(row.method_a)] = (row.ci_low, row.ci_high)
+        elif row.method_a == other:
+            intervals[str(row.method_b)] = (-row.ci_high, -row.ci_low)
+    return intervals
 
 
 def _write_tax_title(
@@ -165,38 +222,49 @@ def _write_tax_title(
     """Name the best method at each of the two lengths, if comparisons show one."""
     methods = losses.drop(list(BASELINES), errors="ignore").dropna()
 
-    def find_best(length: int) -> Sequence[str]:
-        """Return the best method, and all methods that are not shown to be worse."""
-        about = {"metric": "nll_last_window", "context_tokens": length}
+    def find_best(metric: str, length: int) -> str:
+        """Return the method that is shown to be better than all others; empty if there
+        is none.
+        """
+        about = {"metric": metric, "context_tokens": length}
         lead = find_lead(methods[length], comparisons, about, lower_is_better=True)
-        return lead.names if lead else ()
+        if lead is None or len(lead.names) != 1:
+            return ""
+        return lead.first
 
     inside = format_tokens(trained)
     beyond = format_tokens(longest)
-    best_inside = find_best(trained)
-    best_beyond = find_best(longest)
-    if len(best_inside) != 1 and len(best_beyond) != 1:
-        return (
-            f"No method is shown to cost least at {inside}, or to be best at {beyond}"
-        )
-    if len(best_inside) != 1:
-        return f"{best_beyond[0]} is best at {beyond}; none is shown best at {inside}"
-    if len(best_beyond) != 1:
-        return (
-            f"{best_inside[0]} costs least at {inside}; none is shown best at {beyond}"
-        )
-    if best_inside == best_beyond:
-        return f"{best_inside[0]} costs least at {inside} and is best at {beyond}"
-    return f"{best_inside[0]} costs least at {inside}, {best_beyond[0]} is best at {beyond}"
+    best_inside = find_best(SHORT, trained)
+    best_beyond = find_best(LAST, longest)
+    if not best_inside and not best_beyond:
+        return f"No method is shown best at {inside} or at {beyond}: their bars overlap"
+    if best_beyond and WINDOW in losses.index:
+        gap = losses[longest][best_beyond] - losses[longest][WINDOW]
+        if gap > 0:
+            best_beyond = f"{best_beyond} loses least, but more than {WINDOW}"
+        else:
+            best_beyond = f"{best_beyond} loses least"
+        best_beyond = f"At {beyond} {best_beyond}"
+    elif best_beyond:
+        best_beyond = f"At {beyond} {best_beyond} loses least"
+    if not best_inside:
+        return best_beyond
+    if not best_beyond:
+        return f"{best_inside} costs least at {inside}; at {beyond} bars overlap"
+    return f"{best_beyond}\n(at {inside} {best_inside} costs least)"
 
 
 def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
     """Draw the loss of the best methods minus that of the sliding window, by kind of
     text.
     """
-    differences = subtract_window(table)
-    means = differences.groupby("label")["above"].mean()
-    labels = means.sort_values().index[:MOST_BY_KIND]
+    differences = _join_equal_labels(subtract_window(table))
+    by_method = differences.groupby("label")["above"].mean().sort_values()
+    is_outside = by_method > CEILING
+    # If all methods are outside, they are drawn.
+    if is_outside.all():
+        is_outside[:] = False
+    labels = by_method.index[~is_outside][:MOST_BY_KIND]
     documents = differences.drop_duplicates(["name", "kind"])
     kinds = documents["kind"].value_counts()
     figure, ax = shapes.make_axes((8.0, 1.5 + 0.6 * len(kinds)))
@@ -227,13 +295,26 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
     window = find_look(WINDOW)
     ax.axvline(0, color=window.color, linestyle=window.line, label=WINDOW)
     shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
-    best = differences[differences["label"] == labels[0]]
+    shown = differences[differences["label"].isin(labels)]
+    bars = shapes.write_intervals(int(table["seeds"].max()))
+    if kinds.max() == 1:
+        bars = "one text of each kind, so no bars"
     ax.set(
-        xlabel="loss at the end of the text above the sliding window (nats per byte)",
-        title=write_kinds_title(best, labels[0]),
+        xlabel=f"loss at the end of the text above the sliding window (nats per byte)\n{bars}",
+        title=write_kinds_title(shown),
     )
+    name_outside(ax, by_method[is_outside].to_dict())
     shapes.put_legend_outside(ax)
     return figure
+
+
+def _join_equal_labels(differences: pd.DataFrame) -> pd.DataFrame:
+    """Give methods with the same differences one label, and keep the rows of one."""
+    methods = dict(shapes.split_by(differences, "label"))
+    joined = []
+    for label, rows in join_equal_methods(methods, "above").items():
+        joined.append(rows.assign(label=label))
+    return pd.concat(joined)
 
 
 def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
@@ -254,22 +335,30 @@ def subtract_window(table: pd.DataFrame) -> pd.DataFrame:
     return others.assign(above=others[NLL] - others["window"])
 
 
-def write_kinds_title(best: pd.DataFrame, label: str) -> str:
-    """Say on which kind of text the best method gains most, and on which it gains least.
+def write_kinds_title(shown: pd.DataFrame) -> str:
+    """Say on how many kinds of text some method reads better than a sliding window, or
+    that all read worse.
 
-    ``best`` has the rows of the best method, as `subtract_window` returns them, and
-    ``label`` is its name.
+    ``shown`` has the rows of the methods in the figure, as `subtract_window` returns
+    them. A difference counts if its whole interval is on one side of 0; a single text has
+    no interval.
     """
-    by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
-    # Kinds with a single document are left out, unless all kinds have a single
-    # document.
-    with_several_documents = by_kind[by_kind["count"] > 1]
-    if not with_several_documents.empty:
-        by_kind = with_several_documents
+    kinds = shown["kind"].nunique()
+    kinds_with_gain = set()
+    worse_everywhere = True
+    for (_, kind), rows in shown.groupby(["label", "kind"]):
+        interval = average_samples(rows["above"])
+        is_single = len(rows) == 1
+        high = interval.value if is_single else interval.high
+        low = interval.value if is_single else interval.low
+        if high < 0:
+            kinds_with_gain.add(kind)
+        worse_everywhere &= bool(low > 0)
 
-    means = by_kind["mean"].sort_values()
-    first_and_last = means.iloc[[0, -1]]
-    ends = [f"{value:+.3f} ({kind})" for kind, value in first_and_last.items()]
-    # If there is a single kind, both ends are the same, and are written once.
-    span = " to ".join(dict.fromkeys(ends))
-    return f"{label} against a sliding window, by kind of text:\n{span} nats per byte"
+    on_kinds = {1: "one kind", 2: "both kinds"}.get(kinds, f"all {kinds} kinds")
+    if worse_everywhere:
+        return f"Every method reads worse than a sliding window on {on_kinds} of text"
+    if not kinds_with_gain:
+        return "No kind of text is shown to be read better than by a sliding window"
+    count = f"{len(kinds_with_gain)} of {kinds} kinds of text"
+    return f"On {count} some method reads better than a sliding window"

@@ -1,7 +1,7 @@
 """Retrieval beyond the trained length: by distance, and by depth and length of a text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -52,12 +52,7 @@ def write_retrieval_title(
     trained, context = find_trained_and_longest(table)
     table = select_longest_context(table)
     distances = table["distance_tokens"].unique().tolist()
-
-    # If two distances are equally near, the shorter one is taken.
-    def rank_distance(distance: int) -> tuple[int, int]:
-        return abs(distance - 2 * trained), distance
-
-    chosen_distance = min(distances, key=rank_distance)
+    chosen_distance = _choose_distance(distances, trained)
     means_by_distance = average_by_length(table, "distance_tokens", "accuracy")
     means = means_by_distance[chosen_distance].dropna()
 
@@ -70,7 +65,8 @@ def write_retrieval_title(
     where = f"{format_tokens(chosen_distance)} back in {format_tokens(context)} tokens"
     # A single method needs no comparison to be named.
     if lead is None or (len(means) > 1 and not lead.is_shown):
-        return f"From {where} no method is shown to be better\n({ARMS[arm]})"
+        reason = f"no test tells them apart; {ARMS[arm]}"
+        return f"From {where} no method is shown to be better\n({reason})"
 
     _, finds = find_words(task)
     title = f"From {where} {lead.first} {finds} best: {lead.value:.0%}"
@@ -83,6 +79,17 @@ def write_retrieval_title(
             others = join_names(lead.tied)
         details = f"not shown to be better than {others}; {details}"
     return f"{title}\n({details})"
+
+
+def _choose_distance(distances: Sequence[int], trained: int) -> int:
+    """Return the distance nearest to twice the trained length. If two are equally near,
+    the shorter one is taken.
+    """
+
+    def rank_distance(distance: int) -> tuple[int, int]:
+        return abs(distance - 2 * trained), distance
+
+    return min(distances, key=rank_distance)
 
 
 def select_lines(
@@ -114,10 +121,7 @@ def draw_by_distance(
     """Draw the share that each method finds at each distance, with bands."""
     found, _ = find_words(task)
     seeds = table["seed"].nunique()
-    if seeds > 1:
-        bands = f"bands: from the lowest to the highest of {seeds} models"
-    else:
-        bands = "bands: 95 % intervals of one model"
+    bands = shapes.write_range(seeds)
 
     lines = Lines(
         methods,
@@ -130,7 +134,6 @@ def draw_by_distance(
         trained=table["train_len_tokens"].iloc[0],
         lowest=-0.03,
         highest=1.05,
-        names_at_ends=True,
     )
     return draw_lines(lines)
 
@@ -148,8 +151,12 @@ def draw_heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
         shapes.draw_heat_map(ax, means, shapes.format_shares(means))
         ax.set_title(f"in {format_tokens(context)} tokens", size=9)
 
+    # The title is about the last panel.
+    distances = [int(distance) for distance in sorted(rows["distance_tokens"].unique())]
+    trained, _ = find_trained_and_longest(table)
+    shapes.frame_column(ax, distances.index(_choose_distance(distances, trained)))
     found, _ = find_words(task)
-    axes[-1, 0].set_xlabel(f"how far back the {found} stood (tokens)")
+    axes[-1, 0].set_xlabel(f"how far back the {found} stood (tokens; cells: recall)")
     shapes.set_headline(figure, title)
     return figure
 
@@ -178,7 +185,7 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
         ax.set_title(label, size=9)
 
     # All panels share one label: each panel is too narrow for a label of its own.
-    figure.supxlabel("context (tokens)")
+    figure.supxlabel("context (tokens; cells: share found)")
     figure.supylabel("depth of the key (% of the text)")
     longest = contexts[-1]
     where = f"{sought} in {format_tokens(longest)} tokens"
@@ -186,7 +193,9 @@ def draw_depth_by_length(table: pd.DataFrame, sought: str) -> Figure:
         means = average_by_length(table, "context_tokens", "accuracy")[longest].dropna()
         shapes.set_headline(figure, _write_depth_title(means, where))
     else:
-        shapes.set_headline(figure, f"The model does not find {where}: no verdict")
+        share = f"{table['accuracy'].mean():.0%} of trials"
+        where = f"{where[0].upper()}{where[1:]}"
+        shapes.set_headline(figure, f"{where}: found in {share}, no verdict")
     return figure
 
 

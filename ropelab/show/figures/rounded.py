@@ -38,11 +38,12 @@ def draw(casts: pd.DataFrame) -> dict[str, Figure]:
         farthest = longest["at_tokens"].max()
         drawn = longest[longest["at_tokens"] == farthest]
         if metric == "nll_last_window":
-            label = "cost, nats per byte"
+            label = "added loss (nats per byte)"
             figures["cost_of_casts"] = _draw_cost(drawn, label, "nats per byte")
         elif metric.endswith("_accuracy"):
             task = metric.removesuffix("_accuracy")
-            label = f"recall lost ({task}, {farthest:.0f} tokens back)"
+            words = task.replace("_", " ")
+            label = f"recall lost ({words}, {farthest:.0f} tokens back)"
             figures[f"{task}_cost_of_casts"] = _draw_cost(drawn, label, "of recall")
     return figures
 
@@ -76,8 +77,8 @@ def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
     ax.set_ylim(bottom=bottom)
     shapes.set_token_axis(ax)
     ax.set(
-        xlabel="position in the text (tokens, end of bucket)",
-        ylabel="mean KL, nats per token",
+        xlabel=f"position in the text (tokens)\n{_write_bands(rows)}",
+        ylabel="mean KL (nats per token)",
     )
     against = rows["against"].iloc[0]
     ax.set_title(
@@ -86,6 +87,11 @@ def draw_divergence(by_place: pd.DataFrame) -> dict[str, Figure]:
     )
     shapes.put_legend_outside(ax)
     return {"divergence_by_place": figure}
+
+
+def _write_bands(rows: pd.DataFrame) -> str:
+    seeds = int(rows["seeds"].max()) if "seeds" in rows else 1
+    return shapes.write_intervals(seeds, marks="bands")
 
 
 def _name_lines(rows: pd.DataFrame) -> list[str]:
@@ -116,17 +122,19 @@ def _draw_cost(rows: pd.DataFrame, label: str, unit: str) -> Figure:
         look, name_of_kind = LOOKS[kind]
         is_costly = rows_of_kind["verdict"] == COSTS
         _draw_dots(ax, rows_of_kind[is_costly], look, name_of_kind)
-        label_of_free = f"{name_of_kind}, no cost shown"
+        label_of_free = f"{name_of_kind}, cost not told from 0"
         _draw_dots(ax, rows_of_kind[~is_costly], look, label_of_free, hollow=True)
 
     shapes.name_rows(ax, _name_rows(shown))
     ax.set_xscale("symlog", linthresh=LINEAR_UP_TO)
     low = min(3 * shown["ci_low"].min(), -LINEAR_UP_TO)
     high = max(3 * shown["ci_high"].max(), LINEAR_UP_TO)
-    ax.set(xlim=(low, high), xlabel=label)
+    bars = shapes.write_intervals(int(shown["seeds"].max()))
+    scale = f"scale linear from −{LINEAR_UP_TO:g} to {LINEAR_UP_TO:g}"
+    ax.set(xlim=(low, high), xlabel=f"{label}\n{bars}; {scale}")
     ax.xaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, linestyle=shapes.DASHED, linewidth=1)
-    ax.set_ylabel("rounded (predicted error of a score)")
+    ax.set_ylabel("what is rounded (and the score error that it predicts)")
     ax.grid(axis="y", visible=False)
 
     _set_title(figure, ax, shown, unit)
@@ -165,11 +173,7 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
     least_costly = costly["score_error"].min()
     largest_free = free["score_error"].max()
     if free.empty or least_costly <= max(LEAST_ERROR, largest_free):
-        count = f"{len(costly)} of {len(shown)}"
-        highest_cost = f"{costly['cost'].max():.2g} {unit}"
-        shapes.set_headline(
-            figure, f"At {context} tokens {count} roundings cost up to {highest_cost}"
-        )
+        shapes.set_headline(figure, _write_title_of_costs(costly, len(shown), unit))
         return
 
     shapes.set_headline(
@@ -177,7 +181,26 @@ def _set_title(figure: Figure, ax: Axes, shown: pd.DataFrame, unit: str) -> None
         f"Score errors up to {largest_free:.2g} show no cost;"
         f" all from {least_costly:.2g} on do",
     )
-    ax.axhline(len(free) - 0.5, color=GREY, linewidth=1)
+    edge = len(free) - 0.5
+    ax.axhline(edge, color=GREY, linewidth=1)
+    style = {"xycoords": ("axes fraction", "data"), "color": shapes.NOTE_COLOR}
+    shapes.write_note(ax, "below: each costs", (0.01, edge), (0, -10), **style)
+
+
+def _write_title_of_costs(costly: pd.DataFrame, total: int, unit: str) -> str:
+    """Say how many roundings cost much, and how much the others cost at most.
+
+    Much is more than half of the highest cost.
+    """
+    costs = costly["cost"]
+    highest = costs.max()
+    is_high = costs > highest / 2
+    high_count = int(is_high.sum())
+    cost = "costs" if high_count == 1 else "cost"
+    sentence = f"{high_count} of {total} roundings {cost} up to {highest:.1g} {unit}"
+    if is_high.all():
+        return sentence
+    return f"{sentence}, {(~is_high).sum()} up to {costs[~is_high].max():.1g}"
 
 
 def _name_rows(shown: pd.DataFrame) -> list[str]:

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -500,7 +501,7 @@ def name_line_ends(ax: Axes) -> None:
         }
         ax.annotate(
             label,
-            xy=line.get_xydata()[-1],  # type: ignore[index, arg-type]
+            xy=_find_visible_end(ax, line),
             xytext=(1.02, 0),
             textcoords="axes fraction",
             arrowprops=leader,
@@ -512,6 +513,15 @@ def name_line_ends(ax: Axes) -> None:
         )
 
     place_line_ends(ax)
+
+
+def _find_visible_end(ax: Axes, line: Line2D) -> tuple[float, float]:
+    """Return the last point of a line. If the line leaves the panel, the point is moved
+    to the edge, so that its name is beside the edge.
+    """
+    x, y = line.get_xydata()[-1]  # type: ignore[index]
+    low, high = sorted(ax.get_ylim())
+    return float(x), float(min(max(y, low), high))
 
 
 def place_line_ends(ax: Axes) -> None:
@@ -531,8 +541,7 @@ def place_line_ends(ax: Axes) -> None:
     # The height of the end of each line in pixels, by the name of the line.
     ends = {}
     for line in ax.get_lines():
-        last_point = line.get_xydata()[-1]  # type: ignore[index]
-        _, height_of_end = ax.transData.transform(last_point)
+        _, height_of_end = ax.transData.transform(_find_visible_end(ax, line))
         ends[str(line.get_label())] = height_of_end
     names.sort(key=lambda name: ends[name.get_text()])
 
