@@ -17,7 +17,7 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 def read_reference(plan: str) -> tuple[str, dict[str, pd.DataFrame]]:
     """The experiment of a committed run and its tables."""
-    (folder,) = (
+    folder = min(
         path
         for path in REFERENCE.glob(f"*/{plan}-*")
         if path.name.rpartition("-")[0] == plan
@@ -151,3 +151,32 @@ def test_no_label_ends_in_the_same_unit_twice(plan):
             for label in (ax.get_xlabel(), ax.get_ylabel()):
                 assert "(tokens) (tokens)" not in label
                 assert "end of bucket" not in label
+
+
+@pytest.fixture(scope="module")
+def precision():
+    """Figures of roundings of RoPE."""
+    return draw("precision")
+
+
+def test_a_claim_about_all_pairs_is_not_made_where_a_score_differs(precision):
+    title = find_title(precision["resolution"])
+    assert re.search(r"stores \d+\.\d% of neighbours alike, RoPE's pairs none", title)
+    # The tiny shares of one score are written as what they are.
+    cells = [text.get_text() for text in precision["resolution"].axes[0].texts]
+    assert not any("e-" in cell for cell in cells)
+
+
+def test_the_format_that_survives_is_named(precision):
+    title = find_title(precision["angle_error"])
+    assert title == "Only float32 keeps every angle error below 0.01 rad"
+
+
+def test_a_shift_is_drawn_with_the_level_that_hurts(precision):
+    ax = precision["score_drift"].axes[0]
+    names = list_names(precision["score_drift"])
+    assert "unsafe: small models lose something" in names
+    assert "all float16 (then overflows)" in names
+    # A change that is only float64's rounding would take half of the axis.
+    assert re.search(r"below the scale: inv_freq=bfloat16 \(\de−16\)", ax.get_xlabel())
+    assert ax.get_ylim()[0] > 1e-9

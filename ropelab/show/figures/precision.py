@@ -114,7 +114,7 @@ def _draw_resolution(neighbours: pd.DataFrame) -> Figure:
 
     names = [name.replace(", ", "\n", 1) for name in encodings]
     ax.set_xticks(range(len(encodings)), names)
-    ax.set(ylabel="neighbours that look equal", ylim=(0, 1.12))
+    ax.set(ylabel="neighbouring positions stored alike", ylim=(0, 1.12))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
@@ -129,17 +129,21 @@ def _write_title_of_resolution(rows: pd.DataFrame) -> str:
     one_frequency = worst.get(("single", "pair"), math.nan)
     many_frequencies = worst.get(("rope", "vector"), math.nan)
     if one_frequency > 0 and many_frequencies == 0:
-        return "One slow frequency loses neighbours; many frequencies keep them all"
-    return "Which neighbours look equal when they are stored?"
+        share = _write_percent(one_frequency)
+        return (
+            f"One slow frequency stores {share} of neighbours alike, RoPE's pairs none"
+        )
+    return "Neighbouring positions that look equal when they are stored"
 
 
 def _write_percent(share: float) -> str:
     if share in (0, 1):
         return f"{share:.0%}"
-    if 0.0005 <= share <= 0.9995:
-        return f"{share:.1%}"
-    # With one decimal the share would read as 0 or 100 %.
-    return f"{100 * share:.3g}%"
+    if share < 0.0005:
+        return "<0.1%"
+    if share > 0.9995:
+        return ">99.9%"
+    return f"{share:.1%}"
 
 
 def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
@@ -169,8 +173,8 @@ def _draw_spread_by_distance(table: pd.DataFrame) -> Figure:
     ax.set(
         yscale="log",
         ylim=(low, HIGHEST_SPREAD),
-        xlabel="distance of query and key, tokens\n(a point for each doubling)",
-        ylabel="how much a score varies with the place\n(deviation; that of all scores is 1)",
+        xlabel="distance of query and key (tokens)",
+        ylabel="how much a score varies with the place\n(1: standard deviation of all scores)",
         title=title,
     )
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
@@ -250,15 +254,15 @@ def _draw_collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
             text = "none, in\nany format"
             ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center")
 
-    axes[0][0].set_ylabel("neighbours that look equal, %")
+    axes[0][0].set_ylabel("neighbouring positions stored alike (%)")
     shapes.put_legend_outside(axes[0][-1])
 
     worst = resolution.groupby(["scheme", "component"])["adjacent_collisions"].max()
     many_keep_all = worst.get(("rope", "vector")) == 0
     one_loses = worst.get(("single", "pair"), 0) > 0
-    title = "Which neighbours share a stored code?"
+    title = "Neighbouring positions that share a stored code"
     if many_keep_all and one_loses:
-        title = "One slow frequency loses neighbours in 16 bits; RoPE's pairs keep them"
+        title = "One slow frequency stores neighbours alike; all of RoPE's pairs do not"
     shapes.set_headline(figure, title)
     return figure
 
@@ -408,7 +412,7 @@ def _draw_growth(growth: pd.DataFrame) -> Figure:
     count = f"{(worst <= TOLERANCE).sum()} of {len(worst)}"
     end = shapes.format_tokens(growth["position_end"].max() + 1)
     ax.set(
-        ylabel="worst angle error, rad",
+        ylabel="worst angle error (rad)",
         title=f"{count} keep every angle below {TOLERANCE} rad up to position {end}",
     )
     shapes.put_legend_outside(ax)
@@ -426,7 +430,7 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
         _draw_growth_lines(ax, dict(shapes.split_by(rows, "format")))
         ax.set_title(f"{stage} rounded")
 
-    axes[0][0].set_ylabel("worst angle error, rad")
+    axes[0][0].set_ylabel("worst angle error (rad)")
     shapes.put_legend_outside(axes[0][-1])
 
     errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
@@ -434,8 +438,15 @@ def _draw_growth_by_stage(growth: pd.DataFrame) -> Figure:
     grows = errors.first() < errors.max()
     stage_names = join_names([STAGES[stage] for stage in stages], "or")
     title = f"Rounding {stage_names}: worst errors"
-    if (is_exact | grows).all():
-        title = f"Rounding {stage_names} costs a phase that grows"
+    worst_of_format = growth.groupby("format")["max_angle_error_rad"].max()
+    # An error that overflows is nan, and not below the tolerance.
+    overflows = growth["max_angle_error_rad"].isna().groupby(growth["format"]).any()
+    fine = (worst_of_format < TOLERANCE) & ~overflows
+    fine_formats = [str(name) for name in fine.index[fine] if name != "float64"]
+    if len(fine_formats) == 1:
+        title = f"Only {fine_formats[0]} keeps every angle error below {TOLERANCE} rad"
+    elif (is_exact | grows).all():
+        title = f"Rounding {stage_names}: the angle error grows"
     shapes.set_headline(figure, title)
     return figure
 
@@ -466,40 +477,65 @@ def _set_position_axis(ax: Axes) -> None:
     shapes.set_token_axis(ax)
     # A narrow panel has room for a label at every third power of two.
     ax.xaxis.set_major_locator(LogLocator(base=8, numticks=12))
-    ax.set_xlabel("position")
+    ax.set_xlabel("position (tokens)")
 
 
 def _draw_score_drift(rows: pd.DataFrame) -> Figure:
-    """Draw by how much a score changes when query and key move together."""
+    """Draw by how much a score changes when query and key move together.
+
+    Changes that are rounding errors of float64 are far below the axis, and are named.
+    """
     figure, ax = shapes.make_axes()
     with_changes = rows[rows["rms_score_change"] > 0]
-    for name, line in shapes.split_by(with_changes, "name"):
+    largest_changes = rows.groupby("name")["rms_score_change"].max()
+    unseen = largest_changes[largest_changes < LEAST_CHANGE]
+    is_unseen = with_changes["name"].isin(unseen.index)
+    last_shift = rows["shift_tokens"].max()
+    for name, line in shapes.split_by(with_changes[~is_unseen], "name"):
         change = line["rms_score_change"]
         # On a logarithmic axis an interval that reaches 0 would have no lower end. It is
         # cut at a tenth of the change.
         low = line["ci_low"].clip(lower=change / 10)
+        label = name
+        if line["shift_tokens"].max() < last_shift:
+            label = f"{name} (then overflows)"
         shapes.draw_line(
             ax,
             line["shift_tokens"],
             change,
             find_look(name.removeprefix("all ")),
-            name,
+            label,
             (low, line["ci_high"]),
         )
 
     shapes.set_token_axis(ax)
-    largest_changes = rows.groupby("name")["rms_score_change"].max()
-    title = "A score should depend on the distance only: how far does a shift move it?"
+    xlabel = "shift of query and key (tokens)\nbands: 95 %, over random vectors"
+    if len(unseen):
+        names = ", ".join(f"{name} ({change:.0e})" for name, change in unseen.items())
+        xlabel += f"\nbelow the scale: {names.replace('-', '−')}"
+    ax.set(
+        yscale="log",
+        xlabel=xlabel,
+        ylabel="change of the score\n(1: standard deviation of all scores)",
+        title=_write_title_of_drift(largest_changes),
+    )
+    low_end, _ = ax.get_ylim()
+    ax.set_ylim(low_end, HIGHEST_SPREAD)
+    ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
+    shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
+    shapes.name_line_ends(ax)
+    return figure
+
+
+def _write_title_of_drift(largest_changes: pd.Series) -> str:
+    """Say that a shift finds roundings but not that of frequencies, if it is so.
+
+    ``largest_changes`` has the largest change of a score under each cast.
+    """
     change_of_inv_freq = largest_changes.get("inv_freq=bfloat16", math.inf)
     most_change = largest_changes.median() > LEAST_CHANGE
     if change_of_inv_freq < LEAST_CHANGE and most_change:
-        title = "Shifting query and key shows most roundings, not a rounded inv_freq"
-
-    ax.set(
-        yscale="log",
-        xlabel="shift of query and key, tokens",
-        ylabel="change of the score (deviation 1)",
-        title=title,
-    )
-    shapes.put_legend_outside(ax)
-    return figure
+        return "Shifting query and key finds roundings, but not a rounded inv_freq"
+    unsafe_count = int((largest_changes >= NOTICED).sum())
+    count = f"{unsafe_count} of {len(largest_changes)} casts"
+    return f"Shifting query and key changes scores noticeably under {count}"
