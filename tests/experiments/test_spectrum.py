@@ -317,7 +317,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(
     ]
     assert rows == [
         "none",
-        "1, period 1e6",
+        "1, period 1,000,000",
         "2, geometric",
         "4, equal steps",
         "4, RoPE",
@@ -325,13 +325,16 @@ def test_figures_name_every_scheme_but_those_without_a_band(
     assert len(figures["one_or_many"].axes) == 1
     lines = figures["representable"].axes[0].texts
     named = " ".join(text.get_text() for text in lines)
-    assert mentions(named, "float32", "bfloat16", "softmax")
+    assert mentions(named, "lost in\nfloat32", "lost in\nbfloat16")
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.95, 0.9), "From 48 back models recall 90% with 4 frequencies, 5% with one"),
+        (
+            (0.95, 0.9),
+            "From 48 back 4 frequencies of RoPE recall 90%, one at best 5% (*)",
+        ),
         ((0.1, 0.1), "by the number of frequencies"),
     ],
 )
@@ -362,7 +365,10 @@ def test_schemes_with_pairs_at_rest_stand_above_those_that_rotate_all(
 
 @pytest.mark.parametrize(
     ("slow", "said"),
-    [((0.9, 0.1), "the slow third far off"), ((0.9, 0.9), "The fast third")],
+    [
+        ((0.9, 0.1), "the slow third costs most"),
+        ((0.9, 0.9), "Without the fast third recall from 8 back falls from 95% to 10%"),
+    ],
 )
 def test_the_title_of_the_bands_names_what_is_missed(
     found: dict[str, pd.DataFrame], slow: tuple[float, float], said: str

@@ -180,3 +180,35 @@ def test_a_shift_is_drawn_with_the_level_that_hurts(precision):
     # A change that is only float64's rounding would take half of the axis.
     assert re.search(r"below the scale: inv_freq=bfloat16 \(\de−16\)", ax.get_xlabel())
     assert ax.get_ylim()[0] > 1e-9
+
+
+@pytest.mark.parametrize("plan", ["spectrum", "spectrum-controls"])
+def test_the_two_rows_that_a_title_compares_are_marked(plan):
+    figures = draw(plan)
+    figure = figures["one_or_many"]
+    title = find_title(figure)
+    assert title.endswith("(*)")
+    marked = [row for row in list_rows(figure) if row.endswith(" *")]
+    single, many = sorted(marked, key=len, reverse=True)
+    assert single.startswith("1, period")
+    assert f"{many.partition(',')[0]} " in title
+    assert "bars: 95 %, 5 models" in figure.axes[0].get_xlabel()
+
+
+@pytest.mark.parametrize("plan", ["spectrum", "spectrum-controls"])
+def test_a_format_loses_what_lies_in_its_shade(plan):
+    figure = draw(plan)["representable"]
+    title = find_title(figure)
+    (ax,) = figure.axes
+    steps = ax.get_lines()[0].get_xdata()
+    lines = [line.get_xdata()[0] for line in ax.get_lines()[1:]]
+    names = [name.removeprefix("lost in\n") for name in list_names(figure)]
+    limits = dict(zip(names, lines, strict=True))
+    rows = list_rows(figure)
+    (slowest,) = [
+        step for row, step in zip(rows, steps, strict=True) if "1,000,000" in row
+    ]
+    lost = {name for name, limit in limits.items() if slowest < limit}
+    assert {name for name in limits if name in title} == lost
+    # Rows with one frequency, and one for comparison.
+    assert [row for row in rows if not row.startswith("1, ")] == rows[-1:]

@@ -16,22 +16,28 @@ from matplotlib.figure import Figure
 from ropelab.runs.sentences import join_names
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, FIGURES, GREY, ORANGE, SKY, Look, read_looks
+from ropelab.show.looks import BLACK, FIGURES, GREY, ORANGE, Look, read_looks
 
 COPY = "copy accuracy"
 # The word of the column `removed` for a model from which no band was removed.
 NO_BAND = "none"
-VECTORS = read_looks(FIGURES["spectrum"]["vectors"])
 BANDS = read_looks(FIGURES["spectrum"]["bands"])
 # Where a change of 0 is drawn on the logarithmic axis, in nats.
 ZERO_DRAWN_AT = 1e-12
+# The names of several frequencies in a title, by their spacing.
+SPACINGS = {
+    "RoPE": "{} frequencies of RoPE",
+    "geometric": "{} geometric frequencies",
+    "equal steps": "{} equally spaced frequencies",
+}
 # The distance between the dots of a scheme, in rows.
 DOT_DISTANCE = 0.22
-# The looks of the distances, the nearest first, and whether they are hollow.
+# The looks of the distances, the nearest first, and whether they are hollow. The title is
+# about the middle one, so the others are pale.
 DISTANCES = (
-    (Look(SKY, "v"), False),
+    (Look(GREY, "v"), True),
     (Look(BLACK, "o"), False),
-    (Look(ORANGE, "D"), True),
+    (Look(GREY, "D"), True),
 )
 
 
@@ -81,15 +87,20 @@ def _draw_one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
         look, is_hollow = DISTANCES[number]
         _draw_copies(ax, inside, names, distance, shift, look, is_hollow)
 
-    labels = [name_scheme(row) for _, row in schemes.iterrows()]
-    shapes.name_rows(ax, [label.partition(", in ")[0] for label in labels])
+    compared = _find_compared(inside, schemes, half)
+    labels = []
+    for _, row in schemes.iterrows():
+        label, _, _ = name_scheme(row).partition(", in ")
+        if compared is not None and row["scheme"] in compared.index:
+            label = f"{label} {shapes.COUNTED}"
+        labels.append(label)
+    shapes.name_rows(ax, labels)
     _name_groups(ax, schemes)
     seeds = int(inside["seeds"].max())
-    plural = "s" if seeds > 1 else ""
-    how = f"trained at {trained} tokens, {seeds} seed{plural}; bars: intervals of 95 %"
+    how = f"trained at {trained} tokens; {shapes.write_intervals(seeds)}"
     ax.set(xlim=(-0.03, 1.03), ylabel="frequencies of a head")
     ax.set_xlabel(f"recall (share of tokens copied rightly)\n{how}")
-    ax.set_title(_write_title(inside, schemes, half))
+    ax.set_title(_write_title(compared, half))
     shapes.put_legend_below(figure, [ax], len(distances))
     return figure
 
@@ -128,26 +139,33 @@ def _select_distance(inside: pd.DataFrame, distance: int) -> pd.DataFrame:
 def _draw_steps(tables: Tables) -> Figure:
     """Draw the change of a score from one token to the next, and the rounding of a score
     in each number format.
+
+    The rows are the schemes with one frequency, and the scheme with the most. If no
+    scheme has one frequency, all schemes are rows.
     """
-    schemes = _order_schemes(tables["schemes"])
+    every = _order_schemes(tables["schemes"])
+    schemes = every
+    if (every["frequencies"] == 1).any():
+        schemes = pd.concat([every[every["frequencies"] == 1], every.tail(1)])
+        schemes = schemes.drop_duplicates("scheme")
     margins = tables["representable"]
-    figure, ax = shapes.make_axes((8.5, 2.4 + 0.3 * len(schemes)))
+    figure, ax = shapes.make_axes((8.5, 2.4 + 0.35 * len(schemes)))
     _draw_representable(ax, margins, list(schemes["scheme"]))
     ax.set_ylabel("frequencies of a head")
-    shapes.name_rows(ax, [name_scheme(row) for _, row in schemes.iterrows()])
-    shapes.put_legend_below(figure, [ax], len(VECTORS))
+    names = [name_scheme(row) for _, row in schemes.iterrows()]
+    shapes.name_rows(ax, [name.partition(", in ")[0] for name in names])
     # The words of the vertical lines are between the panel and the title.
     ax.set_title(_write_title_of_steps(margins, schemes), pad=32)
     return figure
 
 
 def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
-    """Say in which formats the slowest single frequency can tell neighbouring tokens
-    apart: the change of a score over one token is larger than the rounding of the score.
+    """Say in which formats the slowest single frequency cannot tell neighbouring tokens
+    apart: the change of a score over one token is not larger than its rounding.
     """
     single = schemes[schemes["frequencies"] == 1]
     if single.empty:
-        return "How far does one token move a score?"
+        return "The change of a score over one token, and its rounding"
 
     slowest = single.sort_values("longest_period_tokens").iloc[-1]
     is_random = margins["vectors"] == "random"
@@ -156,18 +174,13 @@ def _write_title_of_steps(margins: pd.DataFrame, schemes: pd.DataFrame) -> str:
         "float64", errors="ignore"
     )
 
-    fine_formats = [str(name) for name in ratios.index[ratios > 1]]
     coarse_formats = [str(name) for name in ratios.index[ratios <= 1]]
-    if not fine_formats or not coarse_formats:
-        return "How far does one token move a score?"
+    if not coarse_formats:
+        return "The change of a score over one token, and its rounding"
 
-    period = f"{slowest['longest_period_tokens']:,.4g}".replace("e+0", "e")
-    hold = "holds" if len(fine_formats) == 1 else "hold"
-    do_not = "does not" if len(coarse_formats) == 1 else "do not"
-    return (
-        f"A period of {period} tokens: {join_names(fine_formats)} {hold} it,"
-        f" {join_names(coarse_formats)} {do_not}"
-    )
+    period = _write_period(slowest["longest_period_tokens"])
+    lose = "loses" if len(coarse_formats) == 1 else "lose"
+    return f"{join_names(coarse_formats)} {lose} one token's step at period {period}"
 
 
 def _order_schemes(schemes: pd.DataFrame) -> pd.DataFrame:
@@ -190,58 +203,72 @@ def name_scheme(row: pd.Series) -> str:
     if count == 0:
         return "none"
     if count == 1:
-        period = f"{row['longest_period_tokens']:,.4g}".replace("e+0", "e")
+        period = _write_period(row["longest_period_tokens"])
         if math.isclose(row["longest_period_tokens"], 2 * math.pi, rel_tol=1e-4):
             # The frequency is one radian per token, as that of RoPE's first pair.
             period = "2π"
         spacing = f"period {period}"
-    elif name.startswith("spaced"):
-        spacing = "equal steps" if "uniform" in name else "geometric"
-    elif name == "unscaled":
-        spacing = "RoPE"
     else:
-        spacing = name
+        spacing = _name_spacing(name)
 
     if "pairs=" in name:
         return f"{count}, {spacing}, in {row['rotating_pairs']} of {row['pairs']} pairs"
     return f"{count}, {spacing}"
 
 
+def _write_period(tokens: float) -> str:
+    """Write a period with four digits, or as a whole number if it is long.
+
+    >>> _write_period(1e6), _write_period(256.0)
+    ('1,000,000', '256')
+    """
+    return f"{tokens:,.0f}" if tokens >= 10_000 else f"{tokens:,.4g}"
+
+
+def _name_spacing(scheme: str) -> str:
+    """Name the spacing of the frequencies of a scheme that has several."""
+    if scheme.startswith("spaced"):
+        return "equal steps" if "uniform" in scheme else "geometric"
+    if scheme == "unscaled":
+        return "RoPE"
+    return scheme
+
+
+def _name_many(scheme: str, count: int) -> str:
+    spacing = _name_spacing(scheme)
+    return SPACINGS.get(spacing, "{} frequencies").format(count)
+
+
 def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> None:
-    """Draw the change of a score over one token for each scheme and kind of vectors."""
-    y_positions = range(len(schemes))
+    """Draw the change of a score of random vectors over one token, for each scheme.
+
+    To the left of a format's line the rounding of a score is larger than the change.
+    """
     # The change of a score is the same in the rows of all formats.
-    one_format = margins[margins["format"] == "float32"]
-    for vectors, (look, label) in VECTORS.items():
-        rows = one_format[one_format["vectors"] == vectors]
-        steps = rows.set_index("scheme")["score_step"].reindex(schemes)
-        steps = steps.where(steps > 0, ZERO_DRAWN_AT)
-        shapes.draw_dots(ax, steps, y_positions, look, label)
+    random = margins[margins["vectors"] == "random"]
+    rows = random[random["format"] == "float32"]
+    steps = rows.set_index("scheme")["score_step"].reindex(schemes)
+    steps = steps.where(steps > 0, ZERO_DRAWN_AT)
+    shapes.draw_dots(ax, steps, range(len(schemes)), Look(BLACK, "o"))
 
     style: dict[str, Any] = {
         "xycoords": shapes.DATA_AND_HEIGHT,
         "color": shapes.NOTE_COLOR,
         "va": "bottom",
     }
-    random = margins[margins["vectors"] == "random"]
     roundings = random.groupby("format", sort=False)["rounding"].median()
+    low = min(steps.min(), roundings.min()) / 10
     for fmt, rounding in roundings.items():
+        ax.axvspan(low, rounding, color=ORANGE, alpha=0.12, linewidth=0)
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
-        # The lines of the two 16-bit formats are close together, so the line of float16 is
-        # named on its left.
-        side = "right" if fmt == "float16" else "left"
-        text = f"rounding\nin {fmt}"
+        # The lines of the two 16-bit formats are close together, so the line of bfloat16
+        # is named on its right.
+        side = "left" if fmt == "bfloat16" else "right"
+        text = f"lost in\n{fmt}"
         shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **style)
-    ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
-    text = "softmax: e times\nthe weight"
-    shapes.write_note(ax, text, (1, 1), (0, 2), ha="left", **style)
 
-    ax.set(xscale="log", xlabel="change of a score, one token on (nats)")
-    ax.set_xlim(ZERO_DRAWN_AT / 3, 20)
-    exponents = range(-10, 1, 2)
-    ticks = [10.0**exponent for exponent in exponents]
-    labels = [f"$10^{{{exponent}}}$" for exponent in exponents]
-    ax.set_xticks([ZERO_DRAWN_AT, *ticks], ["0", *labels])
+    ax.set(xscale="log", xlim=(low, 20))
+    ax.set_xlabel("change of a score over one token (nats; random query and key)")
 
 
 def _draw_copies(
@@ -269,12 +296,14 @@ def _draw_copies(
     )
 
 
-def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> str:
-    """Compare the best scheme with many frequencies with the best scheme with one.
+def _find_compared(
+    inside: pd.DataFrame, schemes: pd.DataFrame, distance: int
+) -> pd.DataFrame | None:
+    """Return the rows of the best scheme with many frequencies and of the best scheme
+    with one.
 
-    Both rotate the same number of pairs. The title compares them if the intervals of
-    their shares do not overlap, and the share with many frequencies is more than twice
-    the share with one.
+    Both rotate the same number of pairs. None if the intervals of their shares overlap,
+    or if the share with many frequencies is not more than twice the share with one.
     """
     rows = _select_distance(inside, distance)
     rows = rows.reindex(schemes["scheme"]).assign(
@@ -284,21 +313,29 @@ def _write_title(inside: pd.DataFrame, schemes: pd.DataFrame, distance: int) -> 
     rows = rows.dropna(subset="value")
 
     single = rows[rows["frequencies"] == 1]
-    if len(single):
-        same_pair_count = rows[rows["rotating"] == single["rotating"].iloc[0]]
-        most = same_pair_count["frequencies"].max()
-        many = same_pair_count[same_pair_count["frequencies"] == most]
-        best_many = many.sort_values("value").iloc[-1]
-        best_single = single.sort_values("value").iloc[-1]
-        is_apart = best_many["ci_low"] > best_single["ci_high"]
-        if is_apart and best_single["value"] < best_many["value"] / 2:
-            share_with_many = f"{best_many['value']:.0%} with {most:.0f} frequencies"
-            share_with_one = f"{best_single['value']:.0%} with one"
-            return (
-                f"From {distance} back models recall {share_with_many},"
-                f" {share_with_one}"
-            )
-    return f"Copying from {distance} tokens back by the number of frequencies"
+    if single.empty:
+        return None
+    same_pair_count = rows[rows["rotating"] == single["rotating"].iloc[0]]
+    most = same_pair_count["frequencies"].max()
+    many = same_pair_count[same_pair_count["frequencies"] == most]
+    best_many = many.sort_values("value").iloc[-1]
+    best_single = single.sort_values("value").iloc[-1]
+    is_apart = best_many["ci_low"] > best_single["ci_high"]
+    if not is_apart or best_single["value"] >= best_many["value"] / 2:
+        return None
+    return rows.loc[[best_many.name, best_single.name]]
+
+
+def _write_title(compared: pd.DataFrame | None, distance: int) -> str:
+    """Compare the best scheme with many frequencies with the best scheme with one, as
+    `_find_compared` returns them. The names of their rows have the sign COUNTED.
+    """
+    if compared is None:
+        return f"Recall from {distance} tokens back by the number of frequencies"
+    many, single = (row for _, row in compared.iterrows())
+    spacing = _name_many(str(many.name), int(many["frequencies"]))
+    shares = f"{many['value']:.0%}, one at best {single['value']:.0%}"
+    return f"From {distance} back {spacing} recall {shares} ({shapes.COUNTED})"
 
 
 def _draw_bands(copies: pd.DataFrame) -> Figure:
@@ -318,8 +355,8 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
 
     panels = []
     for how, rows in (
-        ("taken from the trained model", after_training),
-        ("absent from training", in_training),
+        ("removed after training", after_training),
+        ("removed before training", in_training),
     ):
         if rows["removed"].nunique() > 1:
             for context in (trained, longest):
@@ -333,8 +370,9 @@ def _draw_bands(copies: pd.DataFrame) -> Figure:
         _draw_copies_by_band(ax, rows)
         ax.set_title(title, fontsize=9, fontweight="normal")
     for ax in axes[-1]:
-        ax.set_xlabel("distance of the copied tokens")
-    shapes.put_legend_below(figure, axes[0][:1], 4)
+        ax.set_xlabel("how far back (tokens)")
+    bands = shapes.write_intervals(int(copies["seeds"].max()), marks="bands")
+    shapes.put_legend_below(figure, axes[0][:1], 4, bands)
     figure.supylabel("recall (share of tokens copied rightly)")
     inside = after_training[after_training["context_tokens"] == trained]
     shapes.set_headline(figure, _write_title_of_bands(inside))
@@ -346,7 +384,13 @@ def _draw_copies_by_band(ax: Axes, rows: pd.DataFrame) -> None:
         rows_of_band = rows[rows["removed"] == band].sort_values("distance_tokens")
         x = rows_of_band["distance_tokens"].astype(float)
         interval = (rows_of_band["ci_low"], rows_of_band["ci_high"])
-        shapes.draw_line(ax, x, rows_of_band["value"], look, label, interval)
+        # The line of all frequencies is drawn thin and last, since another line may be
+        # under it.
+        is_complete = band == NO_BAND
+        width = 1.2 if is_complete else 2.4
+        order = 3 if is_complete else 2
+        style = {"linewidth": width, "zorder": order}
+        shapes.draw_line(ax, x, rows_of_band["value"], look, label, interval, **style)
     shapes.set_token_axis(ax)
     ax.set(ylim=(-0.03, 1.03))
 
@@ -360,9 +404,15 @@ def _write_title_of_bands(inside: pd.DataFrame) -> str:
     # For each distance and band: the share copied with all bands, minus the share without
     # the band.
     lost = without_band.rsub(copies[NO_BAND], axis=0).sort_index()
-    near = lost.iloc[0].idxmax()
-    far = lost.iloc[-1].idxmax()
-    most = f"The {near} third of the frequencies is missed most"
+    near = str(lost.iloc[0].idxmax())
+    far = str(lost.iloc[-1].idxmax())
+    with_all = copies[NO_BAND].sort_index()
+    nearest = lost.index[0]
+    fall = f"{with_all.iloc[0]:.0%} to {copies.loc[nearest, near]:.0%}"
+    distance = int(nearest)
     if near == far:
-        return f"{most}, near by and far off"
-    return f"{most} near by, the {far} third far off"
+        return f"Without the {near} third recall from {distance} back falls from {fall}"
+    return (
+        f"Recall falls from {fall} without the {near} third near by;"
+        f"\nfarther off, the {far} third costs most"
+    )
