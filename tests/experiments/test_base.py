@@ -214,12 +214,12 @@ def test_of_variants_of_a_theory_one_is_drawn():
         ("aliasing bound", "at least", math.nan),
     )
     assert list_drawn(table) == [
-        "recommended base",
-        "DC stability, 32 layers",
-        "NTK-aware",
-        "bfloat16: base below 1/eps",
-        "float32: slowest cosine moves",
-        "small base 2T/pi",
+        "recommended base (computed here)",
+        "slowest cosine ≥ 0.9, 32 layers (Liu 2026)",
+        "NTK-aware (Peng 2023)",
+        "bfloat16 tells cosines from 1 (Liu 2026)",
+        "slowest cosine moves in float32",
+        "small base (Liu 2023)",
     ]
 
 

@@ -212,3 +212,76 @@ def test_a_format_loses_what_lies_in_its_shade(plan):
     assert {name for name in limits if name in title} == lost
     # Rows with one frequency, and one for comparison.
     assert [row for row in rows if not row.startswith("1, ")] == rows[-1:]
+
+
+@pytest.fixture(scope="module")
+def bases():
+    """Figures of bases for many contexts."""
+    return draw("base-published")
+
+
+def test_a_printed_base_has_a_source_and_a_criterion(bases):
+    (ax,) = bases["bound"].axes
+    assert find_title(bases["bound"]).endswith(
+        "printed by Men et al. fail inside their context"
+    )
+    assert "fails if its sum of cosines turns negative" in ax.get_xlabel()
+    assert ax.get_ylabel() == "RoPE base (head size 128)"
+
+
+def test_exponents_have_as_many_digits_in_the_legend_as_in_the_title(bases):
+    (legend,) = bases["growth"].legends
+    names = " ".join(text.get_text() for text in legend.get_texts())
+    exponents = re.findall(r"L\^[\d.]+", find_title(bases["growth"]))
+    assert len(exponents) == 2
+    assert set(re.findall(r"L\^[\d.]+", names)) == set(exponents)
+
+
+def test_theories_have_plain_names_or_authors(bases):
+    rows = list_rows(bases["theories"])
+    insider = ("T_extra", "1/eps", "2T/pi", "DC stability", "asymptote")
+    assert not [row for row in rows if any(word in row for word in insider)]
+    assert "limit for wide heads (Su 2024)" in rows
+    assert any(
+        "the sum of cosines stays" in name for name in list_names(bases["theories"])
+    )
+
+
+def test_bands_of_bases_are_explained_and_a_prediction_is_called_one():
+    for figure in draw("base-empirical").values():
+        assert "sum of cosines predicts" in find_title(figure)
+        for ax in figure.axes:
+            assert "bands: lowest to highest of 5 models" in ax.get_xlabel()
+            assert not any("bound" in text.get_text() for text in ax.texts)
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        (
+            ["kept"] * 2 + ["ramp"] + ["interpolated"] * 3,
+            "keeps 2 fast pairs, stretches 3",
+        ),
+        (["kept"] * 4, "keeps all 4 pairs"),
+        (["interpolated"] * 4, "stretches all 4 pairs by 4"),
+        (["ramp"] * 4, "treats pairs unlike: 4 ramp"),
+    ],
+)
+def test_a_method_is_said_to_keep_and_stretch_pairs(roles, said):
+    experiment, tables = read_reference("freqs")
+    pairs = tables["pairs"].iloc[: len(roles)].assign(role=roles)
+    figures = drawn.draw_figures(
+        drawn.find_draw(experiment), {**tables, "pairs": pairs}
+    )
+    assert said in find_title(figures["wavelengths"])
+
+
+def test_figures_of_claims_have_a_minus_sign_and_count_what_is_marked():
+    figures = draw("claims")
+    headings = [ax.get_title() for ax in figures["rotation"].axes]
+    assert all("score −0.60" in heading for heading in headings)
+    example = figures["worked_example"]
+    wrong = [text for text in list_names(example) if "must be" in text]
+    assert find_title(example).startswith(f"{len(wrong)} of 20 cells")
+    names = list_names(figures["sinusoid_shift"])
+    assert {"+ωδ", "−ωδ"} <= set(names)

@@ -16,10 +16,12 @@ from matplotlib.figure import Figure
 from ropelab.math.bounds.rules import CI_ZERO
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
-from ropelab.show.looks import BLACK, BLUE, FIGURES, read_looks
+from ropelab.show.looks import BLACK, BLUE, FIGURES, ORANGE, read_looks
 
 # The looks and labels of theories, by what they say of a base: at least, at most, use.
 KINDS = read_looks(FIGURES["base"]["kinds"])
+# The names of theories for a reader, by the names of their families.
+THEORIES = FIGURES["base"]["theories"]
 CURVES = read_looks(FIGURES["base"]["curves"])
 # The kinds of theories that give a bound: they allow all larger or all smaller bases.
 BOUNDS = ("at least", "at most")
@@ -65,20 +67,28 @@ def _draw_bound(tables: Tables) -> Figure:
         linewidth=2,
     )
     _draw_smallest(ax, bound)
-    head = f"heads of {bound['head_dim'].iloc[0]}"
-    title = f"Which bases keep the sum of cosines at or above 0? ({head})"
+    title = "Bases whose sum of cosines stays at or above 0, by context"
     if len(published):
         fails = published["paper_fails_at_tokens"].notna()
         _draw_printed(ax, published[fails], "printed, fails", "full")
         _draw_printed(ax, published[~fails], "printed, holds", "none")
         count = f"{fails.sum()} of {len(published)}"
-        title = f"{count} printed bases fail inside their context ({head})"
+        title = f"{count} bases printed by Men et al. fail inside their context"
 
     shapes.set_token_axis(ax)
-    ax.set(yscale="log", xlabel="context length, tokens", ylabel="base", title=title)
+    ax.set(yscale="log", title=title)
+    ax.set_xlabel(
+        "context length (tokens)\n"
+        "a base fails if its sum of cosines turns negative inside the context"
+    )
+    ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
-    shapes.put_legend_outside(ax)
+    shapes.put_legend_below(figure, [ax], 2)
     return figure
+
+
+def _label_bases(bound: pd.DataFrame) -> str:
+    return f"RoPE base (head size {bound['head_dim'].iloc[-1]})"
 
 
 def _draw_smallest(ax: Axes, bound: pd.DataFrame) -> None:
@@ -102,6 +112,8 @@ def _draw_printed(
             label,
             fillstyle=fill,
             markersize=8,
+            # The dots of the smallest bases are seen on the squares.
+            zorder=1.5,
         )
 
 
@@ -119,11 +131,11 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
         # The table of one row, or of none if there is no fit of these values.
         first_fit = fits[fits["values"] == values].head(1)
         for fit in shapes.iterate_rows(first_fit):
-            label = f"{name}: {fit.coefficient:.3g} $L^{{{fit.exponent:.3f}}}$"
+            label = f"{name}: {fit.coefficient:.2g} L^{fit.exponent:.2f}"
             shapes.draw_line(
                 ax, grid, fit.coefficient * grid**fit.exponent, look, label
             )
-            power_laws[values] = f"$L^{{{fit.exponent:.2f}}}$"
+            power_laws[values] = f"L^{fit.exponent:.2f}"
     shapes.draw_line(ax, context, context / CI_ZERO, *CURVES["asymptote"])
 
     title = "The smallest base by context, and power laws"
@@ -131,9 +143,10 @@ def _draw_growth(bound: pd.DataFrame, fits: pd.DataFrame) -> Figure:
         exact_law, printed_law = power_laws.values()
         title = f"The smallest base grows as {exact_law}; the paper says {printed_law}"
     shapes.set_token_axis(ax)
-    ax.set(yscale="log", xlabel="context length L, tokens", ylabel="base", title=title)
+    ax.set(yscale="log", xlabel="context length L (tokens)", title=title)
+    ax.set_ylabel(_label_bases(bound))
     shapes.set_base_axis(ax.yaxis, ax.get_ylim())
-    shapes.put_legend_outside(ax)
+    shapes.put_legend_below(figure, [ax], 2)
     return figure
 
 
@@ -158,15 +171,15 @@ def _draw_theories(tables: Tables) -> Figure:
         shapes.draw_line(ax, [theory.base], [row], look, markersize=7)
 
     recommended = bound["recommended_base"].iloc[-1]
-    explanation = ""
     if recommended > 1:
         line: dict[str, Any] = {"linestyle": shapes.DASHED, "linewidth": 1}
         ax.axvline(recommended, color=BLACK, zorder=0, **line)
-        explanation = "dashed: from here on the sum of cosines stays ≥ 0, "
-    explanation += f"heads of {bound['head_dim'].iloc[-1]}"
+        style = {"xycoords": shapes.DATA_AND_HEIGHT, "color": shapes.NOTE_COLOR}
+        words = "from here on the sum of cosines stays ≥ 0"
+        shapes.write_note(ax, words, (recommended, 1), (4, 3), ha="right", **style)
 
-    shapes.name_rows(ax, table["theory"].tolist())
-    ax.set(xscale="log", xlim=(low, high), xlabel=f"base ({explanation})")
+    shapes.name_rows(ax, [name_theory(name) for name in table["theory"]])
+    ax.set(xscale="log", xlim=(low, high), xlabel=_label_bases(bound))
     shapes.set_base_axis(ax.xaxis, ax.get_xlim())
     ax.grid(axis="y", visible=False)
     shapes.set_headline(figure, _write_title_of_theories(table, context))
@@ -205,7 +218,7 @@ def _write_base(base: float) -> str:
     """Write a base with two digits, as the axes of bases do."""
     if base < 1000:
         return f"{base:.0f}"
-    return f"{base:.2g}".replace("e+0", "e").replace("e+", "e")
+    return f"{base:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
 def _write_title_of_theories(table: pd.DataFrame, context: int) -> str:
@@ -264,6 +277,20 @@ def _name_family(theory: str) -> str:
     return family
 
 
+def name_theory(theory: str) -> str:
+    """Name a theory for a reader: in plain words, or by author and year.
+
+    >>> name_theory("bfloat16: slowest cosine moves"), name_theory("asymptote")
+    ('slowest cosine moves in bfloat16', 'limit for wide heads (Su 2024)')
+    """
+    words = THEORIES.get(_name_family(theory), theory)
+    name_of_format, _, rule = theory.partition(": ")
+    if rule:
+        return words.format(format=name_of_format)
+    _, _, variant = theory.partition(", ")
+    return words.format(variant=variant)
+
+
 def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     """Draw the intervals of admissible bases, a row per context."""
     figure, ax = shapes.make_axes((8, 1.2 + 0.4 * max(len(bound), 3)))
@@ -283,16 +310,22 @@ def _draw_windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
         # A window that is narrower than a pixel is seen by the line at its lower end.
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.8)
+    for row, base in enumerate(bound["stable_base"]):
+        if base > 0:
+            ax.vlines(base, row - 0.42, row + 0.42, color=ORANGE, linewidth=2)
 
     contexts = bound["context_tokens"]
     ax.set_yticks(range(len(bound)), [shapes.format_tokens(c) for c in contexts])
     is_drawn = windows["context_tokens"].isin(contexts)
     contexts_of_windows = windows.loc[is_drawn, "context_tokens"]
-    title = "Admissible bases (filled) by context"
+    title = "Bases whose sum of cosines stays ≥ 0 (filled), by context"
     if contexts_of_windows.duplicated().any():
-        title = "Admissible bases (filled) are not one interval"
+        title = "Bases whose sum of cosines stays ≥ 0 (filled) are not one interval"
     ax.set(xscale="log", xlim=(left_edge, right_edge), title=title)
-    ax.set(xlabel="base", ylabel="context, tokens")
+    label = f"{_label_bases(bound)[:-1]}, logarithmic axis)"
+    if len(stable):
+        label += "\norange: from here on all bases"
+    ax.set(xlabel=label, ylabel="context (tokens)")
     shapes.set_base_axis(ax.xaxis, (left_edge, right_edge))
     ax.grid(axis="y", visible=False)
     return figure

@@ -71,21 +71,24 @@ def _draw_text_panel(ax: Axes, table: pd.DataFrame) -> str:
     if len(bases) > 1:
         largest = bases[-1]
         table = _subtract_loss(table, largest)
-        label = (
-            f"text loss above that of base {largest:g}\n(nats per byte; above 0: worse)"
-        )
+        label = f"loss above that of base {largest:g}\n(nats per byte)"
         last = table[table["bucket_end_tokens"] == table["bucket_end_tokens"].max()]
         losses_at_end = last.groupby("base")[LOSS].mean().drop(largest)
         if (losses_at_end > 0).all():
             heading = "reading text: smaller bases end worse"
     else:
-        label = "text loss, nats per byte"
+        label = "text loss (nats per byte)"
 
     for base, rows in table.groupby("base", sort=False):
         look = pick_look(bases.index(base))
         _draw_loss(ax, rows, look, f"base {base:g}")
     shapes.set_token_axis(ax)
-    ax.set(xlabel="position in the text up to, tokens", ylabel=label)
+    xlabel = "position in the text (tokens)"
+    seeds = int(table["seed"].nunique())
+    # A single model has no band here.
+    if seeds > 1:
+        xlabel = f"{xlabel}\n{shapes.write_range(seeds)}"
+    ax.set(xlabel=xlabel, ylabel=label)
     return heading
 
 
@@ -112,7 +115,8 @@ def _draw_task_panel(
         _draw_accuracy(ax, rows, look, f"base {base:g}")
         _mark_predicted(ax, predictions, base, look)
     shapes.set_token_axis(ax)
-    ax.set(xlabel="how far back, tokens", ylabel="recall")
+    bands = shapes.write_range(int(table["seed"].nunique()))
+    ax.set(xlabel=f"how far back (tokens)\n{bands}", ylabel="recall (share found)")
     # The words of the vertical lines are above the data, between 1 and the upper limit.
     ax.set_ylim(-0.03, 1.22)
     ax.set_yticks(np.linspace(0, 1, 6))
@@ -126,7 +130,7 @@ def _mark_predicted(ax: Axes, predictions: pd.DataFrame, base: Any, look: Look) 
     rows = predictions[predictions["base"] == base]
     for position in rows["first_failing_position_tokens"].dropna().unique():
         ax.axvline(position, color=look.color, linestyle=shapes.DASHED, linewidth=1.2)
-        words = f"bound,\nbase {base:g}"
+        words = f"predicted:\nbase {base:g}"
         style = {"xycoords": shapes.DATA_AND_HEIGHT, "va": "top", "color": look.color}
         upper_end = (position, 1)
         shapes.write_note(ax, words, upper_end, offset=(3, -2), **style)
@@ -165,8 +169,8 @@ def _write_title(predictions: pd.DataFrame) -> str:
     # The predicted distance, divided by the distance at which models fail.
     times = judged["bound_times_measured"]
     if (times < 1).all():
-        return "Models find tokens from farther back than the bound predicts"
+        return "Models find tokens from farther back than the sum of cosines predicts"
     if (times > 1).all():
-        return "Models find tokens from less far back than the bound predicts"
+        return "Models find tokens less far back than the sum of cosines predicts"
     range_of_times = f"{times.min():.1f} to {times.max():.1f}"
-    return f"The bound predicts {range_of_times} times the measured distance"
+    return f"The sum of cosines predicts {range_of_times} times the measured distance"

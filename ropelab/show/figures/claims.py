@@ -172,7 +172,7 @@ def draw_rotation(vectors: pd.DataFrame) -> Figure:
         scores.append(score)
         _draw_query_and_key(ax, pair)
         _draw_angle(ax, query, key)
-        title = f"{case}: score {score:.2f}"
+        title = f"{case}: score {shapes.write_signed(score, '.2f')}"
         ax.set_title(title, fontweight="normal", loc="center")
 
     if abs(scores[0] - scores[1]) < SCORE_TOLERANCE:
@@ -244,7 +244,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     words = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
     labels = [f"{words[scheme]}\n{component}" for scheme, component in CODES]
     ax.set_xticks(range(len(CODES)), labels)
-    ax.set(ylabel="neighbouring positions that look equal", ylim=(0, 1.12))
+    ax.set(ylabel="neighbouring positions stored alike", ylim=(0, 1.12))
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
     ax.yaxis.set_major_formatter("{x:.0%}")
     ax.grid(axis="x", visible=False)
@@ -252,7 +252,7 @@ def draw_resolution(table: pd.DataFrame) -> Figure:
     share_with_one = _write_percent(shares["one", "cos and sin", "bfloat16"])
     share_with_many = _write_percent(shares["many", "cos and sin", "bfloat16"])
     ax.set_title(
-        f"bfloat16 loses {share_with_one} of neighbours with one frequency,"
+        f"bfloat16 stores {share_with_one} of neighbours alike at one frequency,"
         f" {share_with_many} with {pairs['many']}"
     )
     ax.legend(loc="center right")
@@ -294,8 +294,8 @@ def draw_decay(curves: pd.DataFrame) -> Figure:
     last = curves.groupby("curve")["relative"].last()
     title = "Change of scores with distance"
     if last["independent q and k"] > 0.9 > last["bound"]:
-        title = "The bound decays and equal vectors follow; independent vectors do not"
-    ax.set(xlabel="distance in tokens", ylabel="relative to distance 0")
+        title = "RoFormer's bound and equal vectors decay, independent ones do not"
+    ax.set(xlabel="distance (tokens)", ylabel="each curve relative to its own start")
     ax.set_title(title)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.12))
     return figure
@@ -309,7 +309,7 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     is_right = _pivot_cells(cells, "rounded_right").astype(bool)
 
     texts = shapes.format_shares(printed, ".4f")
-    corrections = texts + "\nis " + shapes.format_shares(exact, ".4f")
+    corrections = texts + "\nmust be " + shapes.format_shares(exact, ".4f")
     texts = texts.where(is_right, corrections)
     # Right cells are white. Wrong cells are pale, so that black text can be read on them.
     shades = (~is_right).astype(float) / 1.6
@@ -318,11 +318,10 @@ def draw_worked_example(cells: pd.DataFrame) -> Figure:
     for text, is_cell_right in zip(ax.texts, is_right.to_numpy().flat, strict=True):
         text.set_fontweight("normal" if is_cell_right else "bold")
 
-    count = f"{is_right.to_numpy().sum()} of {is_right.size}"
-    width = printed.shape[1]
-    ax.set_title(
-        f"A worked example, d = {width}: {count} printed cells are rounded right"
-    )
+    wrong_count = int((~is_right).to_numpy().sum())
+    verb = "is" if wrong_count == 1 else "are"
+    count = f"{wrong_count} of {is_right.size}"
+    ax.set_title(f"{count} cells of a printed example {verb} rounded wrongly")
     return figure
 
 
@@ -343,9 +342,9 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
     figure = shapes.make_figure((9.2, 3.9))
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
     image = left.imshow(grid.to_numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    left.set(xlabel="position, tokens", ylabel="feature: sin, cos, sin, cos, ...")
+    left.set(xlabel="position (tokens)", ylabel="feature (sin, cos, sin, cos, ...)")
     left.grid(False)
-    figure.colorbar(image, ax=left, ticks=[-1, 0, 1], fraction=0.05)
+    figure.colorbar(image, ax=left, ticks=[-1, 0, 1], fraction=0.05, label="value")
 
     # Four features from the faster half, since slow waves look like straight lines. Even
     # features are sines.
@@ -355,7 +354,7 @@ def draw_sinusoid_code(values: pd.DataFrame) -> Figure:
         look = Look(color, "", dash)
         label = f"feature {feature}"
         shapes.draw_line(right, grid.columns, grid.loc[feature], look, label)
-    right.set(xlabel="position, tokens", ylabel="value", ylim=(-1.1, 1.1))
+    right.set(xlabel="position (tokens)", ylabel="value", ylim=(-1.1, 1.1))
     shapes.put_legend_outside(right)
 
     title = "The sinusoidal code: fast waves in the first features, slow ones last"
@@ -391,12 +390,12 @@ def draw_sinusoid_shift(vectors: pd.DataFrame) -> Figure:
         ax.text(text_x, text_y, row.vector, ha=side, va="center", color=look.color)
 
     first, later, rotated = vectors[["x", "y"]].to_numpy()
-    _draw_arc(ax, first, later, "+δ", BLUE)
+    _draw_arc(ax, first, later, "+ωδ", BLUE)
     if np.abs(later - rotated).max() < SUM_TOLERANCE:
         title = "A standard rotation takes the code where it belongs"
     else:
         title = "The usual rotation matrix moves (sin, cos) back by δ, not forward"
-        _draw_arc(ax, first, rotated, "−δ", AMBER)
+        _draw_arc(ax, first, rotated, "−ωδ", AMBER)
     ax.set_title(title)
     return figure
 

@@ -37,16 +37,35 @@ def _draw_wavelengths(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
     look = find_look(scaling["method"])
     points = Look(look.color, look.marker, "none")
     shapes.draw_line(ax, pairs["pair"], after, points, "after")
-    shapes.mark_value(ax, scaling["train_len_tokens"], "trained length")
-    shapes.mark_value(ax, scaling["test_len_tokens"], "tested length")
+    for words, column in (
+        ("trained", "train_len_tokens"),
+        ("tested", "test_len_tokens"),
+    ):
+        length = scaling[column]
+        shapes.mark_value(ax, length, f"{words} length, {shapes.format_tokens(length)}")
     shapes.set_token_axis(ax, "y")
 
-    counts = pairs["role"].value_counts(sort=False)
-    roles = ", ".join(f"{count} {role}" for role, count in counts.items())
-    ax.set(xlabel="pair, fastest first", ylabel="wavelength, tokens")
-    ax.set_title(f"Pairs under {scaling['method']}: {roles}")
+    ax.set(xlabel="pair of features, fastest first", ylabel="wavelength (tokens)")
+    ax.set_title(_write_title_of_roles(pairs["role"], scaling))
     shapes.put_legend_outside(ax)
     return figure
+
+
+def _write_title_of_roles(roles: pd.Series, scaling: pd.Series) -> str:
+    """Say how many pairs the method keeps, and how many it stretches by the factor."""
+    counts = roles.value_counts()
+    method = scaling["method"]
+    kept = counts.get("kept", 0)
+    stretched = counts.get("interpolated", 0)
+    factor = f"{scaling['effective_factor']:.3g}"
+    if kept == len(roles):
+        return f"{method} keeps all {kept} pairs"
+    if stretched == len(roles):
+        return f"{method} stretches all {stretched} pairs by {factor}"
+    if kept and stretched:
+        return f"{method} keeps {kept} fast pairs, stretches {stretched} slow ones by {factor}"
+    parts = ", ".join(f"{count} {role}" for role, count in counts.items())
+    return f"{method} treats pairs unlike: {parts}"
 
 
 def _shade_roles(ax: Axes, pairs: pd.DataFrame) -> None:
@@ -79,7 +98,10 @@ def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
     """
     figure, ax = shapes.make_axes()
     trained = pairs["trained_phase_rad"]
-    shapes.draw_line(ax, pairs["pair"], trained, Look(BLACK, ""), "trained, at its end")
+    trained_words = shapes.format_tokens(scaling["train_len_tokens"])
+    tested = shapes.format_tokens(scaling["test_len_tokens"])
+    label = f"at {trained_words}, as trained"
+    shapes.draw_line(ax, pairs["pair"], trained, Look(BLACK, ""), label)
 
     is_new = pairs["unseen_extended"] == "new angles"
     seen = pairs[~is_new]
@@ -87,22 +109,21 @@ def _draw_phases(pairs: pd.DataFrame, scaling: pd.Series) -> Figure:
     color = find_look(scaling["method"]).color
     if len(seen):
         look = Look(color, "o", "none")
-        label = "scaled, at the tested length"
+        label = f"at {tested}, scaled"
         shapes.draw_line(ax, seen["pair"], seen["test_phase_rad"], look, label)
     if len(unseen):
         look = Look(ORANGE, "X", "none")
-        label = "the same, angles not seen in training"
+        label = f"at {tested}, not seen in training"
         shapes.draw_line(ax, unseen["pair"], unseen["test_phase_rad"], look, label)
-    ax.set(yscale="log", xlabel="pair, fastest first", ylabel="angle, rad")
+    ax.set(yscale="log", xlabel="pair of features, fastest first", ylabel="angle (rad)")
     # The shade must not move the upper end of the axis, so the end is set again.
     axis_end = ax.get_ylim()[1]
     ax.axhspan(2 * math.pi, axis_end, color=SHADES["kept"], linewidth=0)
-    shapes.mark_value(ax, 2 * math.pi, "from a full rotation on: all angles met")
+    shapes.mark_value(ax, 2 * math.pi, "above a full rotation every angle was seen")
     ax.set_ylim(top=axis_end)
 
     lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
     tokens = " and ".join(map(shapes.format_tokens, lengths))
-    tested = shapes.format_tokens(scaling["test_len_tokens"])
     if len(unseen):
         count = f"{len(unseen)} of {len(pairs)}"
         title = f"At {tested}, {count} pairs meet angles not trained at {tokens}"
