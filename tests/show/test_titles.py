@@ -175,7 +175,7 @@ def test_the_format_that_survives_is_named(precision):
 def test_a_shift_is_drawn_with_the_level_that_hurts(precision):
     ax = precision["score_drift"].axes[0]
     names = list_names(precision["score_drift"])
-    assert "unsafe: small models lose something" in names
+    assert "unsafe from here on" in names
     assert "all float16 (then overflows)" in names
     # A change that is only float64's rounding would take half of the axis.
     assert re.search(r"below the scale: inv_freq=bfloat16 \(\de−16\)", ax.get_xlabel())

@@ -522,7 +522,7 @@ def _draw_score_drift(rows: pd.DataFrame) -> Figure:
     low_end, _ = ax.get_ylim()
     ax.set_ylim(low_end, HIGHEST_SPREAD)
     ax.axhspan(NOTICED, HIGHEST_SPREAD, color=UNSAFE_COLOR, linewidth=0)
-    shapes.mark_value(ax, NOTICED, "unsafe: small models lose something", up=4)
+    shapes.mark_value(ax, NOTICED, "unsafe from here on", up=4)
     shapes.name_line_ends(ax)
     return figure
 

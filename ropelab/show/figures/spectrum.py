@@ -268,7 +268,7 @@ def _draw_representable(ax: Axes, margins: pd.DataFrame, schemes: list[str]) -> 
         shapes.write_note(ax, text, (rounding, 1), (0, 2), ha=side, **style)
 
     ax.set(xscale="log", xlim=(low, 20))
-    ax.set_xlabel("change of a score over one token (nats; random query and key)")
+    ax.set_xlabel("change of a score over one token (nats)")
 
 
 def _draw_copies(

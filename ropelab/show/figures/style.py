@@ -40,6 +40,8 @@ MARKER_POINTS = 3.5
 LINE_POINTS = 1.2
 # The most letters of the name of a row that leaves room for the data in one column.
 LETTERS_OF_NAME = 24
+# The most letters of a number beside an axis.
+LETTERS_OF_NUMBER = 8
 # The number of letters that fit below the axes in one column.
 LETTERS_OF_COLUMN = 44
 
@@ -271,6 +273,11 @@ def _break_labels(ax: Axes, width: float) -> None:
     cell = ax.get_subplotspec()
     panels_in_row = cell.get_gridspec().ncols if cell else 1
     letters_of_panel = int(LETTERS_OF_COLUMN * width / COLUMN_WIDTH / panels_in_row)
+    row_names = [label.get_text() for label in ax.get_yticklabels()]
+    longest_name = max(map(len, row_names), default=0)
+    if panels_in_row == 1 and longest_name > LETTERS_OF_NUMBER:
+        # The label is below the panel, which is narrow beside long names.
+        letters_of_panel = max(letters_of_panel - longest_name, LETTERS_OF_NAME)
     broken_lines = []
     for line in ax.get_xlabel().splitlines():
         broken_lines.append(textwrap.fill(line, letters_of_panel))
