@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -200,13 +201,12 @@ def test_a_format_loses_what_lies_in_its_shade(plan):
     figure = draw(plan)["representable"]
     title = find_title(figure)
     (ax,) = figure.axes
-    steps = ax.get_lines()[0].get_xdata()
-    lines = [line.get_xdata()[0] for line in ax.get_lines()[1:]]
+    points, *lines = [np.asarray(line.get_xdata(), float) for line in ax.get_lines()]
     names = [name.removeprefix("lost in\n") for name in list_names(figure)]
-    limits = dict(zip(names, lines, strict=True))
+    limits = {name: x[0] for name, x in zip(names, lines, strict=True)}
     rows = list_rows(figure)
     (slowest,) = [
-        step for row, step in zip(rows, steps, strict=True) if "1,000,000" in row
+        step for row, step in zip(rows, points, strict=True) if "1,000,000" in row
     ]
     lost = {name for name, limit in limits.items() if slowest < limit}
     assert {name for name in limits if name in title} == lost

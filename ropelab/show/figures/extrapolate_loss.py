@@ -1,6 +1,7 @@
 """Text loss beyond the trained length: by position, by context and by kind of text."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -166,7 +167,7 @@ def draw_tax_and_gain(table: pd.DataFrame, comparisons: pd.DataFrame) -> Figure:
         names = [str(name) for name in rows.index]
         look = find_look(extract_method(names[0]))
         shapes.draw_dots(ax, [x], [y], look, markersize=8)
-        bar = {"color": look.color, "linewidth": 3, "alpha": 0.3}
+        bar: dict[str, Any] = {"color": look.color, "linewidth": 3, "alpha": 0.3}
         if names[0] in taxes:
             ax.hlines(y, *taxes[names[0]], **bar)
         if names[0] in gains:
@@ -303,7 +304,8 @@ def draw_loss_by_kind(table: pd.DataFrame) -> Figure:
         xlabel=f"loss at the end of the text above the sliding window (nats per byte)\n{bars}",
         title=write_kinds_title(shown),
     )
-    name_outside(ax, by_method[is_outside].to_dict())
+    outside = by_method[is_outside]
+    name_outside(ax, dict(zip(map(str, outside.index), outside, strict=True)))
     shapes.put_legend_outside(ax)
     return figure
 

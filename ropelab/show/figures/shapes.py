@@ -519,9 +519,9 @@ def _find_visible_end(ax: Axes, line: Line2D) -> tuple[float, float]:
     """Return the last point of a line. If the line leaves the panel, the point is moved
     to the edge, so that its name is beside the edge.
     """
-    x, y = line.get_xydata()[-1]  # type: ignore[index]
+    x, y = np.asarray(line.get_xydata(), dtype=float)[-1]
     low, high = sorted(ax.get_ylim())
-    return float(x), float(min(max(y, low), high))
+    return float(x), float(np.clip(y, low, high))
 
 
 def place_line_ends(ax: Axes) -> None:
