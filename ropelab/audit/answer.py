@@ -28,7 +28,7 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     method = shorten_numbers(spec.method)
 
     # A file with linear scaling states only the length after scaling.
-    if spec.stated and not isinstance(spec.scaling, PositionInterpolation):
+    if spec.states_trained_len and not isinstance(spec.scaling, PositionInterpolation):
         start = f"{spec.trained_len} tokens"
     else:
         start = "a length that is not stated"

@@ -34,7 +34,7 @@ from ropelab.math.scaling.plan import write_parameter
 from ropelab.readers import registry
 from ropelab.readers.document import Document
 from ropelab.readers.families import TRAINED_LENGTHS
-from ropelab.readers.flags import Flags, is_moved
+from ropelab.readers.flags import Flags, is_moved_into_part
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec, check_length
 from ropelab.readers.trace import MAXIMUM
@@ -431,7 +431,7 @@ def find_losses(
 
 def find_nest(target: Target, source: ModelFile) -> Sequence[str]:
     """Return the keys that lead to the part of a file that a target's text changes."""
-    if target.as_flag and is_moved(source.config):
+    if target.as_flag and is_moved_into_part(source.config):
         return ("text_config",)
     return source.nest
 

@@ -67,7 +67,7 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     pairs = []
     for name, spec in case.specs:
         claimed = spec.claimed_len
-        before = spec.multiplied
+        before = spec.multiplied_len
         if not claimed or not before:
             continue
         # If the file states the product, too, the multiplication is right.

@@ -32,7 +32,7 @@ def find_different_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
-        as_stated = [name for name in names if not specs[name].multiplied]
+        as_stated = [name for name in names if not specs[name].multiplied_len]
         if length and as_stated:
             parts.append(f"{length} in {', '.join(as_stated)}")
     if len(parts) > 1:

@@ -34,7 +34,7 @@ from ropelab.readers.axes import VISION, read_vision
 from ropelab.readers.extra_rotations import list_rotations
 from ropelab.readers.keys import explain_key, find_nearest_key
 from ropelab.readers.layers import FLAG_KEYS
-from ropelab.readers.runtime import MODEL_FORMAT
+from ropelab.readers.runtime import TRANSFORMERS_CHAIN
 from ropelab.readers.spec import GAINS, SHAPE, RopeSpec, shorten_value
 from ropelab.readers.trace import ABSENT, find_language_part, find_value
 from ropelab.runs.errors import check_known
@@ -301,7 +301,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     presets = {each.runtime.name: each.runtime.chain for each in case.readings}
     if "sglang" in specs and isinstance(specs["sglang"].scaling, LongRope):
         # SGLang keeps the tables of longrope in the number format of the model.
-        presets["sglang"] = MODEL_FORMAT
+        presets["sglang"] = TRANSFORMERS_CHAIN
 
     rows = []
     for preset, names in group_pairs((presets[name], name) for name in specs).items():
@@ -310,7 +310,7 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
         spec = specs[first_name]
         spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
-        if preset == MODEL_FORMAT:
+        if preset == TRANSFORMERS_CHAIN:
             plan = replace(plan, table=dtype)
         chain = Chain(plan, spectrum)
 

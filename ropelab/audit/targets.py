@@ -15,7 +15,7 @@ from ropelab.readers import registry
 from ropelab.readers.scaling_types import longrope_attention, magnitude
 from ropelab.readers.servers import VLLM_LENGTHS
 from ropelab.readers.spec import RopeSpec
-from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL, SCALED
+from ropelab.readers.trace import BANDS, MAXIMUM, ORIGINAL, TYPES_WITH_ORIGINAL
 from ropelab.readers.trainers import LLAMAFACTORY
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_table_beside
@@ -66,7 +66,7 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
     scaling = wanted.scaling
     original = {ORIGINAL: wanted.trained_len}
     if wanted.own_block:
-        if wanted.own_block["rope_type"] in SCALED:
+        if wanted.own_block["rope_type"] in TYPES_WITH_ORIGINAL:
             return {**wanted.own_block, **original}
         return dict(wanted.own_block)
 
@@ -204,9 +204,12 @@ def write_vllm(wanted: Wanted) -> Fragment:
     """Return what transformers 5 takes, with the length that vLLM multiplies by itself."""
     fragment = write_hf5(wanted)
     scaling = wanted.scaling
-    multiplied = scalings.PositionInterpolation | scalings.DynamicNtk
+    multiplied_scalings = scalings.PositionInterpolation | scalings.DynamicNtk
     # vLLM multiplies the lengths of all models but Gemma 3.
-    if isinstance(scaling, multiplied) and "gemma3" not in wanted.source.older.name:
+    if (
+        isinstance(scaling, multiplied_scalings)
+        and "gemma3" not in wanted.source.older.name
+    ):
         fragment[MAXIMUM] = round(wanted.length / scaling.factor)
     return fragment
 

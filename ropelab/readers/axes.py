@@ -28,12 +28,12 @@ FACTS = read_table_beside(__file__)
 VISION = "vision"
 TIME_HEIGHT_WIDTH = name_axes(3)
 HEIGHT_WIDTH = name_axes(2)
-# Patches along an axis where neither the file nor the class states any.
+# The number of patches along an axis if neither the file nor the class states it.
 USUAL_PATCHES = 64
 # The part of a file that describes the encoder, in all of these classes.
 VISION_CONFIG = "vision_config"
 # Runtimes whose code was read for the axes of language models.
-READ_BY = ("transformers-5", "sglang")
+RUNTIMES_WITH_AXES = ("transformers-5", "sglang")
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,19 @@ class PromptRule:
 
     # The patches along a side that become one token.
     merged: int
-    # The frames of a clip that become one.
+    # The frames of a clip that become one frame.
     merged_frames: int
     # True if the frames of a clip are separate images, with text between them.
     frames_apart: bool
-    # The steps along time for a second of a clip. None: a frame is one step.
+    # The steps along time for one second of a clip. None: each frame is one step.
     steps_per_second: int | None
 
 
 def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
-    """Return the facts on a model type, whose part of a whole ends in its name."""
+    """Return the facts on a model type; None: there are none.
+
+    The types of the parts of a model may end in `_text` and `_vision`.
+    """
     rows: Mapping[str, Any] = FACTS[group]
     for ending in ("", "_text", "_vision"):
         name = model_type.removesuffix(ending)
@@ -63,8 +66,8 @@ def find_facts(group: str, model_type: str) -> Mapping[str, Any] | None:
 def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | None:
     """Return which axis moves each pair of a language model's heads.
 
-    None: positions have one axis, or nobody looked at which pairs these have, or the
-    sections do not fit the pairs.
+    None: positions have one axis, or it is not known which pairs each axis moves, or the
+    sections of the file do not fit the pairs.
     """
     _, block = find_rope_block(text)
     facts = find_facts("text", str(text.get("model_type")))
@@ -84,13 +87,13 @@ def read_axes(text: Mapping[str, Any], spec: RopeSpec, runtime: str) -> Axes | N
 
     if arrangement is None or not isinstance(sections, list):
         return None
-    if not fits(sections, spec.rotary_dim // 2):
+    if not do_sections_fit(sections, spec.rotary_dim // 2):
         return None
     order = (facts or {}).get("order", range(3))
     return Axes(TIME_HEIGHT_WIDTH, tuple(sections), tuple(order), arrangement)
 
 
-def fits(sections: list[Any], pairs: int) -> bool:
+def do_sections_fit(sections: list[Any], pairs: int) -> bool:
     """Return True for three whole numbers that add up to all pairs."""
     if len(sections) != 3:
         return False
@@ -109,7 +112,7 @@ def is_encoder(config: Mapping[str, Any]) -> bool:
     facts = find_facts("vision", model_type)
     if facts is None:
         return False
-    # A type without this ending may name the whole model.
+    # A type without this ending may be the type of a whole model, with language.
     return facts.get("alone", False) or model_type.endswith("_vision")
 
 
@@ -127,8 +130,8 @@ def find_vision(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | No
 def read_vision(config: Mapping[str, Any]) -> RopeSpec | None:
     """Return the rotation of a file's encoder of images, if its class was looked at.
 
-    Lengths are counted in patches along an axis. None as well if its values are none
-    that its class takes.
+    Lengths are counted in patches along an axis. The result is also None if the values
+    of the file give no rotation.
     """
     try:
         return make_vision(config)
@@ -180,7 +183,7 @@ def make_vision(config: Mapping[str, Any]) -> RopeSpec | None:
         scaling=Unscaled(),
         trained_len=patches or USUAL_PATCHES,
         axes=axes,
-        stated=patches is not None,
+        states_trained_len=patches is not None,
     ).check()
 
 
@@ -217,7 +220,7 @@ def read_patches(part: Mapping[str, Any], facts: Mapping[str, Any]) -> int | Non
 def read_prompt_rule(config: Mapping[str, Any]) -> PromptRule | None:
     """Return how a model counts positions, if its class was looked at.
 
-    None as well if its values are none that its class takes.
+    The result is also None if the class refuses a value of the file.
     """
     try:
         return make_prompt_rule(config)
@@ -256,7 +259,7 @@ def add_axes(
     runtime: str,
 ) -> dict[str, RopeSpec]:
     """Return the layers of a language model with the axes that move their pairs."""
-    if runtime not in READ_BY:
+    if runtime not in RUNTIMES_WITH_AXES:
         return layers
     _, text = find_language_part(config)
     return {

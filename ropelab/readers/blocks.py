@@ -22,18 +22,25 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ABSENT, MAXIMUM, ORIGINAL, OUTSIDE, SCALED, Trace
+from ropelab.readers.trace import (
+    ABSENT,
+    MAXIMUM,
+    ORIGINAL,
+    OUTSIDE,
+    TYPES_WITH_ORIGINAL,
+    Trace,
+)
 
 Block = Mapping[str, Any]
 
 # The layer types of a class whose own layer types are not known here.
 LAYER_TYPES = ("full_attention", "sliding_attention")
-# A longer list of layer types is ignored.
-MOST_LABELS = 2**16
-# The dict that stands for a layer type for which the file has none.
-UNSCALED = {"rope_type": "default"}
-# The classes that take the type `mrope`.
-WITH_AXES = ("qwen2_vl", "qwen2_5_vl")
+# Lists of at least this many layer types are ignored.
+FIRST_IGNORED_LABEL_COUNT = 2**16
+# The dict of a layer type for which the file has none.
+UNSCALED_PART = {"rope_type": "default"}
+# The beginnings of the model types whose classes take the scaling type `mrope`.
+MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl")
 
 
 def find_labels(trace: Trace) -> Collection[str]:
@@ -41,7 +48,7 @@ def find_labels(trace: Trace) -> Collection[str]:
     class.
     """
     declared = trace.text.get("layer_types")
-    if isinstance(declared, list) and len(declared) < MOST_LABELS:
+    if isinstance(declared, list) and len(declared) < FIRST_IGNORED_LABEL_COUNT:
         labels = {label for label in declared if isinstance(label, str)}
         if labels:
             return labels
@@ -51,7 +58,9 @@ def find_labels(trace: Trace) -> Collection[str]:
     return LAYER_TYPES
 
 
-def mark_others(trace: Trace, where: str, block: Block | None, parts: Block) -> None:
+def mark_keys_outside_parts(
+    trace: Trace, where: str, block: Block | None, parts: Block
+) -> None:
     """Mark the keys of a block that are beside the dicts of the layer types as ignored.
 
     Args:
@@ -72,8 +81,8 @@ def read_layers(
 
     Args:
         trace: the configuration.
-        block: its dict rope_parameters.
-        scaling: its dict rope_scaling, by the rules of transformers 4.
+        block: the dict rope_parameters of the configuration.
+        scaling: its dict rope_scaling, as files for transformers 4 have it.
     """
     family = trace.family
     given = {
@@ -98,7 +107,8 @@ def read_layers(
     is_flat = block is not None and not given
     is_refused = bool(scaling) and not family.scaled_layer_types
     if is_flat:
-        # Even an empty rope_scaling is laid over the dicts, of which there is none.
+        # A rope_scaling, even an empty one, is laid over the dicts of the layer types, and
+        # a flat block has none of these.
         has_scaling = scaling is not None
         is_refused = (
             has_scaling or bool(block and family.refuses_flat) or not fills_missing
@@ -114,14 +124,14 @@ def read_layers(
 
     keeps_null = not family.scaled_layer_types and not family.replaces_null_block
     if "rope_scaling" in family.unread_keys:
-        # A server's model file takes values of its own, which no null replaces.
+        # The model file of a server has values in its code, which no null replaces.
         keeps_null = False
     if block is None and keeps_null and trace.has_null("rope_scaling"):
         raise RefusedError(
             "rope_scaling is null, which replaces the dicts of its class"
         )
 
-    mark_others(trace, "rope_parameters", block, given)
+    mark_keys_outside_parts(trace, "rope_parameters", block, given)
     parts = given
     if not given:
         parts = list_usual_parts(trace, labels)
@@ -139,9 +149,9 @@ def refuse_layers(trace: Trace) -> NoReturn:
 def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
     """Return a dict for each layer type of a class that fills in missing ones.
 
-    RefusedError: one is null, and its class takes dicts alone.
+    RefusedError: a given one is null, and its class takes only dicts.
     """
-    parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED)
+    parts: dict[str, Any] = dict.fromkeys(trace.family.layer_blocks, UNSCALED_PART)
     for label, part in given.items():
         if part is not None:
             parts[label] = part
@@ -153,8 +163,8 @@ def complete_parts(trace: Trace, given: Block) -> dict[str, Any]:
 def refuse_incomplete_layers(trace: Trace) -> None:
     """Raise RefusedError for dicts of layer types at which the rotary class stops.
 
-    Some classes of transformers 5 take rope_parameters as it is, and fill in nothing. Its
-    other name, rope_scaling, then replaces it.
+    Some classes of transformers 5 take rope_parameters as it is, and fill in nothing. In
+    these classes the older key, rope_scaling, replaces rope_parameters.
     """
     family = trace.family
     scaling = trace.text.get("rope_scaling")
@@ -166,8 +176,8 @@ def refuse_incomplete_layers(trace: Trace) -> None:
 
     labels = find_labels(trace) or family.layer_blocks
     unknown = sorted(set(labels) - set(family.layer_blocks))
-    takes_others = family.declares_layer_types or family.has_unrotated_types
-    if unknown and family.has_known_defaults and not takes_others:
+    takes_unknown_types = family.declares_layer_types or family.has_unrotated_types
+    if unknown and family.has_known_defaults and not takes_unknown_types:
         raise RefusedError(
             f"'{family.name}' has no rotation for layers of type {', '.join(unknown)}"
         )
@@ -284,18 +294,17 @@ def read_compressed(
             values = {**(block or {}), **values}
             where = name
         if "yarn" in (values.get("rope_type"), values.get("type")):
-            # If the file lacks the key, attention has no factor.
+            # If the file lacks attention_factor, cos and sin are not multiplied.
             values.setdefault("attention_factor", 1.0)
         settings_by_layer[label] = fill_block(trace, where, values, label)
     return settings_by_layer
 
 
-def refuse_null(trace: Trace, keys: Iterable[str]) -> None:
-    """Raise RefusedError if the file has one of the keys of a base. The key is then
-    null, of which no power can be taken.
+def refuse_null_base(trace: Trace, keys: Iterable[str]) -> None:
+    """Raise RefusedError if a key of the base is null, of which no power can be taken.
 
-    It is called if none of the keys has a value. NotModelledError: the model file
-    rotates nothing if the base is null.
+    Only call this if none of the keys has a value: a key that the file has is then null.
+    NotModelledError: the model file rotates nothing if the base is null.
     """
     if trace.family.replaces_null_base:
         return
@@ -356,7 +365,7 @@ def fill_block(
         if share is not None:
             settings.put("partial_rotary_factor", share, family.width_key)
 
-    if settings.get("rope_type") in SCALED:
+    if settings.get("rope_type") in TYPES_WITH_ORIGINAL:
         fill_original(settings, where, usual_source)
     return settings
 
@@ -378,17 +387,17 @@ def fill_type(settings: Settings, where: str) -> None:
     name = trace.family.name
     if name == "phi3" and kind in ("su", "yarn"):
         if kind == "su" and ORIGINAL not in settings.values:
-            # The class fills it in, but only after it has looked for it.
+            # The class fills in the length, but only after it has asked for it.
             raise RefusedError(f"su without {ORIGINAL} beside it")
         settings.values["rope_type"] = "longrope"
     if name == "sarvam_mla" and kind == "deepseek_yarn":
-        # Its class drops the older key, too.
+        # The class of this model also drops the older key.
         settings.values["rope_type"] = "yarn"
         settings.values.pop("type", None)
     if name == "hunyuan_vl_text" and kind == "xdrope":
         settings.values["rope_type"] = "dynamic"
 
-    has_axes = name.startswith(WITH_AXES) or not trace.family.has_known_defaults
+    has_axes = name.startswith(MROPE_TYPES) or not trace.family.has_known_defaults
     if kind == "mrope" and has_axes:
         settings.values["rope_type"] = "default"
 
@@ -422,7 +431,7 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
     else:
         base, path = trace.first(base_keys, defaults.get("rope_theta", family.base))
         if not path:
-            refuse_null(trace, base_keys)
+            refuse_null_base(trace, base_keys)
         base = choose_for_layer(trace, base, layer)
         if family.ratio_key:
             base = base * require_number(
@@ -444,7 +453,7 @@ def fill_base_and_share(settings: Settings, where: str, usual_source: str) -> No
 
 
 def read_null_share(trace: Trace, key: str) -> float:
-    """Return the rotated share of a file in which its key is null.
+    """Return the rotated share of a file in which the key of the share is null.
 
     The class keeps the null in place of its default and moves no share into the block,
     whose code then has `.get("partial_rotary_factor", 1.0)`. RefusedError: the class
@@ -474,8 +483,8 @@ def put_moved(
 
 
 def fill_original(settings: Settings, where: str, usual_source: str) -> None:
-    """Set the length that a scaling starts from. Without a key for it, it is the
-    maximum length.
+    """Set the length that a scaling starts from. If no key gives it, it is the maximum
+    length.
 
     A length beside the block wins over a length inside, even if the length beside it is
     only a default of the class. In the dict of a layer type the length inside wins. The

@@ -12,7 +12,7 @@ from ropelab.readers.trace import (
     LISTS,
     MAXIMUM,
     ORIGINAL,
-    SCALED,
+    TYPES_WITH_ORIGINAL,
     Trace,
     find_value,
 )
@@ -48,23 +48,25 @@ def check_values(trace: Trace) -> None:
     if family.needs_divisible_size and heads and hidden % heads:
         raise RefusedError(f"hidden_size {hidden} is not a multiple of {heads} heads")
 
+    # A class without such types was not asked what it takes.
     if not family.key_types:
         return
     check_layer_types(text, family.name)
     for part in (text, trace.whole):
-        name = part.get("dtype") or part.get("torch_dtype")
-        if isinstance(name, str) and name not in NAMES["dtypes"].split():
+        dtype = part.get("dtype") or part.get("torch_dtype")
+        if isinstance(dtype, str) and dtype not in NAMES["dtypes"].split():
             raise RefusedError(
-                f"dtype '{shorten_value(name)}' is no number format of torch"
+                f"dtype '{shorten_value(dtype)}' is no number format of torch"
             )
 
 
 def check_beside(trace: Trace) -> None:
     """Raise RefusedError for a scaling beside the part of the language model.
 
-    A class of several parts has no keys about rotation, and gets those of the file one
-    after another, so that the later of two blocks is left. It then has to be complete,
-    and some scalings need a length beside it (modeling_rope_utils.py:868 to :1130).
+    The class of a model with several parts declares no keys about rotation. It takes the
+    keys of the file one after another, so that the later of two blocks counts. This block
+    has to be complete, and some scalings need a length beside the block
+    (modeling_rope_utils.py:868 to :1130).
     """
     whole = trace.whole
     if not trace.prefix or trace.outer_type not in RELEASES[RELEASE]:
@@ -72,18 +74,21 @@ def check_beside(trace: Trace) -> None:
 
     part = trace.prefix.removesuffix(".")
     names = [name for name in whole if name in BLOCKS]
-    older = whole.get("rope_scaling")
+    scaling = whole.get("rope_scaling")
     theta = whole.get("rope_theta")
-    # With a base, too, rope_scaling is moved before any other key is set, also a length
-    # (configuration_utils.py:474, modeling_rope_utils.py:843).
+    class_has_length = trace.outer_type in NAMES["wholes_with_length"]
+    # If the file also has a base, rope_scaling is moved into rope_parameters before any
+    # other key is set, a length included (configuration_utils.py:474,
+    # modeling_rope_utils.py:843).
     is_moved_first = False
-    if isinstance(older, Mapping) and older and theta:
+    if isinstance(scaling, Mapping) and scaling and theta:
         is_moved_first = True
-        has_length = trace.outer_type in NAMES["wholes_with_length"]
-        if find_scaling_type(older) in SCALED and not has_length:
+        needs_length = find_scaling_type(scaling) in TYPES_WITH_ORIGINAL
+        if needs_length and not class_has_length:
             raise RefusedError(
                 f"rope_scaling is beside {part}, without a length for it"
             )
+        # False sorts before True, so that rope_scaling comes first.
         names.sort(key=lambda name: name != "rope_scaling")
     block = whole[names[-1]] if names else None
     if not isinstance(block, Mapping) or not block:
@@ -95,8 +100,7 @@ def check_beside(trace: Trace) -> None:
     if missing:
         keys = ", ".join(missing)
         raise RefusedError(f"{names[-1]} is beside {part}, without {keys}")
-    has_length = trace.outer_type in NAMES["wholes_with_length"]
-    has_length = has_length or whole.get(MAXIMUM) is not None
+    has_length = class_has_length or whole.get(MAXIMUM) is not None
     if kind in ("yarn", "llama3") and not has_length:
         raise RefusedError(f"{names[-1]} is beside {part}, without a length for it")
 
@@ -118,8 +122,11 @@ def check_layer_types(text: Mapping[str, Any], model_type: str) -> None:
     if layers is None:
         return
     known = NAMES["own_layer_types"].get(model_type, NAMES["layer_types"]).split()
-    names = {*map(str, layers)} if isinstance(layers, list) else {""}
-    if not names or names - {*known}:
+    # A value that is not a list has no names, and is refused like an empty list.
+    names = set()
+    if isinstance(layers, list):
+        names = {str(layer) for layer in layers}
+    if not names or names - set(known):
         given = ", ".join(sorted(names)) or layers
         raise RefusedError(
             f"layer_types must be a list of known names, not {shorten_value(given)}"

@@ -35,9 +35,9 @@ from ropelab.runs.files import MOST_BYTES, check_regular, find_repeated_keys, pa
 # The most keys of one object. Real files have a few hundred, and each key is looked at for
 # each runtime.
 MOST_KEYS = 2**13
-# A length from this on counts as no limit: transformers writes a huge number for a
+# The first length that counts as no limit: transformers writes a huge number for a
 # tokenizer without a limit.
-LONGEST_LIMIT = 2**40
+FIRST_UNLIMITED_LENGTH = 2**40
 # Keys by which a file states the size of heads, in the words of several model types.
 SIZE_KEYS = ("num_attention_heads", "n_head", "n_heads", "head_dim")
 # Keys by which a file states the size of images.
@@ -78,7 +78,8 @@ class Document:
 def load(source: str, images: bool = False) -> Document:
     """Return the configuration in a file, in a model folder, or on standard input.
 
-    InputError: it is too large, not JSON, or has nothing about rotary positions in it.
+    InputError: the file is too large, is not JSON, or says nothing about rotary
+    positions.
 
     Args:
         source: the path of the file or folder, or `-` for standard input.
@@ -92,7 +93,7 @@ def load(source: str, images: bool = False) -> Document:
     # `Path.is_dir` raises OSError for a name that is too long.
     if os.path.isdir(path):  # noqa: PTH112
         return load_folder(path, images)
-    if read_beginning(path, 4) == b"GGUF":
+    if read_beginning(path, count=4) == b"GGUF":
         return load_gguf(path)
     return parse_document(source, read_beginning(path), images)
 
@@ -118,26 +119,26 @@ def load_folder(folder: Path, images: bool) -> Document:
 
 
 def read_tokenizer_length(folder: Path) -> int | None:
-    """Return the tokens that the tokenizer of a folder allows; None: it states none."""
+    """Return the most tokens that the tokenizer in a folder allows; None: no limit."""
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return None
     length = parse(str(path), read_beginning(path)).get("model_max_length")
-    if isinstance(length, int | float) and 0 < length < LONGEST_LIMIT:
+    if isinstance(length, int | float) and 0 < length < FIRST_UNLIMITED_LENGTH:
         return int(length)
     return None
 
 
-def read_beginning(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+def read_beginning(path: Path, count: int = MOST_BYTES + 1) -> bytes:
     """Return the first bytes of a file.
 
-    By default it is one byte more than a configuration may have, so that a file that is
-    too large shows.
+    The default count is one byte more than a configuration may have, which shows that a
+    file is too large.
     """
     try:
         check_regular(path)
         with path.open("rb") as file:
-            return file.read(most)
+            return file.read(count)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
@@ -262,8 +263,8 @@ def load_gguf(path: Path) -> Document:
             f"{path} has no rotary positions: the layers of '{architecture}' rotate"
             " nothing in llama.cpp"
         )
-    # The value of a file can be of any type. If it is not a text, no key begins with
-    # it.
+    # The architecture in a file can be of any type. If it is not a text, no key begins
+    # with it.
     if not isinstance(architecture, str):
         architecture = ""
     prefix = f"{architecture}."
@@ -278,7 +279,7 @@ def load_gguf(path: Path) -> Document:
         raise InputError(
             f"{path} has no attention heads: no model with rotary positions"
         )
-    if not header.names and "tokenizer.ggml.tokens" in header.fields:
+    if not header.tensor_names and "tokenizer.ggml.tokens" in header.fields:
         # Such files test tokenizers. llama.cpp stops at the missing token_embd.weight.
         raise InputError(f"{path} has no tensors: a bare vocabulary, and no model")
 

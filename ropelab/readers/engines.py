@@ -51,7 +51,7 @@ class Exllama(Reader):
         if "rope_type" in settings.values:
             name = "rope_type"
         kind = settings.read(name)
-        # A type of null is no scaling.
+        # A type of null means no scaling.
         return "default" if kind is None else kind
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
@@ -131,22 +131,22 @@ class TensorRt(Reader):
                 "DeepSeek-V4's bases by layer, with a rule of its own"
             )
 
-        # The original length at top level wins; one that is missing or 0 is 1024.
-        beside = trace.get(ORIGINAL)
-        if beside:
-            loaded.put(ORIGINAL, beside, ORIGINAL)
+        # The original length at top level wins. If no length is given, or 0, it is 1024.
+        original_beside_block = trace.get(ORIGINAL)
+        if original_beside_block:
+            loaded.put(ORIGINAL, original_beside_block, ORIGINAL)
             return {"all": loaded}
 
         # transformers fills in the maximum, which TensorRT-LLM does not.
         source = loaded.sources.get(ORIGINAL, "")
-        inside = 0
+        original_in_block = 0
         if source != MAXIMUM:
-            inside = loaded.get(ORIGINAL)
-        loaded.put(ORIGINAL, inside or 1024, source)
+            original_in_block = loaded.get(ORIGINAL)
+        loaded.put(ORIGINAL, original_in_block or 1024, source)
         return {"all": loaded}
 
     def find_type(self, settings: Settings) -> Any:
-        # An empty name is no scaling.
+        # An empty name means no scaling.
         return super().find_type(settings) or "default"
 
     def find_pairing(self, trace: Trace) -> Any:
@@ -188,7 +188,7 @@ class Tgi(Reader):
 
     refusal_of_type = "rope scaling type '{}' is not implemented"
     multiplies_unscaled = False
-    reads_local = True
+    reads_local_base = True
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}

@@ -17,7 +17,7 @@ ROTATIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = read_table(
     "extra_rotations"
 )
 # The runtime whose classes say which rotations a model type has.
-DECLARING = "transformers-5"
+DECLARING_RUNTIME = "transformers-5"
 INDEXER = "indexer"
 COMPRESSED_KEYS = "compressed_keys"
 EXTRA_ROTATIONS = (INDEXER, COMPRESSED_KEYS)
@@ -36,11 +36,13 @@ def list_rotations(text: Mapping[str, Any]) -> list[str]:
     """Return the names of the rotations that a model has beside the rotation of
     attention.
     """
-    kind = find_kind(text)
-    return [name for name in EXTRA_ROTATIONS if kind in ROTATIONS[DECLARING][name]]
+    kind = find_text_type(text)
+    return [
+        name for name in EXTRA_ROTATIONS if kind in ROTATIONS[DECLARING_RUNTIME][name]
+    ]
 
 
-def find_kind(text: Mapping[str, Any]) -> str:
+def find_text_type(text: Mapping[str, Any]) -> str:
     """Return the model type of the language part."""
     kind = str(text.get("model_type"))
     return str(CLASSES["texts"].get(kind, kind))
@@ -53,8 +55,8 @@ def read_rotation(
 
     ``layers`` are the specs of the layer types by the same runtime.
     """
-    by_kind = ROTATIONS.get(runtime, {}).get(name, {})
-    facts = by_kind.get(find_kind(text))
+    facts_by_type = ROTATIONS.get(runtime, {}).get(name, {})
+    facts = facts_by_type.get(find_text_type(text))
     if facts is None:
         return ExtraRotation(
             None, "not modelled", "its code for this rotation was not read"
@@ -84,9 +86,9 @@ def make_spec(
         raise RefusedError(f"{key} is {head_dim}, below the {spec.rotary_dim} rotated")
 
     pairing = facts["pairing"]
-    stated = text.get(facts.get("pairing_key", ""))
-    if stated is not None:
-        pairing = "interleaved" if stated else "half"
+    is_interleaved = text.get(facts.get("pairing_key", ""))
+    if is_interleaved is not None:
+        pairing = "interleaved" if is_interleaved else "half"
 
     place = 0
     if facts["place"] == "last":
@@ -104,7 +106,10 @@ def make_spec(
 
 
 def choose_frequencies(layers: Mapping[str, RopeSpec], layer: str) -> RopeSpec:
-    """Return the spec of the layers that a rotation shares its frequencies with."""
+    """Return the spec of the layers whose frequencies an extra rotation has.
+
+    These are the layers of the given type, else those of full attention, else the first.
+    """
     for name in (layer, "full_attention"):
         if name in layers:
             return layers[name]

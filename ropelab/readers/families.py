@@ -19,7 +19,7 @@ def read_table(name: str) -> dict[str, Any]:
     return read_table_beside(__file__, name)
 
 
-# Facts by model type, where the class in transformers cannot be asked for them.
+# Facts by model type that the class in transformers does not show when it is asked.
 FAMILIES = read_table("families")
 _TYPES = read_table("model_types")
 # Types whose class in transformers rotates by numbers in its code, and reads no block.
@@ -29,7 +29,8 @@ UNROTATED_TYPES = frozenset(_TYPES["unrotated"].split())
 # The key of the language part, by the type of the whole model, where it is not
 # text_config.
 TEXT_KEYS: dict[str, str] = _TYPES["parts"]
-# Other keys of the language part that the class of the whole reads, by its type.
+# Other keys under which the class of the whole reads its language part, by the type of the
+# whole.
 OLDER_TEXT_KEYS: dict[str, str] = _TYPES["older_parts"]
 # Facts by the type of the whole model. They win over the facts of its language part.
 FACTS_OF_WHOLES: dict[str, dict[str, Any]] = _TYPES["wholes"]
@@ -44,7 +45,7 @@ TYPE_COPIES = frozenset(_TYPES["copies_type"]["types"].split())
 FLAT_ARCHITECTURES: dict[str, list[str]] = _TYPES["read_flat"]
 # The value of position_embedding_type that a class assumes where the file has none.
 _ASSUMED_EMBEDDING: dict[str, str] = _TYPES["asks_for_rope"]
-# The runtimes that assume a rotation there, in words.
+# Words on the runtimes that assume a rotation if the file has no such key, by model type.
 _ROTATED_WITHOUT_KEY: dict[str, str] = _TYPES["rotated_without_key"]
 # The values of position_embedding_type that mean a rotation. Nemotron-NAS has the last
 # two.

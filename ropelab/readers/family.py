@@ -123,12 +123,14 @@ class Family:
     layer_types: tuple[str, ...] = ()
     # True if the file says which of these layer types the model has.
     declares_layer_types: bool = False
-    # True if the rotary class passes over layer types that have no block. Others stop there.
+    # True if the rotary class passes over layer types that have no block. Other classes stop
+    # at such a layer type.
     has_unrotated_types: bool = False
     # The layer types to which the one block of a file for transformers 4 belongs.
     scaled_layer_types: tuple[str, ...] = ()
 
-    # -- Refusals: files at which the class stops. --
+    # -- Refusals: files at which the class stops. A comment says what such a file has. If
+    # it begins with True or False, the class stops only if the field has this value. --
 
     # Scaling types.
     refuses: tuple[str, ...] = ()
@@ -157,7 +159,7 @@ class Family:
     block_keys: tuple[str, ...] = ()
     # A block of one of these scaling types without all of its keys.
     type_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # A null in a block, of which the class makes a float.
+    # A null under one of these keys of a block, which the class turns into a float.
     float_keys: tuple[str, ...] = ()
     # True: a scaling in rope_scaling that starts from an original length, without it. The class
     # fills the length in only in the dicts of rope_parameters.
@@ -214,9 +216,10 @@ class Family:
     needs_keys: tuple[str, ...] = ()
     # True if the server's model file, or its configuration class, stops without a head_dim.
     needs_head_dim: bool = False
-    # True if the model file stops at a head_dim of null that its class leaves.
+    # True if the model file stops at a head_dim of null that the configuration class leaves
+    # as it is.
     keeps_null_head_dim: bool = False
-    # True if that class stops without lists of bases and shares.
+    # True if the configuration class stops without lists of bases and shares.
     needs_lists: bool = False
 
     # -- llama.cpp's converter. --
@@ -238,7 +241,7 @@ class Family:
     # `unread_usual`. Empty: it holds for every file.
     unread_key: str = ""
     unread_usual: Any = 1
-    # True if the value to compare with is hidden_size / num_attention_heads instead.
+    # True if `unread_usual` is replaced by hidden_size / num_attention_heads.
     unread_usual_from_heads: bool = False
     # If there are keys here, `unread` holds only for files in which one of these keys
     # has a value other than null.

@@ -9,7 +9,7 @@ from typing import Any
 from ropelab.readers.families import CLASSES, read_table
 from ropelab.readers.llamacpp import FLAGS as LLAMACPP
 from ropelab.readers.spec import NotModelledError, RefusedError, is_context
-from ropelab.readers.trace import BLOCKS, NESTS, find_language_part
+from ropelab.readers.trace import BLOCKS, LANGUAGE_PARTS, find_language_part
 from ropelab.readers.trainers import FLAGS, SWITCHES
 from ropelab.readers.transformers import load_block
 from ropelab.runs.errors import InputError, cut_text, make_name_error
@@ -24,8 +24,8 @@ SETTINGS = {**LLAMACPP, **FLAGS}
 # so that its flag is checked where it is used.
 LENGTHS = ("length", "cutoff_len", "max_seq_length")
 # The flag of koboldcpp for a scale and a base.
-KOBOLD = "--ropeconfig"
-KNOWN = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD)
+KOBOLD_FLAG = "--ropeconfig"
+KNOWN_FLAGS = (*SETTINGS, *SWITCHES, *OVERRIDES, KOBOLD_FLAG)
 # Only vLLM reads a suffix (engine/arg_utils.py, human_readable_int); llama.cpp's
 # std::stof takes 500k for 500, and Python's int and float stop at one.
 VLLM_LENGTH = "--max-model-len"
@@ -48,7 +48,7 @@ class Flags:
         changes = self.overrides.get(runtime)
         if not isinstance(changes, Mapping):
             return config
-        if is_moved(config) and not self.nested:
+        if is_moved_into_part(config) and not self.nested:
             inside = {runtime: changes.get("text_config", {})}
             return Flags(overrides=inside, nested=True).apply(runtime, config)
         if runtime == "axolotl":
@@ -66,7 +66,7 @@ class Flags:
             if merges_block and isinstance(changes.get(name), Mapping):
                 result[name] = merge_block(config, changes[name])
 
-        for part in NESTS:
+        for part in LANGUAGE_PARTS:
             part_of_file = config.get(part)
             change = changes.get(part)
             if isinstance(part_of_file, Mapping) and isinstance(change, Mapping):
@@ -75,7 +75,7 @@ class Flags:
         return result
 
 
-def is_moved(config: Mapping[str, Any]) -> bool:
+def is_moved_into_part(config: Mapping[str, Any]) -> bool:
     """Return True for a flat file whose keys its class moves into text_config."""
     return (
         config.get("model_type") in CLASSES["flat"]
@@ -84,7 +84,9 @@ def is_moved(config: Mapping[str, Any]) -> bool:
 
 
 def merge_block(config: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the block that transformers 5 has loaded, with other values of some keys."""
+    """Return the block of a file as transformers 5 loads it, with the values of another
+    block laid over it.
+    """
     try:
         old = load_block(config)
     except (RefusedError, NotModelledError, ArithmeticError, ValueError):
@@ -129,12 +131,12 @@ def parse_flags(text: str) -> Flags:
     overrides: dict[str, Mapping[str, Any]] = {}
     given, others = take_known(words)
     if others:
-        raise make_name_error("flag", others[0].partition("=")[0], KNOWN)
+        raise make_name_error("flag", others[0].partition("=")[0], KNOWN_FLAGS)
 
     for name, value in given:
         if name in OVERRIDES:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
-        elif name == KOBOLD:
+        elif name == KOBOLD_FLAG:
             scale, _, base = value.partition(" ")
             settings["rope_freq_scale"] = read_setting(name, scale)
             if base:
@@ -166,7 +168,7 @@ def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        if name not in KNOWN:
+        if name not in KNOWN_FLAGS:
             others.append(word)
             continue
 
@@ -174,7 +176,7 @@ def take_known(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
             if not rest:
                 raise InputError(f"{name} needs a value")
             value = rest.pop(0)
-            if name == KOBOLD and rest and not rest[0].startswith("-"):
+            if name == KOBOLD_FLAG and rest and not rest[0].startswith("-"):
                 value = f"{value} {rest.pop(0)}"
         given.append((name, value))
     return given, others

@@ -18,32 +18,38 @@ import numpy as np
 from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError
 
-# struct codes of the scalar types, by their number in the file.
+# The codes in `struct` of the scalar types, by the number of each type in a file.
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
+# The numbers of the types of strings and of arrays.
 STRING, ARRAY = 8, 9
 # The most bytes of a string that are kept. Templates may be longer and are cut.
 LONGEST_STRING = 2**16
+# The most keys and the most tensors of a file.
 MOST_KEYS = 2**16
 MOST_TENSORS = 2**16
-# Strings inside arrays, which are stepped over one by one; vocabularies have 2^18.
+# The most strings in all arrays of a file. They are stepped over one by one; a vocabulary
+# has up to 2^18.
 MOST_ENTRIES = 2**22
-# The end of the name of the array of numbers that is kept: models differ in it from layer
-# to layer.
+# The end of the name of the only array whose numbers are kept: the number of heads, which
+# can differ from layer to layer.
 PER_LAYER = ".attention.head_count"
+# The most numbers of this array that are kept.
 MOST_LAYERS = 2**12
+# The most bytes of the name of a key or a tensor that are kept.
 LONGEST_NAME = 2**12
-# A head has fewer pairs.
+# The most numbers of a tensor about rotation, which has one for each pair of a head.
 MOST_PAIRS = 2**12
+# The names of the tensors about rotation.
 ROPE_TENSORS = (
     "rope_freqs.weight",
     "rope_factors_long.weight",
     "rope_factors_short.weight",
 )
-# The number of float32 among the types of tensors.
+# The number of the type float32 among the types of tensors.
 FLOAT32 = 0
-# The numbers of these types among the scalars.
+# The numbers of these types among the types of scalars.
 UINT16, UINT32, INT32 = 2, 4, 5
-# The alignment of a file that names none.
+# The alignment in bytes of a file that states none.
 USUAL_ALIGNMENT = 32
 
 
@@ -60,7 +66,7 @@ class Header:
     # The tensors about rotation, in float64.
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]
     # The names of all tensors of the file.
-    names: frozenset[str]
+    tensor_names: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,12 @@ class Length:
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """The place of a tensor in a file."""
+    """The size of a tensor, and its place in a file."""
 
     elements: int
-    # The number of its type.
+    # The number of the type of the tensor.
     kind: int
-    # The bytes from the beginning of all tensors to its own.
+    # The bytes from the beginning of the first tensor to the beginning of this one.
     offset: int
 
 
@@ -153,8 +159,9 @@ def read_header(path: Path) -> Header:
 def _read_fields(
     cursor: _Cursor, count: int
 ) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """Read the keys; return their values and their types. llama.cpp reads no file that
-    has one twice.
+    """Read the keys; return their values and their types.
+
+    InputError: a key is there twice, which llama.cpp refuses.
     """
     fields: dict[str, Any] = {}
     kinds: dict[str, tuple[int, ...]] = {}
@@ -176,8 +183,9 @@ def _read_fields(
 def _find_alignment(
     cursor: _Cursor, fields: Mapping[str, Any], kinds: Mapping[str, tuple[int, ...]]
 ) -> int:
-    """Return the bytes whose multiple every offset is; InputError for one that
-    llama.cpp refuses.
+    """Return the alignment in bytes: every offset of a tensor is a multiple of it.
+
+    InputError: llama.cpp refuses the alignment of the file.
     """
     name = "general.alignment"
     if name not in fields:
@@ -195,8 +203,8 @@ def _read_places(cursor: _Cursor, count: int, alignment: int) -> dict[str, Tenso
     without a gap, as llama.cpp requires.
     """
     places: dict[str, TensorPlace] = {}
-    # The offset below which no tensor may begin. The sizes of other types than float32
-    # are not known here, so that it is exact after a tensor of that type only.
+    # The offset below which no tensor may begin. Only the sizes of float32 tensors are
+    # known here, so that an overlap with any other tensor is not noticed.
     least_offset = 0
     for _ in range(count):
         name = cursor.text(LONGEST_NAME)
@@ -229,8 +237,8 @@ def _round_up(count: int, alignment: int) -> int:
 
 
 def _read_value(cursor: _Cursor, kind: int, is_kept: bool) -> Any:
-    """Read a value; of an array only the length, unless it is to be kept and has
-    numbers.
+    """Read a value. Of an array only the length is read, except of a short array of
+    numbers if ``is_kept`` is True.
     """
     if kind in SCALARS:
         return cursor.scalar(SCALARS[kind])

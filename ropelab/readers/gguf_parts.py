@@ -14,8 +14,9 @@ from ropelab.readers.gguf import INT32, UINT16, Header, read_header
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
-# The key of the number of files, and that of the place of a file among them, from 0.
+# The key of the number of files.
 COUNT = "split.count"
+# The key of the place of a file among them, counted from 0.
 PLACE = "split.no"
 # The key of the number of tensors in all files.
 TENSORS = "split.tensors.count"
@@ -25,7 +26,7 @@ def read_model(path: Path) -> Header:
     """Return the header of a model, with the tensors about rotation of all its files.
 
     InputError: another file of the model is missing or does not belong to it, or the
-    path is not that of the first.
+    path is not the path of the first file.
     """
     first = read_header(path)
     count = _read_number(path, first, COUNT, UINT16, default=1)
@@ -39,13 +40,13 @@ def read_model(path: Path) -> Header:
         )
 
     tensors = dict(first.tensors)
-    names = set(first.names)
+    names = set(first.tensor_names)
     for number, other in enumerate(_list_others(path, count), start=1):
         header = _read_other(path, other, number, count)
-        twice = names & header.names
+        twice = names & header.tensor_names
         if twice:
             raise InputError(f"{other} has a tensor of an earlier file: {min(twice)}")
-        names |= header.names
+        names |= header.tensor_names
         tensors |= header.tensors
 
     expected = _read_number(path, first, TENSORS, INT32)
@@ -54,14 +55,16 @@ def read_model(path: Path) -> Header:
             f"{path} belongs to {expected} tensors, and its {count} files have"
             f" {len(names)}"
         )
-    return replace(first, tensors=tensors, names=frozenset(names))
+    return replace(first, tensors=tensors, tensor_names=frozenset(names))
 
 
 def is_later_file(name: str) -> bool:
     """Return True for a name that llama.cpp gives to a file after the first."""
+    # Such a name is `model-00002-of-00003.gguf`, with a number of five digits.
     stem, _, count = name.removesuffix(".gguf").rpartition("-of-")
     number = stem[-5:]
-    is_numbered = count.isdecimal() and number.isdecimal() and stem[-6:-5] == "-"
+    has_dash = stem[-6:-5] == "-"
+    is_numbered = count.isdecimal() and number.isdecimal() and has_dash
     return is_numbered and int(number) > 1
 
 

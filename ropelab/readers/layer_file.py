@@ -9,7 +9,7 @@ from typing import Any
 from ropelab.readers.families import read_table
 from ropelab.readers.spec import RefusedError
 
-# A file that states more layers than this is called a mistake.
+# The most layers of a model. A larger number in a file is taken for a mistake.
 MOST_LAYERS = 4096
 # The types of layers as files name them: with a sliding window, and without.
 SLIDING = "sliding_attention"

@@ -107,8 +107,8 @@ def find_window(model_type: str, runtime: str, text: Mapping[str, Any]) -> int |
     if is_rule_of_windows and not all(rotating):
         return window
 
-    # All layers rotate, or only the layers with a base. The types tell whether these
-    # have a window.
+    # All layers rotate, or only the layers with a base. The types of these layers tell
+    # whether they have a window.
     if not is_rule_of_windows and rule != "bases":
         return None
     file = LayerFile(text, count, defaults)

@@ -44,7 +44,7 @@ from ropelab.readers.trace import Trace
 # A field that a file may have, and that llama.cpp computes anew from the factor.
 RECOMPUTED = "rope.scaling.yarn_attn_factor"
 # The beginnings of model types that multiply whole scores (`find_softmax_factor`).
-MULTIPLIED_SCORES = ("deepseek", "kimi", "mistral4")
+TYPES_WITH_SOFTMAX_FACTOR = ("deepseek", "kimi", "mistral4")
 
 # The flags of the server that are about the rotation, each with its name here.
 FLAGS = {f"--{name.replace('_', '-')}": name for name in NAMES["settings"]} | {
@@ -95,8 +95,9 @@ def fill_sliding_base(
 ) -> Fields:
     """Return the fields with the base that llama.cpp gives layers with a sliding window.
 
-    Files of some architectures name none, and llama.cpp rotates these layers by a base
-    of its own, without a scaling. Without a window it has no such layers.
+    Files of some architectures state no base for these layers. llama.cpp then rotates them
+    by a base of its own, without a scaling. If the file states no window, most of these
+    models have no such layers.
     """
     rule = NAMES["sliding"].get(architecture)
     if rule is None:
@@ -215,7 +216,7 @@ def read_base(fields: Fields, flags: Mapping[str, Any]) -> tuple[float, str]:
 def find_softmax_factor(trace: Trace, fields: Fields, factor: float) -> float:
     """Return DeepSeek's factor on whole scores, (1 + multiplier ln(factor))^2."""
     multiplier = fields.get("rope.scaling.yarn_log_multiplier")
-    if not multiplier or not trace.model_type.startswith(MULTIPLIED_SCORES):
+    if not multiplier or not trace.model_type.startswith(TYPES_WITH_SOFTMAX_FACTOR):
         return 1.0
     multiplier = require_number(multiplier, "yarn_log_multiplier")
     return (1 + multiplier * math.log(max(1.0, factor))) ** 2
@@ -231,7 +232,7 @@ def find_factor(fields: Fields, flags: Mapping[str, Any]) -> float:
     # Older files have the factor in another field.
     factor_of_older_file = fields.get("rope.scale_linear", 0.0)
     factor = fields.get("rope.scaling.factor", factor_of_older_file)
-    # A factor of 0 is a missing one.
+    # A factor of 0 counts as missing.
     return require_number(factor, "rope.scaling.factor") or 1.0
 
 
@@ -302,8 +303,8 @@ def find_ramp_weight(fields: Fields, flags: Mapping[str, Any], kind: str) -> flo
 
 
 def refuse_odd_divisors(fields: Fields, name: str) -> None:
-    """Raise NotModelledError for divisors that llama.cpp takes, and that leave no
-    rotation.
+    """Raise NotModelledError for divisors that llama.cpp takes, although no rotation
+    follows from them.
     """
     divisors = fields[name] if isinstance(fields[name], list) else []
     for divisor in divisors:

@@ -188,7 +188,7 @@ def mark_params(trace: Trace, architecture: str) -> None:
         f"rope_scaling.{ORIGINAL}": "rope.scaling.original_context_length",
         "rope_scaling.beta_fast": "rope.scaling.yarn_beta_fast",
         "rope_scaling.beta_slow": "rope.scaling.yarn_beta_slow",
-        # `apply_scale: false` is a factor of 1 there.
+        # `apply_scale: false` becomes an attention_factor of 1 in a config.json.
         "rope_scaling.attention_factor": "rope.scaling.yarn_log_multiplier",
     }
 
@@ -238,7 +238,7 @@ def choose_block(trace: Trace) -> tuple[str, Mapping[str, Any], Mapping[str, Any
 
 
 def find_context(trace: Trace) -> Any:
-    """Return the length of a file, unchecked; RefusedError without one."""
+    """Return the length that a file states, unchecked; RefusedError: it states none."""
     family = trace.family
     names = (MAXIMUM, *NAMES["lengths"])
     context, path = trace.first(names, family.max_position_embeddings)
@@ -252,7 +252,7 @@ def find_context(trace: Trace) -> Any:
 
 
 def write_widths(trace: Trace, block: str) -> Fields:
-    """Return the fields of a head's width and of the part that rotates.
+    """Return the fields of the width of a head, and of the width of its rotated part.
 
     `block` is the name of the block that is read.
     """
@@ -314,7 +314,7 @@ def replace_null_share(trace: Trace, nulls: list[str]) -> float:
 
     in_block = [key for key in nulls if "." in key]
     if in_block:
-        # The class multiplies by it.
+        # The class multiplies by the null.
         raise RefusedError(f"{in_block[0]} is null")
     return float(NAMES["null_shares"][name])
 
@@ -351,7 +351,8 @@ def write_bases(settings: Settings, block: str, sliding: Mapping[str, Any]) -> F
 
     sliding_keys = ("local_rope_theta", "swa_rope_theta", "rope_local_base_freq")
     sliding_base, _ = trace.first(sliding_keys)
-    # Sliding layers are never scaled, in files without the key either.
+    # llama.cpp never scales sliding layers. So these classes write a base for them even if
+    # the file has no key for it.
     if family.local_base_key:
         # The first of these values that is neither missing nor 0.
         sliding_base = (
@@ -367,7 +368,7 @@ def write_scaling(settings: Settings, kind: Any, fields: Fields) -> Fields:
 
     Args:
         settings: the settings of a configuration.
-        kind: their scaling type.
+        kind: the scaling type of the configuration.
         fields: the fields that are already written.
     """
     block = settings.values
@@ -487,7 +488,7 @@ def compute_divisors(
         head_dim: the features of a head, all of which rotate.
         base: the base.
     """
-    defaults = {"factor": 8.0, **scaling_types.KEPT}
+    defaults = {"factor": 8.0, **scaling_types.USUAL_BANDS}
     bands = {}
     for name, default in defaults.items():
         bands[name] = require_number(block.get(name, default), name)

@@ -101,7 +101,7 @@ class Mlx(Reader):
             block = {}
         settings = Settings(trace, block, where)
         if settings.get(ORIGINAL) is None:
-            # A value of null is a missing one.
+            # A value of null counts as missing.
             settings.values.pop(ORIGINAL, None)
             if "default_original" in row:
                 words = f"default of MLX-LM's {name_file(trace)}.py"
@@ -113,7 +113,7 @@ class Mlx(Reader):
     def make_spec(self, settings: Settings) -> RopeSpec:
         spec = super().make_spec(settings)
         if isinstance(spec.scaling, LongRope):
-            # SuScaledRoPE has no other pairs, whatever the model file asks for.
+            # SuScaledRoPE has these pairs only, whatever the model file asks for.
             return replace(spec, pairing="half")
         return spec
 
@@ -185,7 +185,7 @@ class Mlx(Reader):
         """Make the scaling like phi3.py, which reads only `type`, and knows longrope
         and linear.
         """
-        # The base is always among the values: if it is the only one, there is no block.
+        # The base is always among the values. If it is the only value, there is no block.
         if len(settings.values) == 1:
             return scaling_types.make_unscaled(settings)
 
@@ -195,7 +195,7 @@ class Mlx(Reader):
             return self.rules["linear"].make_scaling(settings)
         if kind not in ("longrope", "su"):
             return scaling_types.make_unscaled(settings)
-        # Its original length is at top level.
+        # phi3.py reads the original length at top level.
         trained = require_whole(settings.trace.get(ORIGINAL, 4096), ORIGINAL)
         return make_long_table(settings, trained)
 
@@ -211,9 +211,9 @@ class Mlx(Reader):
         if "share" not in row:
             return reader.compute_rotated_width(head_dim, 1.0)
 
-        # A share inside the block counts only where the model file hands that block on.
-        hands_on = row.get("parameters") == "all" or "by_layer" in row
-        if (hands_on or row.get("by_list")) and SHARE in settings.values:
+        # A share inside the block counts only if the model file passes this block on.
+        passes_block_on = row.get("parameters") == "all" or "by_layer" in row
+        if (passes_block_on or row.get("by_list")) and SHARE in settings.values:
             return reader.compute_rotated_width(head_dim, settings.number(SHARE))
         return reader.compute_rotated_width(head_dim, read_share(trace, row))
 
@@ -233,7 +233,7 @@ class Mlx(Reader):
 
 
 def read_share(trace: Trace, row: Row) -> float:
-    """Return the rotated share by the key beside the block, or the file's default."""
+    """Return the rotated share by the key beside the block, or the model file's default."""
     share = row["share"]
     if key := row.get("share_key", SHARE):
         share = require_number(trace.get(key, share), key)
@@ -243,14 +243,14 @@ def read_share(trace: Trace, row: Row) -> float:
 def refuse_missing_keys(trace: Trace, row: Row) -> None:
     """Raise RefusedError for a key without which the arguments cannot be built."""
     for key in row.get("needs", ()):
-        # A scaling of null is no scaling. For other keys null is a missing value.
+        # A scaling of null means no scaling. Any other key counts as missing if it is null.
         is_missing = not trace.has(key)
         if key != "rope_scaling":
             is_missing = trace.text.get(key) is None
         if is_missing:
             raise RefusedError(f"{key} is missing, and the model file has no default")
 
-    # These files ask where the first layer of each of these types is.
+    # The model file asks for the first layer of each of these types.
     declared = trace.get("layer_types")
     for name in row.get("needs_layers", ()):
         if isinstance(declared, list) and declared and name not in declared:
@@ -266,7 +266,7 @@ def refuse_block(trace: Trace, row: Row) -> None:
     if not block:
         if row.get("needs_block"):
             raise RefusedError(f"{name} is missing, and the model file reads its keys")
-        # Most files ask whether it is empty, and phimoe.py whether it is null.
+        # Most model files skip an empty block; phimoe.py skips only a block of null.
         if block is None or not row.get("top_original"):
             return
 
@@ -417,7 +417,7 @@ def make_mlx_mrope(settings: Settings) -> MadeScaling:
 @scaling_types.scaling_type("mlx-lm", "dynamic")
 def make_mlx_dynamic(settings: Settings) -> MadeScaling:
     """Raise the base with the length of the context, beyond a maximum."""
-    # No other method insists on a maximum.
+    # Of all scaling types only dynamic insists on a maximum.
     trace = settings.trace
     if find_row(trace).get("lengthless") or not trace.has(MAXIMUM):
         raise RefusedError(f"dynamic without {MAXIMUM}")
@@ -446,7 +446,7 @@ def make_long_table_with_mscale(settings: Settings) -> MadeScaling:
     _, attention, _ = make_long_table(settings, trained)
     settings.mark("short_mscale", "ignored", "always the long table")
     mscale = settings.number("long_mscale")
-    # A value of 0 is a missing one.
+    # A value of 0 counts as missing.
     if mscale:
         attention = mscale
 

@@ -66,9 +66,9 @@ def read(trace: Trace) -> dict[str, RopeSpec]:
 
 
 def read_size(trace: Trace, *paths: str) -> int:
-    """Return the first of the values that is not 0, or 0.
+    """Return the first of the values at some paths that is not 0; 0 if all are.
 
-    RefusedError: Go does not read the value as a whole number of 32 bits.
+    RefusedError: Go does not read a value as a whole number of 32 bits.
     """
     for path in paths:
         value = trace.get(path)
@@ -128,6 +128,7 @@ def read_type(
 
 
 def find_head_width(trace: Trace, *heads: str) -> int:
+    """Return hidden_size divided by the number of heads, by the keys ``heads``."""
     hidden = read_size(trace, "hidden_size")
     count = read_size(trace, *heads)
     if not hidden or not count or hidden < count:
@@ -140,7 +141,7 @@ def find_head_width(trace: Trace, *heads: str) -> int:
 def read_base(trace: Trace, always: bool = True) -> float:
     """Return rope_theta at top level; 0 if it is missing.
 
-    ``always``: True for a converter that then writes a base of 0.
+    ``always``: True for a converter that writes a base of 0 if the key is missing.
     """
     base = read_float32(trace, "rope_theta")
     if base:
@@ -163,6 +164,7 @@ def read_context(trace: Trace, *paths: str) -> int:
 
 
 def take_number(trace: Trace, name: str) -> float:
+    """Return a number of the block, and mark its key as written into the file."""
     value = read_float32(trace, f"{BLOCK}.{name}")
     trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
     return value
@@ -214,8 +216,8 @@ def write_qwen2(trace: Trace) -> Fields:
         trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2"
     )
 
-    # The factor is declared as a list, which no file gives. yarn without a factor fails
-    # as well: the list has a type of its own that cannot be written.
+    # The converter declares the factor as a list, which no file gives. yarn without a
+    # factor fails, too: the type that the converter has for the list cannot be written.
     factor = trace.get(f"{BLOCK}.factor", status="ignored")
     if factor is not None and not isinstance(factor, list):
         trace.mark(f"{BLOCK}.factor", "refused")
@@ -269,13 +271,13 @@ def write_phi3(trace: Trace) -> Fields:
 def write_gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
     kind = read_type(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
-    at_top = read_float32(trace, "rope_scaling_factor")
-    inside = take_number(trace, "factor")
-    if at_top and inside:
+    factor_at_top = read_float32(trace, "rope_scaling_factor")
+    factor_in_block = take_number(trace, "factor")
+    if factor_at_top and factor_in_block:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
 
     start = read_size(trace, "initial_context_length")
-    length = read_size(trace, "max_position_embeddings") or int(at_top * start)
+    length = read_size(trace, "max_position_embeddings") or int(factor_at_top * start)
     trained = read_size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
     if not length:
         raise RefusedError(
@@ -287,7 +289,7 @@ def write_gptoss(trace: Trace) -> Fields:
         "attention.key_length": read_size(trace, "head_dim"),
         "rope.freq_base": read_base(trace),
         "rope.scaling.type": kind or "yarn",
-        "rope.scaling.factor": at_top or inside,
+        "rope.scaling.factor": factor_at_top or factor_in_block,
         "rope.scaling.original_context_length": trained,
     }
     for name in ("beta_fast", "beta_slow"):

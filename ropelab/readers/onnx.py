@@ -63,13 +63,13 @@ class OnnxBuilder(Reader):
 
 
 def refuse_null(trace: Trace) -> None:
-    """Raise RefusedError for a rope_scaling of null, whose keys are looked at.
+    """Raise RefusedError for a rope_scaling of null, since the builder looks at its keys.
 
-    In transformers 4 most classes have it without a key in the file, too.
+    In transformers 4 most classes fill in a null if the file does not have the key.
     """
     block = trace.block("rope_scaling")
-    filled = trace.model_type in NAMES["null"]
-    if block is None and (filled or trace.has("rope_scaling")):
+    fills_in_null = trace.model_type in NAMES["null"]
+    if block is None and (fills_in_null or trace.has("rope_scaling")):
         raise RefusedError(
             "rope_scaling is null, and its keys are looked at (TypeError); loaded by"
             " transformers 5 it is filled in"
@@ -83,7 +83,9 @@ def refuse_null(trace: Trace) -> None:
 
 
 def find_original(settings: Settings) -> int:
-    """Return the length that a scaling starts from; without a key it is the longest."""
+    """Return the length that a scaling starts from: the longest context if no key gives
+    it.
+    """
     top = settings.trace.family.original_max_position_embeddings
     original = settings.trace.get(ORIGINAL, settings.read(ORIGINAL, top))
     if original is None:
@@ -95,7 +97,8 @@ def find_original(settings: Settings) -> int:
 def make_onnx_yarn(settings: Settings) -> MadeScaling:
     trained = find_original(settings)
     factor = settings.number("factor")
-    # attention_factor and truncate are not read. A lone mscale is the factor itself.
+    # attention_factor and truncate are not read. mscale without mscale_all_dim is the
+    # factor on cos and sin itself.
     attention = scaling_types.magnitude(factor)
     mscale = settings.number("mscale", 0.0)
     if mscale > 0:
@@ -110,15 +113,16 @@ def make_onnx_yarn(settings: Settings) -> MadeScaling:
 
 
 def check_ramp(settings: Settings, trained: int) -> None:
-    """Raise RefusedError for a ramp that does not lie inside the head, which is asserted."""
+    """Raise RefusedError for a ramp that is not inside the head: the builder asserts it."""
     pairs = reader.read_head_dim(settings.trace) / 2
     log_base = math.log(settings.number("rope_theta"))
     ends = []
     for name in ("beta_fast", "beta_slow"):
-        turns = settings.number(name, 0.0)
-        if turns <= 0:
+        rotations = settings.number(name, 0.0)
+        if rotations <= 0:
             raise RefusedError(f"yarn without {name}, whose default of 0 divides")
-        ends.append(pairs * math.log(trained / (turns * 2 * math.pi)) / log_base)
+        # The pair that completes this number of rotations within the trained length.
+        ends.append(pairs * math.log(trained / (rotations * 2 * math.pi)) / log_base)
     if not 0 < ends[0] < ends[1] < pairs - 1:
         raise RefusedError(
             f"yarn's ramp from pair {ends[0]:.1f} to {ends[1]:.1f} is not inside the head"
@@ -127,7 +131,7 @@ def check_ramp(settings: Settings, trained: int) -> None:
 
 @scaling_types.scaling_type("onnxruntime-genai", "longrope")
 def make_onnx_longrope(settings: Settings) -> MadeScaling:
-    # Of two names of the type the older one is asked for, too.
+    # The builder also asks for the type under its older name.
     settings.needs("type")
     trained = find_original(settings)
     ratio = settings.longest / trained

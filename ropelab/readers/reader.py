@@ -13,7 +13,7 @@ from typing import Any
 from ropelab.readers.scaling_types import MadeScaling, ScalingRule, magnitude
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
-    BEYOND_WHOLE,
+    FIRST_UNREADABLE_INTEGER,
     MOST_FEATURES,
     NotModelledError,
     RefusedError,
@@ -32,7 +32,7 @@ class Reader:
 
     # The scaling types by name.
     rules: Mapping[str, ScalingRule] = {}
-    # The refusal of any other scaling type, which takes the place of the braces.
+    # The refusal of any other scaling type; the name of the type replaces the braces.
     refusal_of_type = "unknown rope type '{}'"
     # The model types that are read; empty: all are.
     model_types: Collection[str] = ()
@@ -47,13 +47,13 @@ class Reader:
     # True if DeepSeek's factor on scores (`find_softmax_factor`) also holds without a
     # scaling.
     multiplies_unscaled = True
-    # The model types without DeepSeek's factor.
-    unmultiplied: tuple[str, ...] = ()
+    # The model types of which no score is multiplied by DeepSeek's factor.
+    unmultiplied_types: tuple[str, ...] = ()
     # The factor of the scaling from which DeepSeek's factor is computed, if the block
     # has none.
     usual_factor: float | None = None
-    # True if a key gives the base of layers with a sliding window.
-    reads_local = False
+    # True if the runtime reads the key for the base of layers with a sliding window.
+    reads_local_base = False
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         """Return the rotation of each layer type; a single one is called 'all'.
@@ -68,7 +68,7 @@ class Reader:
         specs = {}
         for layer, settings in self.read_settings(trace).items():
             specs[layer] = self.make_spec(settings)
-        if not (trace.family.local_base_key and self.reads_local):
+        if not (trace.family.local_base_key and self.reads_local_base):
             return specs
 
         # Layers with a sliding window have another base.
@@ -85,14 +85,15 @@ class Reader:
         # The order of the following steps decides which of several errors is reported.
         trace = settings.trace
         settings.longest = self.find_longest(trace)
-        claimed, multiplied = self.limit_length(settings)
+        claimed, multiplied_len = self.limit_length(settings)
         head_dim = self.read_head_dim(trace)
         scaling, attention, trained = self.make_scaling(settings)
-        # A trained length that differs from the longest context was read from the block
-        # of the scaling.
-        is_stated = self.has_length(trace) or trained != settings.longest
+        # A trained length that differs from the longest context was read from the block,
+        # which states it.
+        states_trained_len = self.has_length(trace) or trained != settings.longest
         base = settings.number("rope_theta")
-        if isinstance(settings.read("rope_theta"), int) and base >= BEYOND_WHOLE:
+        is_integer = isinstance(settings.read("rope_theta"), int)
+        if is_integer and base >= FIRST_UNREADABLE_INTEGER:
             raise NotModelledError(f"a base of {base:g}, written as a whole number")
         width = self.find_width(settings, head_dim)
 
@@ -113,8 +114,8 @@ class Reader:
             softmax_factor=self.find_softmax_factor(settings),
             pairing=self.find_pairing(trace),
             base_source=settings.sources.get("rope_theta", ""),
-            multiplied=multiplied,
-            stated=is_stated,
+            multiplied_len=multiplied_len,
+            states_trained_len=states_trained_len,
         ).check()
 
     def find_longest(self, trace: Trace) -> int:
@@ -133,8 +134,8 @@ class Reader:
 
     def has_length(self, trace: Trace) -> bool:
         """Return True if the class or the file states the longest context."""
-        # Keys are only looked at where the class states none, since they then count as
-        # used.
+        # A key that is looked at counts as used, so that the keys are looked at only if
+        # the class states no length.
         if trace.family.max_position_embeddings:
             return True
         _, length_key = trace.first(self.length_keys)
@@ -158,7 +159,7 @@ class Reader:
         return read_head_dim(trace)
 
     def find_type(self, settings: Settings) -> Any:
-        """Return the scaling type. Of two keys, `type` is read and not `rope_type`."""
+        """Return the scaling type. If a block has both keys, `type` is read."""
         name = "rope_type"
         if settings.get("type"):
             name = "type"
@@ -184,7 +185,7 @@ class Reader:
         """
         all_dim = settings.get("mscale_all_dim")
         family = settings.trace.family
-        if not family.latent or not all_dim or family.name in self.unmultiplied:
+        if not family.latent or not all_dim or family.name in self.unmultiplied_types:
             return 1.0
         if not self.multiplies_unscaled and settings.get("rope_type") == "default":
             return 1.0
@@ -237,8 +238,8 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     """Return the features of a head.
 
     The number is the value of the first key that the file has, else the default of the
-    class, else hidden_size divided by the number of heads. Code that reads no key,
-    `()`, has no default either.
+    class, else hidden_size divided by the number of heads. With `keys=()` the runtime
+    reads no key, and the default of the class does not count either.
     """
     family = trace.family
     has_default = keys != () and not family.ignores_head_dim
@@ -249,7 +250,8 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
     given, source = trace.first(keys)
 
     if has_null:
-        # A class keeps the null, in place of its default and of other keys. Its code has
+        # The class keeps the null, so that neither its default nor another key counts.
+        # Its code has
         # `config.head_dim or config.hidden_size // config.num_attention_heads`.
         source = "hidden_size / num_attention_heads"
         head_dim = divide_by_heads(trace, scale=1)
@@ -271,9 +273,9 @@ def read_head_dim(trace: Trace, keys: tuple[str, ...] | None = None) -> int:
 
 
 def divide_by_heads(trace: Trace, scale: int | None = None) -> int:
-    """Return hidden_size / num_attention_heads, where these keys have several names.
+    """Return hidden_size / num_attention_heads, by whichever names a file has for them.
 
-    The result is multiplied by `scale`; None: by that of the class.
+    The result is multiplied by `scale`; None: by the scale that the class has.
     """
     family = trace.family
     if scale is None:
@@ -309,7 +311,7 @@ def widen_full_attention(
 
 
 def find_rotated_share(trace: Trace, head_dim: int) -> float | None:
-    """Return the rotated share of families that give the rotated width itself.
+    """Return the rotated share of a head where files give the rotated width instead.
 
     None: the file does not give the width, and the class has no default for it.
     """

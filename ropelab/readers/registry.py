@@ -25,7 +25,7 @@ from ropelab.readers.unmodelled import check_modelled
 from ropelab.runs.errors import InputError, make_name_error
 from ropelab.runs.sentences import escape_unprintable
 
-# The most characters of the reason why a runtime does not read a file.
+# The most characters of the sentence that says why a runtime does not read a file.
 LONGEST_PROBLEM = 300
 # Runtimes whose reading of a params.json was never compared with the runtime itself.
 RAN_WITHOUT_PARAMS = frozenset({"sglang"})
@@ -168,7 +168,10 @@ def choose_runtimes(names: Iterable[str], kind: str = "config") -> list[Runtime]
 
 
 def explain_missing_class(config: Mapping[str, Any]) -> str:
-    """Return why a runtime finds no class by the model_type of a file; empty: it does."""
+    """Return why a runtime finds no class by the model_type of a file.
+
+    The result is empty if it finds one.
+    """
     kind = config.get("model_type")
     if not kind:
         return "the class is found by model_type, which is missing"
@@ -208,13 +211,14 @@ def read(
         runtime: the runtime.
         config: the configuration.
         flags: the flags that the runtime is started with.
-        missing_class: the reason why no class is found by its model_type; empty: one is.
+        missing_class: the reason why no class is found by its model_type; empty if one
+            is found.
     """
     _, text = find_language_part(config)
     outer_type = str(config.get("model_type"))
     served = find_served(runtime.name, config, text)
     trace = Trace(config, flags, runtime.release, served)
-    # The rule that says which layers rotate is found by these two.
+    # These two names find the rule that says which layers rotate.
     classes = runtime.name_of_classes
     rule_type = choose_type(classes, outer_type, trace.model_type)
 
@@ -249,6 +253,7 @@ def read(
         problem = f"numbers out of range ({error})"
 
     model_type = trace.model_type
+    # Under this name the file counts as one that was never compared with the runtime.
     if OWN_PARAMS in text and runtime.name in RAN_WITHOUT_PARAMS:
         model_type = OWN_PARAMS
     return Reading(
@@ -270,7 +275,8 @@ def check_class_is_found(
 ) -> None:
     """Raise RefusedError if a runtime finds no class for a configuration.
 
-    ``missing_class``: the reason why none is found by its model_type; empty: one is.
+    ``missing_class``: the reason why no class is found by the model_type; empty if one is
+    found.
     """
     if missing_class and not runtime.needs_no_type:
         raise RefusedError(missing_class)
@@ -285,7 +291,9 @@ def check_class_is_found(
 def set_base_of_list(
     specs: dict[str, RopeSpec], trace: Trace, base: float
 ) -> dict[str, RopeSpec]:
-    """Return the rotations with the base of a list that has one base for each layer."""
+    """Return the rotations with another base: the only one in a list of the file that has
+    a base for each layer.
+    """
     trace.mark(BASES_KEY, "used")
     if trace.family.whole_base:
         base = float(int(base))
@@ -311,7 +319,7 @@ def read_by_reference(name: str, config: Mapping[str, Any]) -> Reading:
         for runtime in choose_runtimes(()):
             other = read(runtime, config)
             # A runtime that finds a value without meaning has the class, and the search
-            # ends: those that pass over such a value would be no answer.
+            # ends. A runtime that passes over the value would be no answer.
             if other.outcome in ("read", "meaningless"):
                 reading = other
                 break

@@ -8,10 +8,10 @@ from ropelab.readers.families import RELEASE
 from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import Trace
 
-# A cast chain says which number format each step of the computation is rounded to. That
-# of transformers, vLLM and TGI has angles in float32, and cos and sin in the format of
-# the model.
-MODEL_FORMAT = "transformers_llama"
+# A cast chain says which number format each step of the computation is rounded to. This
+# is the chain of transformers, vLLM and TGI: angles in float32, and cos and sin in the
+# format of the model.
+TRANSFORMERS_CHAIN = "transformers_llama"
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Runtime:
     version: str
     # How our reader was checked. run: it was compared with numbers that this version
     # computed. parts: it was compared with the output of the runtime's converter and
-    # with the rotations of its kernel. read: only the source was read, which the file
-    # of the reader names.
+    # with the rotations of its kernel. read: only the source was read; the module of the
+    # reader names the source.
     proof: Literal["run", "parts", "read"]
     # The reader. It returns the rotation of each layer type, by the name of the type.
     read: Callable[[Trace], dict[str, RopeSpec]]
@@ -32,7 +32,7 @@ class Runtime:
     # The kinds of documents that the runtime takes, such as config and gguf.
     document_kinds: tuple[str, ...]
     # The name of its cast chain, a preset of `ropelab precision`.
-    chain: str = MODEL_FORMAT
+    chain: str = TRANSFORMERS_CHAIN
     # The release of transformers whose classes give what a file leaves out.
     release: str = RELEASE
     # True if the runtime finds the class of a model by a name or by sizes in the file, so
@@ -48,9 +48,9 @@ class Runtime:
 
     @property
     def name_of_classes(self) -> str:
-        """The name of the runtime whose classes of models run: this one, or transformers.
+        """The name of the runtime whose model classes run: this one, or transformers.
 
-        The classes of transformers have the name of a runtime, `transformers-4.57`.
+        A release of transformers has the name of a runtime, such as `transformers-4.57`.
         """
         if not self.runs_transformers:
             return self.name

@@ -21,9 +21,9 @@ from ropelab.readers.spec import (
 )
 from ropelab.readers.trace import BANDS, LISTS, MSCALES
 
-# The usual bands of llama3.
-KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-# Names under `type` and `rope_type` that differ and mean the same.
+# The usual ends of llama3's ramp, in rotations within the original length.
+USUAL_BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+# Pairs of different names, under `type` and under `rope_type`, for the same scaling type.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
 # A scaling, the factor on cos and sin, and the trained length.
@@ -57,7 +57,7 @@ class ScalingRule:
         settings.needs(*self.needs)
         settings.defaults = self.defaults
         made = self.make(settings)
-        # Values that are read after the scaling have no defaults of the scaling.
+        # These defaults are for the scaling alone, not for values that are read later.
         settings.defaults = {}
         return made
 
@@ -82,8 +82,8 @@ def find_attention(settings: Settings, factor: float, mscales: bool = True) -> f
     """
     if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
-    # Both have to be there and not 0, as by `if mscale and mscale_all_dim` in
-    # transformers.
+    # transformers has `if mscale and mscale_all_dim`, so that both have to be there, and
+    # not 0.
     if mscales and all(settings.get(name) for name in MSCALES):
         return mscale_ratio(settings, factor)
     return magnitude(factor)
@@ -231,9 +231,9 @@ def make_mscale_yarn(settings: Settings) -> MadeScaling:
 def make_one_table(settings: Settings, name: str, trained: int) -> MadeScaling:
     """Use one of longrope's two tables at every length.
 
-    Its factor is the ratio of the longest context to the trained length.
+    The factor of longrope is the ratio of the longest context to the trained length.
     """
-    # Lengths choose the table, so that both keys count as used.
+    # The runtime has chosen the table by its lengths, so that both keys count as used.
     for key in LISTS:
         settings.mark(key, "used")
 

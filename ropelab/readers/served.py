@@ -15,18 +15,30 @@ from ropelab.readers.families import read_table
 from ropelab.readers.spec import shorten_value
 
 # Written by tools/model_lists.py: the architectures or model types that a runtime has a
-# class for, for some with the model file behind each.
+# class for, for some runtimes with the model file of each class.
 _LISTS: dict[str, str] = json.loads(
     (files(__package__) / "model_lists.json").read_text(encoding="utf-8")
 )
+# The architectures of a model type, with blanks between them.
 CLASS_OF: dict[str, str] = families.REMOTE_ARCHITECTURES | dict(
     pair.split(":") for pair in _LISTS.pop("architectures").split()
 )
-FILES = {
-    name: dict(word.partition(":")[::2] for word in words.split())
-    for name, words in _LISTS.items()
-}
-LISTS = {name: frozenset(words) for name, words in FILES.items()}
+
+
+def _parse_list(words: str) -> dict[str, str]:
+    """Return the model file of each name in a list of `name:file`; empty: none is known."""
+    file_by_name = {}
+    for word in words.split():
+        name, _, file = word.partition(":")
+        file_by_name[name] = file
+    return file_by_name
+
+
+# The model file of each architecture or model type, by runtime.
+FILES = {runtime: _parse_list(words) for runtime, words in _LISTS.items()}
+# The architectures or model types that have a class, by runtime.
+LISTED_NAMES = {runtime: frozenset(names) for runtime, names in FILES.items()}
+# The facts on model files that were read, by runtime.
 SERVED: dict[str, dict[str, Any]] = read_table("served")
 
 
@@ -43,6 +55,7 @@ class Served:
     refusal: str = ""
 
 
+# A model file that does what the facts of the model type say.
 USUAL = Served({})
 
 
@@ -55,40 +68,44 @@ def find_served(
     """
     if runtime not in SERVED:
         return USUAL
-    name, file = find_file(runtime, config)
+    architecture, file = find_file(runtime, config)
     if not file:
         return USUAL
 
     rows = SERVED[runtime]
-    inner = rows["texts"].get(name, rows["texts"].get(file, file))
-    taken = rows.get("takes", {}).get(file)
-    if taken and not is_taken(taken.split(), text):
-        return Served(
-            {}, refusal=f"the model file takes {', '.join(taken.split())} alone"
-        )
-    if inner == "text":
-        _, inner = find_file(runtime, text)
-    if not inner:
+    # The model file of the language part; the same file if the model has only this part.
+    text_file = rows["texts"].get(architecture, rows["texts"].get(file, file))
+    accepted = rows.get("takes", {}).get(file, "").split()
+    if accepted and not is_accepted(accepted, text):
+        return Served({}, refusal=f"the model file takes {', '.join(accepted)} alone")
+    # The language part has a model type, whose file runs it.
+    if text_file == "text":
+        _, text_file = find_file(runtime, text)
+    if not text_file:
         kind = shorten_value(text.get("model_type", ""))
         return Served({}, f"its language part '{kind}' has no class of its own there")
-    if inner in rows["files"]:
-        return Served(rows["files"][inner])
-    if inner in rows["read"].split():
+    if text_file in rows["files"]:
+        return Served(rows["files"][text_file])
+    if text_file in rows["read"].split():
         return USUAL
-    return Served({}, f"its model file {inner}.py was not read")
+    return Served({}, f"its model file {text_file}.py was not read")
 
 
-def is_taken(taken: list[str], text: Mapping[str, Any]) -> bool:
-    """Return True if a model file takes the first architecture that a part names.
+def is_accepted(accepted: list[str], text: Mapping[str, Any]) -> bool:
+    """Return True if a model file accepts a language part by its first architecture.
 
-    Such a file looks at the list itself, so that it stops at a part without one.
+    Such a model file looks at the list of architectures itself, so that it stops at a part
+    without one.
     """
     named = text.get("architectures")
-    return isinstance(named, list) and bool(named) and named[0] in taken
+    return isinstance(named, list) and bool(named) and named[0] in accepted
 
 
 def find_file(runtime: str, part: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first architecture that the server lists with its file, or nothing."""
+    """Return the first architecture of a part that the server lists, and its model file.
+
+    Both are empty if the server lists none.
+    """
     named = part.get("architectures")
     names: list[str] = []
     if isinstance(named, list):

@@ -32,19 +32,22 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers5
 
 # The scaling type of scaled models with latent attention.
-LATENT = "deepseek_yarn"
+LATENT_TYPE = "deepseek_yarn"
 # The beginnings of model types whose configuration class raises an error for some
 # scaling types, in every runtime that loads it.
-STRICT = ("phi", "dory")
-# The beginnings of model types that pass mrope_positions_factor=1, unless videos are
-# pruned.
-UNLENGTHENED = ("qwen3", "qwen4")
+STRICT_TYPES = ("phi", "dory")
+# The beginnings of model types that pass mrope_positions_factor=1, so that the table is
+# not made longer, unless videos are pruned.
+TYPES_WITH_USUAL_TABLE = ("qwen3", "qwen4")
 
-# Scaling types whose factor does not multiply the length in vLLM, the keys of the length in
-# vLLM and in SGLang, and the model types whose scaling SGLang does not read.
-UNMULTIPLIED, VLLM_LENGTHS, SGLANG_LENGTHS, UNSCALED = map(
-    tuple, read_table("names")["servers"]
-)
+_NAMES: dict[str, list[str]] = read_table("names")["servers"]
+# The scaling types whose factor does not multiply the length in vLLM.
+TYPES_WITHOUT_LENGTH_FACTOR = tuple(_NAMES["types_without_length_factor"])
+# The keys of the length, of which vLLM takes the smallest value and SGLang the first.
+VLLM_LENGTHS = tuple(_NAMES["vllm_lengths"])
+SGLANG_LENGTHS = tuple(_NAMES["sglang_lengths"])
+# The model types whose scaling SGLang does not read.
+SGLANG_UNSCALED_TYPES = tuple(_NAMES["sglang_unscaled_types"])
 
 
 def read_lengths(trace: Trace, names: tuple[str, ...]) -> Iterator[int]:
@@ -98,7 +101,7 @@ class Server(Transformers5):
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         if trace.family.has_scaling_beside_base:
-            return {"all": read_beside(trace)}
+            return {"all": read_scaling_beside_base(trace)}
         if trace.family.makes_own_block:
             return {"all": fill_block(trace, "rope_parameters", None)}
         settings = super().read_settings(trace)
@@ -120,7 +123,7 @@ class Server(Transformers5):
             raise NotModelledError("a base of 0, with which its layers rotate nothing")
 
         # The configuration class refuses the type.
-        if family.name.startswith(STRICT) and kind in family.refuses:
+        if family.name.startswith(STRICT_TYPES) and kind in family.refuses:
             raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
         is_compressed = family.name == "deepseek_v4" and settings.layer == "compress"
         if is_compressed and kind != "yarn":
@@ -169,7 +172,7 @@ class Server(Transformers5):
         # The type of every scaled model with latent attention is replaced, but for
         # MiniCPM3.
         if family.latent and kind != "default" and family.name != "minicpm3":
-            return LATENT
+            return LATENT_TYPE
         return kind
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
@@ -275,17 +278,18 @@ def refuse_params(trace: Trace) -> None:
 
 class Vllm(Server):
     def make_spec(self, settings: Settings) -> RopeSpec:
-        # Two names of the type may differ if they mean the same.
-        older = settings.get("type")
-        newer = settings.get("rope_type")
-        if (
-            older not in (None, newer)
-            and (older, newer) not in scaling_types.SAME_TYPES
-        ):
-            raise RefusedError(f"conflict between rope_type={newer} and type={older}")
+        # The types under both keys may differ if they mean the same scaling.
+        older_type = settings.get("type")
+        newer_type = settings.get("rope_type")
+        are_different = older_type not in (None, newer_type)
+        mean_the_same = (older_type, newer_type) in scaling_types.SAME_TYPES
+        if are_different and not mean_the_same:
+            raise RefusedError(
+                f"conflict between rope_type={newer_type} and type={older_type}"
+            )
 
         # This type is renamed after loading, and then filled in as transformers does it.
-        if newer == "su":
+        if newer_type == "su":
             settings.values["rope_type"] = "longrope"
             paths = (ORIGINAL, f"rope_scaling.{ORIGINAL}", MAXIMUM)
             settings.put_first(ORIGINAL, paths, None, "")
@@ -307,7 +311,11 @@ class Vllm(Server):
         factor = settings.get("factor")
         # Gemma 3 files state the length after scaling, so that _get_and_verify_max_len
         # does not multiply it.
-        if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
+        if (
+            kind in TYPES_WITHOUT_LENGTH_FACTOR
+            or factor is None
+            or "gemma3" in trace.model_type
+        ):
             return length, 0
         return int(length * require_number(factor, "factor")), length
 
@@ -355,12 +363,12 @@ class Sglang(Server):
 
     def find_type(self, settings: Settings) -> Any:
         family = settings.trace.family
-        if family.name in UNSCALED:
+        if family.name in SGLANG_UNSCALED_TYPES:
             return "default"
         kind = super().find_type(settings)
         # mistral_utils.py:163 names the scaling of any params.json so.
         if OWN_PARAMS in settings.trace.text and kind == "yarn":
-            return LATENT
+            return LATENT_TYPE
         return kind
 
     def limit_length(self, settings: Settings) -> tuple[int, int]:
@@ -374,8 +382,10 @@ class Sglang(Server):
         length = next(read_lengths(trace, SGLANG_LENGTHS), 2048)
         # The factor multiplies in a flat block only, and only without an original
         # length.
-        depth = settings.sources.get("rope_type", "").count(".")
-        is_nested = trace.family.layer_blocks or depth > 1
+        # The path of a key in the dict of a layer type has two dots, as in
+        # rope_parameters.full_attention.rope_type.
+        dots = settings.sources.get("rope_type", "").count(".")
+        is_nested = trace.family.layer_blocks or dots > 1
         is_llama3 = settings.get("rope_type") == "llama3"
         has_original = ORIGINAL in settings.values or is_llama3
         if is_nested or has_original or factor is None:
@@ -442,7 +452,7 @@ def fill_blockless(settings: Settings) -> None:
     settings.put("rope_theta", base, source)
 
 
-def read_beside(trace: Trace) -> Settings:
+def read_scaling_beside_base(trace: Trace) -> Settings:
     """Return the settings of Grok, whose keys of a scaling are beside the base."""
     base, source = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
     settings = Settings(trace)
@@ -486,7 +496,8 @@ def fill_sliding(full: Settings, sliding: Settings) -> None:
 @scaling_types.scaling_type("servers", "linear")
 def make_linear_of_float(settings: Settings) -> MadeScaling:
     """Divide all positions by a factor that is written with a point."""
-    # A factor written as a whole number is iterated over, which stops the server.
+    # The server stops at a factor that is written as a whole number, since it then
+    # iterates over it as over a list.
     if isinstance(settings.get("factor"), int):
         raise RefusedError("linear with a whole number as factor: write 4.0, not 4")
     return scaling_types.make_linear(settings)
@@ -504,7 +515,7 @@ def make_vllm_yarn(settings: Settings) -> MadeScaling:
 
     # The table of models with position axes is longer, and the ramp comes from its
     # length.
-    is_lengthened = not settings.trace.model_type.startswith(UNLENGTHENED)
+    is_lengthened = not settings.trace.model_type.startswith(TYPES_WITH_USUAL_TABLE)
     if settings.get("mrope_section") and is_lengthened:
         trained *= 4
     # attention_factor counts, as in transformers.
@@ -557,7 +568,7 @@ def make_sglang_yarn(settings: Settings) -> MadeScaling:
 @scaling_types.scaling_type("sglang", "deepseek_yarn")
 def make_sglang_latent_yarn(settings: Settings) -> MadeScaling:
     """Return the YaRN of latent attention by SGLang's rules."""
-    # attn_factor multiplies here, too.
+    # attn_factor multiplies the factor on cos and sin here, too.
     scaling, attention, trained = scaling_types.make_mscale_yarn(settings)
     return scaling, attention * settings.number("attn_factor", 1.0), trained
 

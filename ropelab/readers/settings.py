@@ -25,7 +25,7 @@ class Settings:
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
         self.sources = {name: f"{where}.{name}" for name in self.values}
-        # The layer type, where each has a dict.
+        # The layer type, if the file has a dict for each; else empty.
         self.layer = ""
         # The longest context, and the defaults of the scaling type. The reader sets both
         # before the scaling is made.
@@ -71,7 +71,7 @@ class Settings:
         return require_number(value, name)
 
     def original(self) -> int:
-        """Read the original length."""
+        """Read the original length in tokens, from which the scaling starts."""
         return require_whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:

@@ -12,21 +12,22 @@ from ropelab.runs.arrays import Float
 from ropelab.runs.errors import InputError, cut_text
 from ropelab.runs.sentences import escape_unprintable
 
-# Columns of tables that are attributes of a spec.
+# Columns of tables that are attributes of a spec: its rotation, and its factors.
 SHAPE = ("base", "rotary_dim", "head_dim", "place", "pairing", "method")
 GAINS = ("attention_factor", "softmax_factor", "logit_multiplier")
 # The most features of a head. Real heads have far fewer, and tables have an entry per
 # pair.
 MOST_FEATURES = 2**14
-# The most tokens of a context that is looked at.
+# The largest context in tokens that a file or a user may ask for.
 LONGEST_CONTEXT = 2**40
 # The most numbers in a list of a file. A head has far fewer pairs.
 MOST_NUMBERS = 2**16
 # The largest base. Runtimes compute in float32, where a larger one is infinite and leaves
 # the first pair alone to rotate.
 LARGEST_BASE = float(np.finfo(np.float32).max)
-# Whole numbers from here on are no scalar of torch, so that classes stop at such a base.
-BEYOND_WHOLE = 2**64
+# The smallest whole number that torch does not take as a scalar. Classes stop at a base
+# that is written as a whole number from here on.
+FIRST_UNREADABLE_INTEGER = 2**64
 
 
 class RefusedError(Exception):
@@ -70,9 +71,9 @@ class RopeSpec:
     # Where the base comes from: the path of a key, a flag, or a default in words.
     base_source: str = field(default="", compare=False)
     # True if the file states trained_len, or the class does.
-    stated: bool = field(default=True, compare=False)
+    states_trained_len: bool = field(default=True, compare=False)
     # The length that was multiplied by the factor to give claimed_len; 0: none was.
-    multiplied: int = field(default=0, compare=False)
+    multiplied_len: int = field(default=0, compare=False)
 
     @property
     def geometry(self) -> Geometry:
@@ -95,7 +96,7 @@ class RopeSpec:
 
     @property
     def logit_multiplier(self) -> float:
-        """The effect of both factors on logits."""
+        """The number by which both factors together multiply the logits."""
         return self.attention_factor**2 * self.softmax_factor
 
     @property
@@ -127,14 +128,14 @@ class RopeSpec:
     def unscaled(self, base: float) -> "RopeSpec":
         """Return the rotation of other layers, which have this base and no scaling."""
         plain = replace(
-            self, base=base, base_source="", multiplied=0, scaling=Unscaled()
+            self, base=base, base_source="", multiplied_len=0, scaling=Unscaled()
         )
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
     def check(self) -> "RopeSpec":
         """Return the spec itself if its frequencies can be computed.
 
-        RefusedError: a list of the scaling has not one number for each pair.
+        RefusedError: a list of the scaling does not have one number for each pair.
         NotModelledError: the rotated features do not fit into a head, or float32 does not
         hold the base.
         """
@@ -163,8 +164,10 @@ class RopeSpec:
         if self.length < 1:
             raise InputError(f"the factor gives a length of {self.length} tokens")
 
-        # With this setting NumPy raises an ArithmeticError for an overflow, as Python's
-        # own numbers do.
+        # Frequencies are computed here for a length within the trained length and one
+        # beyond it, so that numbers that overflow are found before anybody uses the spec.
+        # With this setting NumPy raises an ArithmeticError then, as Python's own numbers
+        # do.
         with np.errstate(over="raise"):
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)
@@ -180,7 +183,7 @@ def require_number(value: Any, name: str) -> float:
             else shorten_value(value)
         )
         raise RefusedError(f"{name} must be a number, not {given}")
-    # The product of two larger numbers overflows. NaN is not between the bounds either.
+    # Larger numbers leave no room for a product. NaN is not between the bounds either.
     is_finite = -1e300 < value < 1e300
     if not is_finite:
         raise RefusedError(

@@ -21,8 +21,8 @@ Config = Mapping[str, Any]
 Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 
 BLOCKS = keys.BLOCKS
-# The parts of multimodal configurations that hold their language model.
-NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# The parts of multimodal configurations that hold the language model.
+LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 ORIGINAL = "original_max_position_embeddings"
 MAXIMUM = "max_position_embeddings"
@@ -31,7 +31,7 @@ BANDS = ("factor", "low_freq_factor", "high_freq_factor")
 LISTS = ("short_factor", "long_factor")
 MSCALES = ("mscale", "mscale_all_dim")
 # Scaling types that start from an original length.
-SCALED = ("llama3", "yarn", "longrope")
+TYPES_WITH_ORIGINAL = ("llama3", "yarn", "longrope")
 # The note of a key that transformers 5 passes over.
 OUTSIDE = "outside the dicts of the layer types"
 
@@ -62,6 +62,7 @@ class Trace:
         self.release = release
 
         self.prefix, self.text = find_language_part(config)
+        # A switch is a key that sets other keys if it is true.
         for key, values in self.family.switches.items():
             if self.text.get(key) is True:
                 self.text = {**self.text, **values}
@@ -70,13 +71,13 @@ class Trace:
 
     @property
     def outer_type(self) -> str:
-        """The model type of the whole; empty if the file has none, or no text for it."""
+        """The model type of the whole; empty if it is missing or not a text."""
         outer = self.whole.get("model_type")
         return outer if isinstance(outer, str) else ""
 
     @property
     def model_type(self) -> str:
-        """The model type of the language part, or of the whole if it has none."""
+        """The model type of the language part, or of the whole if the part has none."""
         outer = self.outer_type
         kind = self.text.get("model_type")
         kind = families.RENAMED_TYPES.get(f"{outer}.{kind}", kind) or outer
@@ -97,7 +98,7 @@ class Trace:
         return find_value(self.text, path) is not ABSENT
 
     def has_null(self, path: str) -> bool:
-        """Return True if the file has the key with the value null, which counts as used."""
+        """Return True if the key is null in the file; a null then counts as used."""
         is_null = find_value(self.text, path) is None
         if is_null:
             self.mark(path, "used")
@@ -177,7 +178,7 @@ def find_language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any
     """
     # The key where the class of this model type has its language part comes first.
     own_key = families.TEXT_KEYS.get(str(config.get("model_type")))
-    names = [own_key, *NESTS] if own_key else NESTS
+    names = [own_key, *LANGUAGE_PARTS] if own_key else LANGUAGE_PARTS
     for name in names:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
@@ -197,7 +198,7 @@ def list_rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
                 else:
                     yield f"{name}.{key}"
         elif isinstance(value, Mapping):
-            # A block under another name is read by nobody.
+            # No runtime reads a block whose name is misspelt.
             if keys.find_misspelt_key(name) in BLOCKS:
                 yield name
         elif keys.is_about_rope(name):

@@ -14,7 +14,7 @@ from ropelab.math.scaling import Unscaled
 from ropelab.readers import reader, scaling_types
 from ropelab.readers.families import read_table
 from ropelab.readers.reader import Reader
-from ropelab.readers.scaling_types import KEPT, MadeScaling
+from ropelab.readers.scaling_types import USUAL_BANDS, MadeScaling
 from ropelab.readers.settings import Settings
 from ropelab.readers.spec import (
     MOST_FEATURES,
@@ -28,7 +28,9 @@ from ropelab.readers.trace import MAXIMUM, MSCALES, ORIGINAL, Trace, find_rope_b
 from ropelab.readers.transformers import Transformers5
 from ropelab.readers.transformers4 import Transformers4
 
-FLAGS, SWITCHES = (read_table("trainers")[kind] for kind in ("flags", "switches"))
+# The flags that set a value, and the flags without a value, with the name of the setting.
+FLAGS: dict[str, str] = read_table("trainers")["flags"]
+SWITCHES: dict[str, str] = read_table("trainers")["switches"]
 # The scaling types that LLaMA-Factory offers.
 LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 
@@ -61,7 +63,7 @@ class Megatron(Reader):
             settings.values |= {
                 "rope_type": "llama3",
                 "factor": flags.get("rope_scaling_factor", 8.0),
-                **KEPT,
+                **USUAL_BANDS,
                 ORIGINAL: 8192,
             }
         elif interpolation_factor:
@@ -98,8 +100,8 @@ class LlamaFactory(Transformers4):
 def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
     """Return the keys that LLaMA-Factory sets for training.
 
-    They are empty if its cutoff is not beyond the length of the model. `kind` is the
-    scaling type that is asked for.
+    There are none if LLaMA-Factory's cutoff is not beyond the length of the model. `kind`
+    is the scaling type that the user asks for.
     """
     block_of_file: Mapping[str, Any] = {}
     if trace.has("rope_scaling"):
@@ -114,7 +116,7 @@ def extend_length(trace: Trace, kind: str) -> dict[str, Any]:
 
     block = {"rope_type": kind, "factor": float(factor)}
     if kind == "llama3":
-        block |= KEPT
+        block |= USUAL_BANDS
     if kind != "linear":
         block[ORIGINAL] = length
     return {MAXIMUM: length * factor, "rope_scaling": block}
@@ -136,13 +138,13 @@ class MegatronBridge(Reader):
 
     def read_settings(self, trace: Trace) -> dict[str, Settings]:
         settings = Transformers4("factor", "switch").read_settings(trace)["all"]
-        # The bridge of each model hands on what its class of Megatron-LM takes.
+        # The bridge of a model passes on only what the model's class in Megatron-LM takes.
         model = trace.model_type
         kind = settings.get("rope_type")
         if model == "gpt_oss":
             settings.values |= read_table("trainers")["bridged_gpt_oss"]
         elif (model, kind) == ("llama", "llama3"):
-            settings.values |= {**KEPT, ORIGINAL: 8192}
+            settings.values |= {**USUAL_BANDS, ORIGINAL: 8192}
         elif (model, kind) == ("mistral", "yarn"):
             raise RefusedError("MistralModelProvider takes no scale_factor")
         elif kind != "yarn":
@@ -195,10 +197,10 @@ class TorchTitan(Transformers5):
 class Unsloth(Transformers5):
     """transformers 5, but for six model types, for which it computes frequencies itself."""
 
-    own = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+    own_types = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type in self.own:
+        if trace.model_type in self.own_types:
             return super().read(trace)
         return Transformers5().read(trace)
 

@@ -12,7 +12,7 @@ from ropelab.readers import reader, scaling_types
 from ropelab.readers.blocks import (
     fill_block,
     find_labels,
-    mark_others,
+    mark_keys_outside_parts,
     read_layers,
     refuse_incomplete_layers,
 )
@@ -27,7 +27,7 @@ from ropelab.readers.spec import (
     require_number,
     require_whole,
 )
-from ropelab.readers.trace import ORIGINAL, SCALED, Trace
+from ropelab.readers.trace import ORIGINAL, TYPES_WITH_ORIGINAL, Trace
 
 # The scalings that multiply the head_dim of the configuration, whatever it is
 # (modeling_rope_utils.py:324, :415 and :548).
@@ -147,8 +147,8 @@ class Transformers5(Transformers):
 
     def make_scaling(self, settings: Settings) -> MadeScaling:
         trace = settings.trace
-        # The scalings have `getattr(config, "head_dim", hidden_size // heads)`, which takes
-        # a null for a size. Other classes replace it on loading.
+        # These scalings have `getattr(config, "head_dim", hidden_size // heads)`, which
+        # takes a null for a size. Some classes replace the null on loading.
         multiplies_head_dim = settings.get("rope_type") in MULTIPLY_HEAD_DIM
         stops_at_null = trace.family.stops_at_null_head_dim and multiplies_head_dim
         if stops_at_null and trace.has_null("head_dim"):
@@ -193,7 +193,7 @@ class Transformers5(Transformers):
             )
         if not parts:
             return {"all": fill_block(trace, name, block)}
-        mark_others(trace, name, block, parts)
+        mark_keys_outside_parts(trace, name, block, parts)
         return {
             label: fill_block(trace, f"{name}.{label}", part, label)
             for label, part in parts.items()
@@ -210,11 +210,11 @@ class Transformers5(Transformers):
                 " with none at all"
             )
         if block is None:
-            # That of the class has it.
+            # The block of the class has every key that is needed.
             return
         kind = block.get("rope_type", block.get("type"))
         for key in trace.family.forward_keys:
-            is_filled_in = key == ORIGINAL and kind in SCALED
+            is_filled_in = key == ORIGINAL and kind in TYPES_WITH_ORIGINAL
             if block.get(key) is None and not is_filled_in:
                 raise RefusedError(
                     f"'{trace.family.name}' multiplies queries by a factor that needs"
@@ -257,7 +257,9 @@ def load_block(text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose_factor_or_ratio(settings: Settings, trained: int) -> float:
-    """Return the factor of a scaling, by its key or by the ratio of both lengths."""
+    """Return the factor of a scaling by its key, or else the longest context divided by
+    the trained length.
+    """
     factor = settings.read("factor")
     if factor is None:
         return settings.longest / trained
@@ -271,7 +273,7 @@ def make_transformers_yarn(settings: Settings) -> MadeScaling:
     factor = choose_factor_or_ratio(settings, trained)
     attention = scaling_types.find_attention(settings, factor)
 
-    # The code has `rope_parameters_dict.get(..) or 32`, so that 0 is a missing value.
+    # The code has `rope_parameters_dict.get(..) or 32`, so that 0 counts as missing.
     settings.drop_empty("beta_fast", "beta_slow")
     # truncate is read from the outer dict, so that inside a layer type's dict it does
     # nothing.
@@ -283,8 +285,9 @@ def make_transformers_yarn(settings: Settings) -> MadeScaling:
 
 
 def find_own_attention(settings: Settings) -> Any:
-    """Return the factor on cos and sin that a file gives; PhiMoE has one for each
-    table.
+    """Return the factor on cos and sin that a file gives.
+
+    The files of PhiMoE give one for each of longrope's tables.
     """
     keys = settings.trace.family.attention_keys
     given = {settings.number(key) for key in keys}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.readers import reader, scaling_types
-from ropelab.readers.blocks import refuse_null
+from ropelab.readers.blocks import refuse_null_base
 from ropelab.readers.families import TYPE_COPIES, is_unscalable
 from ropelab.readers.scaling_types import MadeScaling
 from ropelab.readers.settings import Settings
@@ -18,8 +18,8 @@ from ropelab.readers.spec import RefusedError, require_number, require_whole
 from ropelab.readers.trace import ORIGINAL, Trace
 from ropelab.readers.transformers import Transformers, find_own_attention
 
-# The classes that take the type `mrope`.
-WITH_AXES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
+# The beginnings of the model types whose classes take the scaling type `mrope`.
+MROPE_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni")
 
 
 def find_type(trace: Trace, block: Mapping[str, Any]) -> tuple[Any, str]:
@@ -61,7 +61,7 @@ def stretch_base(settings: Settings) -> None:
 
 
 def refuse_null_floats(trace: Trace) -> None:
-    """Raise RefusedError for a null of which the class makes a float
+    """Raise RefusedError for a null that the class would turn into a float
     (configuration_deepseek_v3.py:238 of 4.57.1).
     """
     for key in trace.family.float_keys:
@@ -86,13 +86,13 @@ class Transformers4(Transformers):
     # True if Phi-3 reads the key partial_rotary_factor.
     phi3_share: bool = True
     model_types: Collection[str] = ()
-    reads_local = True
-    unmultiplied = ("deepseek_v2",)
+    reads_local_base = True
+    unmultiplied_types = ("deepseek_v2",)
     refusal_of_model = "of that release the class of '{}' was not read"
 
     def __post_init__(self) -> None:
         rules = scaling_types.read_rules("transformers-4")
-        # These two differ from release to release.
+        # These two scalings differ from release to release.
         rules["yarn"] = replace(rules["yarn"], make=self.make_yarn)
         rules["longrope"] = replace(rules["longrope"], make=self.make_longrope)
         self.rules = scaling_types.COMMON_RULES | rules
@@ -111,13 +111,13 @@ class Transformers4(Transformers):
         # Phi3Config._rope_scaling_adjustment renames both on loading.
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
-        if kind == "mrope" and family.name.startswith(WITH_AXES):
+        if kind == "mrope" and family.name.startswith(MROPE_TYPES):
             kind = "default"
         settings.put("rope_type", kind, path)
 
         _, base_path = trace.first(family.base_keys)
         if not base_path:
-            refuse_null(trace, family.base_keys)
+            refuse_null_base(trace, family.base_keys)
         usual_source = f"default of the {family.name or 'model'} class"
         settings.put_first("rope_theta", family.base_keys, family.base, usual_source)
         stretch_base(settings)
@@ -135,7 +135,7 @@ class Transformers4(Transformers):
         return {"all": settings}
 
     def find_width(self, settings: Settings, head_dim: int) -> int:
-        # Phi-3 of 4.48 and before wants longrope's lists for all of the head.
+        # Until 4.48 the class of Phi-3 takes lists of longrope for the whole head only.
         rotates_whole = settings.trace.family.name == "phi3" and not self.phi3_share
         if rotates_whole and settings.get("rope_type") != "default":
             return reader.compute_rotated_width(head_dim, 1.0)
@@ -157,7 +157,7 @@ class Transformers4(Transformers):
 
         mscales = rule != "maximum"
         attention = scaling_types.find_attention(settings, factor, mscales=mscales)
-        # The code has `config.rope_scaling.get(..) or 32`, so that 0 is a missing value.
+        # The code has `config.rope_scaling.get(..) or 32`, so that 0 counts as missing.
         settings.drop_empty("beta_fast", "beta_slow")
         truncate = None if self.truncate else True
         return scaling_types.make_yarn(settings, factor, attention, trained, truncate)
@@ -175,10 +175,10 @@ class Transformers4(Transformers):
         # Only an original length at top level counts. PhiMoE also reads the original
         # length in the block.
         family = settings.trace.family
-        inside = None
+        original_in_block = None
         if family.attention_keys:
-            inside = settings.read(ORIGINAL)
-        default = family.original_max_position_embeddings or inside
+            original_in_block = settings.read(ORIGINAL)
+        default = family.original_max_position_embeddings or original_in_block
         original = settings.trace.get(ORIGINAL, default)
 
         trained = settings.longest
@@ -191,11 +191,11 @@ class Transformers4(Transformers):
                 "longrope without a factor and without a top-level original length"
             )
         else:
-            # The key counts as used.
+            # Reading the key marks it as used.
             settings.read("factor")
         if factor is None:
             factor = 1.0
-        # A factor of 0 is a missing one.
+        # A factor of 0 counts as missing.
         factor = require_number(factor, "factor") or 1.0
 
         has_switch = settings.trace.model_type == "phi3"

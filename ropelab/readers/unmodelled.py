@@ -12,7 +12,7 @@ from ropelab.readers import families, mlx
 from ropelab.readers.families import RELEASE, RELEASES
 from ropelab.readers.reader import read_head_dim
 from ropelab.readers.runtime import Runtime
-from ropelab.readers.served import LISTS, SERVED, list_architectures
+from ropelab.readers.served import LISTED_NAMES, SERVED, list_architectures
 from ropelab.readers.spec import NotModelledError, shorten_value
 from ropelab.readers.trace import ABSENT, BLOCKS, MAXIMUM, Trace, find_value
 
@@ -96,7 +96,7 @@ def check_language_part(runtime: Runtime, trace: Trace, named: list[str]) -> Non
     """
     outer_type = trace.outer_type
     is_known = outer_type in families.CLASSES["texts"]
-    # The classes of all of transformers' types have the part under one key.
+    # The class of every type of transformers has its language part under one key.
     has_one_key = is_known or (outer_type in RELEASES[RELEASE] and bool(trace.prefix))
     if not has_one_key:
         return
@@ -189,7 +189,7 @@ def has_class(
         types: the model types that the file names.
         architectures: the architectures that it names.
     """
-    if runtime not in LISTS:
+    if runtime not in LISTED_NAMES:
         return True
 
     # The class of a whole model has its language part as well.
@@ -202,7 +202,7 @@ def has_class(
     if not names:
         # Every architecture of these types may be meant.
         names = set(list_architectures(types_and_wholes))
-    return not LISTS[runtime].isdisjoint(types_and_wholes | names)
+    return not LISTED_NAMES[runtime].isdisjoint(types_and_wholes | names)
 
 
 def check_defaults(runtime: Runtime, trace: Trace) -> None:
