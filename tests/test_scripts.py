@@ -16,7 +16,7 @@ import yaml
 
 import ropelab
 from ropelab import experiments
-from ropelab.audit.sarif import CODES
+from ropelab.audit.sarif import TITLES
 from ropelab.cli.app import main
 from ropelab.cli.schema import SHAPES
 from ropelab.show import compare
@@ -101,7 +101,7 @@ def test_every_code_of_a_finding_is_in_the_one_table() -> None:
     used: set[str] = set()
     for path in (ROOT / "ropelab/audit").glob("*.py"):
         used |= set(re.findall(r'"([EWN]\d\d)"', path.read_text()))
-    assert used == set(CODES)
+    assert used == set(TITLES)
     rows = dict(
         re.findall(
             r"^\| ([EWN]\d\d) \| (.+) \|$",
@@ -109,7 +109,7 @@ def test_every_code_of_a_finding_is_in_the_one_table() -> None:
             re.MULTILINE,
         )
     )
-    assert rows == CODES
+    assert rows == TITLES
 
 
 def test_sarif_has_every_finding_under_a_rule(call: Any) -> None:
@@ -334,7 +334,7 @@ def test_commands_on_the_page_for_agents_exist(call: Any) -> None:
         help_text = call(f"{command} --help")[1]
         for flag in re.findall(r"(?<!')--[a-z-]+", rest):
             assert flag in help_text, (command, flag)
-    assert set(re.findall(r"[EW]\d\d", page)) <= set(CODES)
+    assert set(re.findall(r"[EW]\d\d", page)) <= set(TITLES)
     links = re.findall(r"\]\((.+?)\)", (ROOT / "llms.txt").read_text())
     assert all((ROOT / link).exists() for link in links)
 

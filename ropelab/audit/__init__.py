@@ -3,9 +3,9 @@
 `audited` sets the runtimes' readings side by side, `findings` applies the rules to them,
 and `emit` is the inverse of the readers.
 
-`ropelab.audit(...)` is a call. This room has the name of that function, so it answers
-the call itself: a function beside it would be replaced as soon as anything imports the
-room.
+Users call `ropelab.audit(...)`. This package has the same name as that function, so the
+package itself can be called: a function `audit` in `ropelab` would be replaced by the
+package as soon as anything imports the package.
 """
 
 import sys
@@ -32,7 +32,8 @@ class _CallableAudit(ModuleType):
         return audit(source, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pool of processes is given what it calls as a name.
+        # A pool of processes pickles what it calls. A module has no pickle, so that its name
+        # is sent, and the other process imports it.
         return import_module, (__name__,)
 
 

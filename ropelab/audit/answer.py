@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ropelab.audit.aspects import Aspect
 from ropelab.audit.audit_case import AuditCase, have_equal_rotation
-from ropelab.audit.lengths import STOPS_BEYOND, list_exceeded
+from ropelab.audit.lengths import SERVERS_WITH_LIMIT, list_exceeded
 from ropelab.math.scaling import PositionInterpolation
 from ropelab.readers.spec import shorten_value
 from ropelab.runs.sentences import shorten_numbers, write_number
@@ -22,16 +22,16 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     agreement = describe_meaningless(case)
     agreement += describe_agreement(case, aspects, several_lengths=len(lengths) > 1)
 
-    kind = shorten_value(document.config.get("model_type") or document.kind)
+    model_type = shorten_value(document.config.get("model_type") or document.kind)
     layers = describe_layers(case)
     features = f"{spec.rotary_dim} of {spec.head_dim} features{layers}"
     method = shorten_numbers(spec.method)
 
     # A file with linear scaling states only the length after scaling.
     if spec.states_trained_len and not isinstance(spec.scaling, PositionInterpolation):
-        start = f"{spec.trained_len} tokens"
+        trained = f"{spec.trained_len} tokens"
     else:
-        start = "a length that is not stated"
+        trained = "a length that is not stated"
     claimed = ""
     if lengths:
         claims = " or ".join(str(length) for length in lengths)
@@ -40,8 +40,8 @@ def write_answer(case: AuditCase, aspects: Sequence[Aspect]) -> str:
     reference = case.reference.runtime.name
     return (
         f"{document.name}: {agreement}{describe_refusals(case)}. As {reference} reads"
-        f" it: {kind}, {features}, base {write_number(spec.base)}, {method}, trained at"
-        f" {start}{claimed}."
+        f" it: {model_type}, {features}, base {write_number(spec.base)}, {method}, trained at"
+        f" {trained}{claimed}."
     )
 
 
@@ -75,44 +75,45 @@ def describe_agreement(
         if not have_equal_rotation(spec, case.spec):
             others.add(name)
     for aspect in aspects:
-        right = aspect.does.get(reference)
-        for name, words in aspect.does.items():
-            if right and words != right:
+        words_of_reference = aspect.words_by_runtime.get(reference)
+        for name, words in aspect.words_by_runtime.items():
+            if words_of_reference and words != words_of_reference:
                 others.add(name)
 
     count = len(case.specs)
-    unread = [aspect.name for aspect in aspects if aspect.unread]
+    unread_aspects = [aspect.name for aspect in aspects if aspect.unread_runtimes]
     if others:
-        apart = ", ".join(name for name, _ in case.specs if name in others)
+        # In the order of the runtimes, which a set does not keep.
+        names_of_others = ", ".join(name for name, _ in case.specs if name in others)
         agreement = (
             f"{count - len(others)} of {count} runtimes compute what {reference}"
-            f" computes; these do not: {apart}"
+            f" computes; these do not: {names_of_others}"
         )
     elif count > 1:
         agreement = f"all {count} runtimes that read it agree"
-        if unread or several_lengths:
+        if unread_aspects or several_lengths:
             agreement += " on the frequencies"
         if several_lengths:
             agreement += ", not on the length"
     else:
         agreement = "one runtime reads it"
 
-    if unread:
-        agreement += f"; not looked at in all: {', '.join(unread)}"
+    if unread_aspects:
+        agreement += f"; not looked at in all: {', '.join(unread_aspects)}"
     if case.document.encoding:
         agreement = f"refused as {case.document.encoding}; saved as UTF-8, {agreement}"
     return agreement
 
 
 def describe_refusals(case: AuditCase) -> str:
-    """Say which runtimes refuse the file, and which the length."""
+    """Say which runtimes refuse the file, and which refuse the requested length."""
     words = ""
     refusing = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     if refusing:
         words += f"; refused by {', '.join(refusing)}"
 
     exceeded = list_exceeded(case)
-    stopping = [name for _, name in exceeded if name in STOPS_BEYOND]
+    stopping = [name for _, name in exceeded if name in SERVERS_WITH_LIMIT]
     if stopping:
         words += (
             f"; {case.requested_length} tokens are refused by {', '.join(stopping)}"
@@ -123,9 +124,9 @@ def describe_refusals(case: AuditCase) -> str:
 
 
 def describe_layers(case: AuditCase) -> str:
-    """Say in how many layers the reference rotates, unless it is all.
+    """Say how many layers rotate in the reference; empty if all layers do.
 
-    The tokens that these layers see are named, too, where they have a window.
+    If the rotating layers have a window, its number of tokens is named, too.
     """
     rotating = case.reference.rotating
     if rotating is None or all(rotating):

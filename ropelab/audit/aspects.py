@@ -32,29 +32,33 @@ READ_BY_ASPECT = read_table_beside(__file__)
 
 @dataclass(frozen=True)
 class Aspect:
-    """The words for what each runtime does about one aspect."""
+    """What each runtime does about one aspect, in words."""
 
     name: str
-    # In words, by the name of the runtime.
-    does: Mapping[str, str]
-    # The runtimes whose code was not read for this.
-    unread: tuple[str, ...]
+    # The words, by the name of the runtime.
+    words_by_runtime: Mapping[str, str]
+    # The names of the runtimes whose code was not read for this aspect.
+    unread_runtimes: tuple[str, ...]
 
     @property
     def differs(self) -> bool:
-        return len(set(self.does.values())) > 1
+        """True if two runtimes do different things."""
+        return len(set(self.words_by_runtime.values())) > 1
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
+        """Return the aspect in one phrase, runtimes with the same words together."""
         parts = []
-        by_words = group_pairs((words, runtime) for runtime, words in self.does.items())
+        by_words = group_pairs(
+            (words, runtime) for runtime, words in self.words_by_runtime.items()
+        )
         for words, names in by_words.items():
             parts.append(f"{words} in {', '.join(names)}")
-        if self.unread:
-            parts.append(f"not looked at in {', '.join(self.unread)}")
+        if self.unread_runtimes:
+            parts.append(f"not looked at in {', '.join(self.unread_runtimes)}")
         return f"{self.name}: {'; '.join(parts)}"
 
 
-# Returns in words what a runtime does. Empty: its code was not read.
+# Returns in words what a runtime does about an aspect. Empty: its code was not read.
 Describe = Callable[[Reading], str]
 
 
@@ -62,17 +66,17 @@ def list_aspects(case: AuditCase) -> list[Aspect]:
     """Return the aspects of a file, with what each runtime does about them."""
     aspects = []
     for name, describe in choose_aspects(case):
-        does = {}
-        unread = []
+        words_by_runtime = {}
+        unread_runtimes = []
         for reading in case.readings:
             if not reading.layers:
                 continue
             words = describe(reading)
             if words:
-                does[reading.runtime.name] = words
+                words_by_runtime[reading.runtime.name] = words
             else:
-                unread.append(reading.runtime.name)
-        aspects.append(Aspect(name, does, tuple(unread)))
+                unread_runtimes.append(reading.runtime.name)
+        aspects.append(Aspect(name, words_by_runtime, tuple(unread_runtimes)))
     return aspects
 
 
@@ -80,9 +84,13 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     """Yield the aspects that a file or its class has, each with its description."""
     _, text = find_language_part(case.document.config)
     model_type = case.reference.model_type
-    for layer, right in case.reference.layers.items():
-        if right is not case.spec:
-            yield f"{layer} layers", partial(describe_layer, layer=layer, right=right)
+    for layer, reference_spec in case.reference.layers.items():
+        # The rotation of the main layers is compared elsewhere.
+        if reference_spec is not case.spec:
+            describe = partial(
+                describe_layer, layer=layer, reference_spec=reference_spec
+            )
+            yield f"{layer} layers", describe
 
     for name in list_rotations(text):
         describe = partial(describe_rotation, case=case, name=name)
@@ -96,8 +104,10 @@ def choose_aspects(case: AuditCase) -> Iterator[tuple[str, Describe]]:
     if has_keys or rule not in ("", "every") or has_unrotated(case):
         yield "layers without rotation", describe_unrotated
 
-    tempered = any(text.get(key) for key in READ_BY_ASPECT["temperature"]["keys"])
-    if model_type == "llama4_text" or tempered:
+    has_temperature = any(
+        text.get(key) for key in READ_BY_ASPECT["temperature"]["keys"]
+    )
+    if model_type == "llama4_text" or has_temperature:
         name = "factor on queries in layers without rotation"
         yield name, partial(describe_temperature, text=text)
     if case.block.get("llama_4_scaling_beta"):
@@ -137,14 +147,16 @@ def describe_rotation(reading: Reading, case: AuditCase, name: str) -> str:
     return describe_place(shape)
 
 
-def describe_layer(reading: Reading, layer: str, right: RopeSpec) -> str:
-    """Say how layers of a type rotate; ``right`` is how the reference rotates them."""
+def describe_layer(reading: Reading, layer: str, reference_spec: RopeSpec) -> str:
+    """Say how layers of a type rotate; ``reference_spec`` is their rotation in the
+    reference.
+    """
     spec = reading.layers.get(layer)
     if spec is None:
         return ""
     # Two runtimes that compute the same are described in the same words.
-    if have_equal_rotation(spec, right):
-        spec = right
+    if have_equal_rotation(spec, reference_spec):
+        spec = reference_spec
     return f"base {write_number(spec.base)}, {spec.method}"
 
 
@@ -193,18 +205,18 @@ def describe_temperature(reading: Reading, text: Mapping[str, Any]) -> str:
         # Only the code of Llama 4 reads these keys.
         return "none" if runtime == "transformers-5" else ""
 
-    is_on = True
+    is_applied = True
     floor = 8192
     scale = 0.1
     if runtime in READ_BY_ASPECT["temperature"]["read_by"]:
-        is_on = bool(text.get("attn_temperature_tuning", True))
+        is_applied = bool(text.get("attn_temperature_tuning", True))
         floor = text.get("floor_scale", floor)
         scale = text.get("attn_scale", scale)
     elif runtime != "llama.cpp":
         # llama.cpp has the numbers above in its code. The code of no other runtime was
         # read.
         return ""
-    if not is_on:
+    if not is_applied:
         return "none"
     return f"1 + {scale!s:.12} ln(floor((p + 1) / {floor!s:.12}) + 1)"
 
@@ -257,7 +269,7 @@ def describe_vision(reading: Reading, spec: RopeSpec | None) -> str:
 
 
 def describe_unread(reading: Reading, key: str, value: Any) -> str:
-    """Say what a runtime does with a key that most do not read."""
+    """Say what a runtime does with a key that most runtimes do not read."""
     runtime = reading.runtime.name
     if runtime in READ_BY_ASPECT["unread"][key]:
         return "without effect"
@@ -270,7 +282,7 @@ def describe_unread(reading: Reading, key: str, value: Any) -> str:
 
 
 def describe_axes(reading: Reading, block: Mapping[str, Any]) -> str:
-    """Say how many pairs each axis has, and which."""
+    """Say how many pairs each axis has, and which pairs these are."""
     if reading.main is None or reading.main.axes is None:
         return ""
     axes = reading.main.axes

@@ -19,11 +19,12 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.readers.trace import MAXIMUM, find_language_part, find_rope_block
 from ropelab.runs.rows import group_pairs
 
-# Radians by which an angle may be off, between runtimes and within a number format.
+# The largest error of an angle, in radians, that counts as none: between two runtimes, or
+# by the rounding of a number format.
 TOLERANCE = 0.01
 # Pairs with a lower frequency, in radians per token, count as not rotating. Their
 # wavelengths would overflow.
-SLOWEST = 1e-300
+SLOWEST_FREQUENCY = 1e-300
 # The name of the rotation of queries and keys of attention. A model may have other
 # rotations, of an indexer or of compressed keys.
 MAIN = "main"
@@ -95,8 +96,8 @@ class AuditCase:
     def compare(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
         """Return the method, and the distance from the reference as `measure_distance`.
 
-        Another base or width is reported by itself: the method is then empty, and the
-        distance None.
+        If base or width differ, which separate findings report, the method is empty and
+        the distance None.
         """
         if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
             return "", None, None
@@ -131,6 +132,7 @@ def measure_distance(
     """
     inv_freq = spec.inv_freq(length)
     other_inv_freq = other.inv_freq(length)
+    # With another number of pairs, some feature rotates otherwise from position 1 on.
     if inv_freq.shape != other_inv_freq.shape:
         return None, 1
     # Runtimes compute the same in different orders, which changes the last digits.
@@ -139,7 +141,7 @@ def measure_distance(
 
     largest_difference = float(np.abs(inv_freq - other_inv_freq).max())
     position = math.ceil(TOLERANCE / largest_difference)
-    is_rotating = (inv_freq > SLOWEST) & (other_inv_freq > SLOWEST)
+    is_rotating = (inv_freq > SLOWEST_FREQUENCY) & (other_inv_freq > SLOWEST_FREQUENCY)
     ratios = inv_freq[is_rotating] / other_inv_freq[is_rotating]
     if not ratios.size:
         return None, position
@@ -154,6 +156,7 @@ def have_equal_rotation(spec: RopeSpec, other: RopeSpec) -> bool:
     and far beyond it.
     """
     far = 2 * max(other.trained_len, other.length)
+    # 64 tokens are within every trained length.
     for length in (64, far):
         _, first_wrong_position = measure_distance(spec, other, length)
         if first_wrong_position is not None:

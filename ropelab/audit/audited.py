@@ -155,7 +155,7 @@ def audit(
     axes = list_axes(case)
     if axes:
         rows["axes"] = axes
-    # An audit is its case with the results.
+    # An audit has all fields of its case, and the results.
     return FileAudit(
         **vars(case),
         rows=rows,
@@ -187,7 +187,7 @@ def choose_reference(document: Document, readings: Sequence[Reading]) -> Reading
     """Return the reading of transformers 5 or, if that reads nothing, the first reading
     that has a rotation.
 
-    InputError: no runtime reads it.
+    InputError: no runtime reads the document.
     """
     successful = [reading for reading in readings if reading.main is not None]
     for reading in successful:

@@ -1,4 +1,4 @@
-"""Causes for which runtimes compute something else than the reference.
+"""The causes why runtimes compute something else than the reference.
 
 A runtime may pass over the scaling, take its factor from the lengths of the file, or
 scale from another trained length. For each cause, a function here lists the runtimes that
@@ -25,7 +25,7 @@ def find_length_to_claim(case: AuditCase) -> int | None:
     """
     if case.kind != "yarn":
         return None
-    # The names would stand in the text of RefusedError, which nobody reads here.
+    # The message of a RefusedError would need a name for each value. It is not shown here.
     try:
         maximum = require_whole(case.maximum, MAXIMUM)
         original = require_whole(case.block.get(ORIGINAL), ORIGINAL)
@@ -76,8 +76,8 @@ def list_misled(case: AuditCase, length: int) -> list[str]:
             continue
 
         name = reading.runtime.name
-        changed = case.flags.apply(name, config)
-        spec = registry.read(reading.runtime, changed, case.flags.settings).main
+        changed_config = case.flags.apply(name, config)
+        spec = registry.read(reading.runtime, changed_config, case.flags.settings).main
         if spec is None:
             misled.append(name)
             continue
@@ -95,7 +95,7 @@ def list_unscaled(case: AuditCase) -> list[str]:
     if len(names) < len(case.specs):
         return names
 
-    # If no runtime scales, the block may ask for no scaling.
+    # If no runtime scales, the block may ask for a scaling that changes nothing: one by 1.
     factor = case.block.get("factor")
     divisors = case.block.get("long_factor")
     if factor not in (None, 1):

@@ -27,8 +27,10 @@ from ropelab.readers.trace import find_language_part
 from ropelab.runs.sentences import shorten_numbers, write_number
 
 FILE = Path(__file__).with_name("published.json")
-# Older releases, beside which a newer one of the same runtime has its column.
-OLDER = frozenset(f"transformers-4.{minor}" for minor in (44, 48, 51, 55))
+# Releases that have no column, since a newer release of the same runtime has one.
+RELEASES_WITHOUT_COLUMN = frozenset(
+    f"transformers-4.{minor}" for minor in (44, 48, 51, 55)
+)
 # Keys of the number of layers.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")
 Verdict = Literal["own code", "agrees", "differs", "refuses", "reads", "not read"]
@@ -83,7 +85,7 @@ def list_columns() -> list[Runtime]:
     """Return the newest release of each runtime, the model's own code first."""
     columns = []
     for name, runtime in registry.RUNTIMES.items():
-        if name not in OLDER:
+        if name not in RELEASES_WITHOUT_COLUMN:
             columns.append(runtime)
     return columns
 
@@ -130,15 +132,15 @@ def judge(reading: Reading, own: Reading, aspects: Sequence[Aspect]) -> TableCel
     if own.main is None:
         return TableCell("reads", evidence)
     for layer, spec in reading.layers.items():
-        other = own.layers.get(layer) or own.main
-        code, words = describe_difference(spec, other)
+        own_spec = own.layers.get(layer) or own.main
+        code, words = describe_difference(spec, own_spec)
         if code:
             return TableCell("differs", evidence, code, words)
 
     name = reading.runtime.name
     for aspect in aspects:
-        words_of_own = aspect.does.get(own.runtime.name)
-        words_of_runtime = aspect.does.get(name)
+        words_of_own = aspect.words_by_runtime.get(own.runtime.name)
+        words_of_runtime = aspect.words_by_runtime.get(name)
         is_known = words_of_own and words_of_runtime
         if is_known and words_of_own != words_of_runtime:
             return TableCell("differs", evidence, "W16", aspect.name)
@@ -175,8 +177,9 @@ def describe_difference(spec: RopeSpec, other: RopeSpec) -> tuple[str, str]:
         code = "W05"
         if is_unscaled(spec, length) and not is_unscaled(other, length):
             code = "E08"
-        beyond = "" if length == 64 else f" of {length}"
-        words = f"frequencies up to x{ratio or math.inf:.3g}, from {position}{beyond}"
+        length_words = "" if length == 64 else f" of {length}"
+        ratio_words = f"frequencies up to x{ratio or math.inf:.3g}"
+        words = f"{ratio_words}, from {position}{length_words}"
         return code, words
     return "W04", f"logits x{multiplier:.4g}"
 

@@ -23,15 +23,15 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
     # listed again.
     case = leave_out(case, list_explained(case))
     # If the original length is missing, runtimes scale from different defaults.
-    elsewhere = list_started_elsewhere(case)
-    if elsewhere:
+    started_elsewhere = list_started_elsewhere(case)
+    if started_elsewhere:
         parts = []
         for length, names in case.group(lambda spec: spec.trained_len).items():
             parts.append(f"{', '.join(names)} {length}")
         fix = "" if ORIGINAL in case.block else f"{ORIGINAL} inside the block"
-        off = describe_phase(case, elsewhere)
+        off = describe_phase(case, started_elsewhere)
         yield make_finding("W03", by="; ".join(parts), off=off, fix=fix)
-        case = leave_out(case, elsewhere)
+        case = leave_out(case, started_elsewhere)
 
     yield from find_other_numbers(case)
     if isinstance(reference_spec.scaling, DynamicNtk):
@@ -51,18 +51,23 @@ def find_differences(case: AuditCase) -> Iterator[AuditFinding]:
 def find_other_numbers(case: AuditCase) -> Iterator[AuditFinding]:
     """Find other factors on the logits, and other frequencies."""
     reference = case.reference.runtime.name
-    wanted = case.spec.logit_multiplier
+    reference_multiplier = case.spec.logit_multiplier
     # The factors are rounded, because runtimes multiply the same numbers in other orders.
     multipliers = case.group(lambda spec: float(f"{spec.logit_multiplier:.9g}"))
     for value, names in multipliers.items():
-        if not math.isclose(value, wanted, rel_tol=1e-8):
-            about = {"value": value, "reference": reference, "wanted": wanted}
+        if not math.isclose(value, reference_multiplier, rel_tol=1e-8):
+            about = {
+                "value": value,
+                "reference": reference,
+                "wanted": reference_multiplier,
+            }
             yield make_finding("W04", names=names, **about)
 
     for (method, ratio, position), names in case.group(case.compare).items():
         if position is None:
             continue
         several = len(names) > 1
+        # There is no ratio if no pair rotates in both rotations.
         if ratio:
             verb = "have" if several else "has"
             apart = f"{verb} frequencies up to {ratio:.4g} times off"

@@ -74,10 +74,10 @@ class Emissions(Result):
     wanted: Wanted
     targets: tuple[Emission, ...]
     rows: Mapping[str, Rows]
-    # The note says that a factor was raised, or that the file does not have the length.
+    # A sentence about the text: for example, that a factor was raised.
     note: str = ""
-    # This text says that --method replaced the file's own scaling, or that layers needed
-    # no scaling.
+    # A sentence about --method: that it replaced the file's own scaling, or that layers
+    # needed no scaling. Empty: there is nothing to say.
     replaced: str = ""
 
 
@@ -183,7 +183,7 @@ def join_notes(notes: Sequence[str]) -> str:
 
 
 def note_on_method(wanted: Wanted, spec: RopeSpec) -> str:
-    """Say what a method replaces, and where none is needed."""
+    """Say what a method replaces, and which layers would not need it."""
     if wanted.scaling == spec.scaling:
         return ""
 
@@ -235,7 +235,7 @@ def write_text(target: str, wanted: Wanted) -> Emission:
     changes = bool(fragment) or bool(flags.keys() - LENGTH_FLAGS)
     lost = list_lost(chosen, wanted, losses, changes)
 
-    # Runtimes that do not know the model are a loss only if no other reads the text.
+    # Runtimes that do not know the model are a loss only if no other runtime reads the text.
     remarks: list[str] = []
     if losses.reading_count:
         remarks += losses.unread
@@ -243,7 +243,7 @@ def write_text(target: str, wanted: Wanted) -> Emission:
         lost += losses.unread
     # If the file needs no change, the text loses nothing: a runtime that differs from
     # the wanted rotation differs without the text, too.
-    needs_nothing = wanted.is_released and not wanted.beyond and not changes
+    needs_nothing = wanted.is_released and not wanted.unreached_length and not changes
     if needs_nothing and losses.reading_count:
         remarks += lost
         lost = []
@@ -284,11 +284,12 @@ def leave_out_keys(
     losses = find_losses(target, wanted, fragment, flags)
     keys_of_lengths = {key: value for key, value in fragment.items() if key in LENGTHS}
     for shorter in ({}, keys_of_lengths):
+        # Nothing would be left out.
         if len(shorter) == len(fragment):
             continue
 
         shorter_losses = find_losses(target, wanted, shorter, flags)
-        # No more runtimes may give no rotation.
+        # The shorter text may not leave more runtimes without a rotation.
         if shorter_losses.count_silent() > losses.count_silent():
             continue
 
@@ -310,8 +311,8 @@ def list_lost(
     ``changes``: True if the text has keys, or other flags than that of the length.
     """
     lost = []
-    if wanted.beyond:
-        lost.append(f"it cannot reach {wanted.beyond} tokens")
+    if wanted.unreached_length:
+        lost.append(f"it cannot reach {wanted.unreached_length} tokens")
     nest = find_nest(target, wanted.source)
     if nest and nest[0].startswith("decoder") and wanted.method != "unscaled":
         # The text is for the decoder, and the file has an encoder, too.
@@ -338,15 +339,15 @@ def fill_template(
     if not changes and target.unchanged:
         template = target.unchanged
 
-    plain = {name: write_parameter(value) for name, value in flags.items()}
+    written_flags = {name: write_parameter(value) for name, value in flags.items()}
     words = ""
-    for name, word in plain.items():
+    for name, word in written_flags.items():
         # The length of llama.cpp, -c, has a separate place in the text.
         if name != "ctx_size":
             words += f" --{name.replace('_', '-')} {word}"
     patch = nest_fragment(fragment, find_nest(target, wanted.source))
     forms = {"json": json.dumps(patch), "lines": json.dumps(patch, indent=2)}
-    return template.format(length=wanted.context, flags=words, **forms, **plain)
+    return template.format(length=wanted.context, flags=words, **forms, **written_flags)
 
 
 @dataclass(frozen=True)

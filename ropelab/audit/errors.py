@@ -15,10 +15,12 @@ from ropelab.runs.sentences import write_number
 
 def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
     """Find contradictions, refusals, and runtimes that rotate by something else."""
-    old = case.block.get("type")
-    new = case.block.get("rope_type")
-    if old and new and old != new and (old, new) not in SAME_TYPES:
-        yield make_finding("E01", level="error", old=old, new=new)
+    older_type = case.block.get("type")
+    newer_type = case.block.get("rope_type")
+    have_both = older_type and newer_type
+    mean_the_same = older_type == newer_type or (older_type, newer_type) in SAME_TYPES
+    if have_both and not mean_the_same:
+        yield make_finding("E01", level="error", old=older_type, new=newer_type)
 
     encoding = case.document.encoding
     if encoding:
@@ -40,19 +42,19 @@ def find_errors(case: AuditCase) -> Iterator[AuditFinding]:
     yield from find_scaling_not_applied(case)
 
     reference = case.reference.runtime.name
-    right = case.spec.rotary_dim
+    right_width = case.spec.rotary_dim
     for width, names in case.group(lambda spec: spec.rotary_dim).items():
-        if width != right:
-            about = {"width": width, "reference": reference, "right": right}
+        if width != right_width:
+            about = {"width": width, "reference": reference, "right": right_width}
             yield blame_runtimes(case, "W06", names, **about)
 
 
 def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
     """Find runtimes that take another base."""
     config = case.document.config
-    right = case.spec.base
+    right_base = case.spec.base
     for base, names in case.group(lambda spec: spec.base).items():
-        if math.isclose(base, right, rel_tol=1e-7):
+        if math.isclose(base, right_base, rel_tol=1e-7):
             # A GGUF file holds the base in float32.
             continue
 
@@ -60,7 +62,9 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
         for _, spec in case.specs:
             if spec.base == base and not source:
                 source = spec.base_source
-        wanted = base if base == config.get("rotary_emb_base") else right
+        # If the file states the other base under GPT-NeoX's key, that base is wanted.
+        is_stated = base == config.get("rotary_emb_base")
+        wanted = base if is_stated else right_base
         if source.startswith("--"):
             fix = f"leave {source} off"
         elif config.get("rope_theta") != wanted:
@@ -72,15 +76,17 @@ def find_other_bases(case: AuditCase) -> Iterator[AuditFinding]:
             fix = ""
         about = {
             "base": write_number(base),
-            "right": write_number(right),
+            "right": write_number(right_base),
             "source": source,
         }
         yield blame_runtimes(case, "E03", names, fix=fix, **about)
 
 
 def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find runtimes that pass over a scaling: by a factor of 1 from the lengths, or
-    in any case, which are two causes.
+    """Find runtimes that pass over a scaling.
+
+    There are two causes: a runtime computes the factor from the lengths of the file, which
+    gives 1, or it does not apply such a scaling at all.
     """
     length = find_length_to_claim(case)
     by_ratio = []
@@ -98,5 +104,5 @@ def find_scaling_not_applied(case: AuditCase) -> Iterator[AuditFinding]:
         fix = advise_length(case, length)
         yield blame_runtimes(case, "E08", by_ratio, kind=case.kind, why=why, fix=fix)
     if others:
-        instead = "ropelab emit --target, for the form that it reads"
-        yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=instead)
+        fix = "ropelab emit --target, for the form that it reads"
+        yield blame_runtimes(case, "E08", others, kind=case.kind, why="", fix=fix)

@@ -38,7 +38,7 @@ from ropelab.runs.rows import group_pairs
 from ropelab.runs.sentences import write_number
 
 # The most repeated keys that a finding names.
-MOST_NAMED = 5
+MOST_NAMED_KEYS = 5
 
 
 def show_key(path: str) -> str:
@@ -52,7 +52,7 @@ def find_contradictions(case: AuditCase) -> Iterator[AuditFinding]:
     """Find keys that contradict each other, or that few or no runtimes read."""
     yield from find_multiplied_lengths(case)
     yield from find_unknown_keys(case)
-    yield from find_other_ratio(case)
+    yield from find_contradicting_factor(case)
 
 
 def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
@@ -67,14 +67,15 @@ def find_multiplied_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     pairs = []
     for name, spec in case.specs:
         claimed = spec.claimed_len
-        before = spec.multiplied_len
-        if not claimed or not before:
+        multiplied_len = spec.multiplied_len
+        if not claimed or not multiplied_len:
             continue
         # If the file states the product, too, the multiplication is right.
-        if claimed > before and claimed not in stated_lengths:
-            pairs.append(((claimed, before), name))
-    for (claimed, before), names in group_pairs(pairs).items():
-        yield make_finding("E07", names=names, claimed=claimed, length=before)
+        if claimed > multiplied_len and claimed not in stated_lengths:
+            pairs.append(((claimed, multiplied_len), name))
+    for (claimed, multiplied_len), names in group_pairs(pairs).items():
+        about = {"claimed": claimed, "length": multiplied_len}
+        yield make_finding("E07", names=names, **about)
 
 
 def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
@@ -96,11 +97,11 @@ def find_unknown_keys(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def find_meant_key(path: str) -> str:
-    """Return the known key that an unknown one may be meant for; empty: none.
+    """Return the known key that an unknown key may be meant for; empty: none.
 
-    A longer name that contains a known name, such as rope_interleave_factor, is a
-    separate key, and not a misspelling. With a number at its end, such as rope_theta_2,
-    it may be meant for the known one.
+    A longer name that contains the name of a known key, such as rope_interleave_factor, is
+    a separate key, and not a misspelling. If it only adds a number, as rope_theta_2 does,
+    the known key may be meant.
     """
     *_, key = path.split(".")
     nearest = find_nearest_key(path)
@@ -111,10 +112,10 @@ def find_meant_key(path: str) -> str:
     return nearest
 
 
-def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find a factor that is not the ratio of the lengths.
+def find_contradicting_factor(case: AuditCase) -> Iterator[AuditFinding]:
+    """Find a factor in the file that is not the ratio of the lengths in the file.
 
-    Some runtimes take the factor from the file, and other runtimes compute the ratio.
+    Some runtimes take this factor, and other runtimes compute the ratio in its place.
     """
     length = find_length_to_claim(case)
     if length is None or list_unscaled(case):
@@ -136,15 +137,15 @@ def find_other_ratio(case: AuditCase) -> Iterator[AuditFinding]:
 
 def check_file(case: AuditCase) -> Iterator[AuditFinding]:
     """Find entries that do nothing or are missing, and a limit of the tokenizer."""
-    outside = [use.path for use in case.reference.keys if use.note == OUTSIDE]
-    if outside:
-        yield make_finding("W11", "outside", paths=", ".join(outside))
-    yield from find_unread_values(case, outside)
+    outside_paths = [use.path for use in case.reference.keys if use.note == OUTSIDE]
+    if outside_paths:
+        yield make_finding("W11", "outside", paths=", ".join(outside_paths))
+    yield from find_unread_values(case, outside_paths)
     yield from find_keys_beside(case)
     yield from find_untyped_block(case)
 
     if case.document.repeated:
-        yield make_finding("W19", names=case.document.repeated[:MOST_NAMED])
+        yield make_finding("W19", names=case.document.repeated[:MOST_NAMED_KEYS])
     if case.document.kind == "gguf":
         yield from check_gguf_fields(case.document.config)
 
@@ -166,10 +167,10 @@ def find_untyped_block(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
-    """Find keys beside the part of the language model that say something else than it.
+    """Find keys beside the language part of a file that contradict this part.
 
-    Its class does not look there, so that a scaling in the wrong place is silently
-    without effect.
+    The class of the language model does not look at these keys, so that a scaling there is
+    silently without effect.
     """
     prefix, text = find_language_part(case.document.config)
     architectures = str(case.document.config.get("architectures"))
@@ -179,7 +180,7 @@ def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
     if is_read_flat:
         return
 
-    beside = []
+    paths_beside = []
     part = case.document.config
     # The dicts around the language model, from the outermost on.
     names = prefix.removesuffix(".").split(".") if prefix else []
@@ -187,10 +188,11 @@ def find_keys_beside(case: AuditCase) -> Iterator[AuditFinding]:
         path = "".join(f"{each}." for each in names[:depth])
         for key in (*BLOCKS, "rope_theta", "partial_rotary_factor", ORIGINAL):
             if says_something_else(key, part.get(key), text, case):
-                beside.append(f"{path}{key}")
+                paths_beside.append(f"{path}{key}")
         part = part[name]
-    if beside:
-        yield make_finding("W11", "beside", names=beside, part=prefix.removesuffix("."))
+    if paths_beside:
+        part_name = prefix.removesuffix(".")
+        yield make_finding("W11", "beside", names=paths_beside, part=part_name)
 
 
 def says_something_else(
@@ -233,11 +235,12 @@ def check_gguf_fields(fields: Mapping[str, Any]) -> Iterator[AuditFinding]:
 
 
 def find_unread_values(
-    case: AuditCase, outside: Collection[str]
+    case: AuditCase, outside_paths: Collection[str]
 ) -> Iterator[AuditFinding]:
     """Find values of the base and the width that no runtime takes.
 
-    ``outside``: the keys that are reported already, as they are outside the block.
+    ``outside_paths``: the keys that are reported already, since they are outside the dicts
+    of the layer types.
     """
     values_in_use = {"rope_theta": case.spec.base, "rotary_dim": case.spec.rotary_dim}
     # The uses of each key by each runtime that reads the file.
@@ -248,7 +251,7 @@ def find_unread_values(
 
     for path, statuses in group_pairs(uses).items():
         *_, key = path.split(".")
-        if key not in values_in_use or path in outside:
+        if key not in values_in_use or path in outside_paths:
             continue
         is_unread = all(status == "ignored" for status in statuses)
         value_in_use = values_in_use[key]

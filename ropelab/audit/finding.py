@@ -35,10 +35,10 @@ def make_finding(
     """Return a finding with its sentence and its advice.
 
     Args:
-        code: its code.
-        which: the name of its sentence, where a code has several.
+        code: the code of the finding.
+        which: the name of the sentence, for a code that has several.
         level: how bad it is; codes that begin with N are always notes.
-        values: what stands in the braces of its sentence and its advice.
+        values: what replaces the braces in the sentence and in the advice.
     """
     row = CODES[code]
     if which:
@@ -77,7 +77,8 @@ def blame_runtimes(
         if reading.runtime.name in names and was_compared:
             level = "error"
 
-    # That a runtime finds no class is known for all model types.
+    # That a runtime finds no class for a model type is certain, even if our reader was not
+    # compared.
     if values.get("reason") == explain_missing_class(case.document.config):
         level = "error"
     return make_finding(code, which, level, names=names, **values)

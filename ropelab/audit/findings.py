@@ -17,15 +17,15 @@ def collect_findings(
 ) -> tuple[AuditFinding, ...]:
     """Return all findings, worst first.
 
-    Those of one level are in the order of the rules.
+    Findings of the same level are in the order of the rules.
     """
     findings = [*find_errors(case), *find_lengths_beyond(case)]
     for aspect in aspects:
         if aspect.differs:
-            findings.append(make_finding("W16", aspect=aspect.in_words()))
+            findings.append(make_finding("W16", aspect=aspect.describe()))
     for aspect in aspects:
-        if aspect.unread and not aspect.differs:
-            findings.append(make_finding("N04", aspect=aspect.in_words()))
+        if aspect.unread_runtimes and not aspect.differs:
+            findings.append(make_finding("N04", aspect=aspect.describe()))
 
     findings += find_contradictions(case)
     findings += find_differences(case)

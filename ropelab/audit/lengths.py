@@ -16,8 +16,11 @@ from ropelab.readers.spec import RopeSpec
 from ropelab.runs.files import read_table_beside
 from ropelab.runs.rows import group_pairs
 
-# Servers that refuse a longer context, with the environment variable that allows it.
-STOPS_BEYOND: dict[str, str] = read_table_beside(__file__, "aspects")["stops_beyond"]
+# The servers that refuse a context longer than their limit, each with the environment
+# variable that allows it.
+SERVERS_WITH_LIMIT: dict[str, str] = read_table_beside(__file__, "aspects")[
+    "stops_beyond"
+]
 
 
 def find_length_differences(case: AuditCase) -> Iterator[AuditFinding]:
@@ -32,9 +35,9 @@ def find_different_lengths(case: AuditCase) -> Iterator[AuditFinding]:
     parts = []
     for length, names in case.group(lambda spec: spec.claimed_len).items():
         specs = dict(case.specs)
-        as_stated = [name for name in names if not specs[name].multiplied_len]
-        if length and as_stated:
-            parts.append(f"{length} in {', '.join(as_stated)}")
+        names_as_stated = [name for name in names if not specs[name].multiplied_len]
+        if length and names_as_stated:
+            parts.append(f"{length} in {', '.join(names_as_stated)}")
     if len(parts) > 1:
         yield make_finding("W15", by="; ".join(parts))
 
@@ -81,14 +84,15 @@ def find_limit(case: AuditCase, name: str, spec: RopeSpec) -> int | None:
     if isinstance(scaling, DynamicNtk):
         return None
 
-    # Where all rotating layers have a window, no token sees one that is far away.
-    if name not in STOPS_BEYOND and case.reference.window:
+    # If all rotating layers have a window, no query sees a key that is far away.
+    if name not in SERVERS_WITH_LIMIT and case.reference.window:
         return None
 
     if isinstance(scaling, LongRope) and isinstance(case.maximum, int):
-        # vLLM allows less by default, and as much as the file states if a flag asks for it.
+        # vLLM allows fewer tokens by default, and as many as the file states if a flag asks
+        # for them.
         return max(spec.length, case.maximum)
-    if name not in STOPS_BEYOND and isinstance(scaling, Yarn | Llama3):
+    if name not in SERVERS_WITH_LIMIT and isinstance(scaling, Yarn | Llama3):
         most_tokens = scaling.factor * spec.trained_len
         if math.isinf(most_tokens):
             return None
@@ -115,11 +119,11 @@ def list_exceeded(case: AuditCase) -> list[tuple[int, str]]:
 def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
     """Find lengths that a server refuses, or that the model was not made for."""
     for limit, names in group_pairs(list_exceeded(case)).items():
-        # Those that go on with more tokens than the model was made for.
-        others = []
+        # The runtimes that go on with more tokens than the model was made for.
+        continuing = []
         for name in names:
-            if name in STOPS_BEYOND:
-                variable = STOPS_BEYOND[name]
+            if name in SERVERS_WITH_LIMIT:
+                variable = SERVERS_WITH_LIMIT[name]
                 about = {
                     "asked": case.requested_length,
                     "limit": limit,
@@ -127,8 +131,8 @@ def find_lengths_beyond(case: AuditCase) -> Iterator[AuditFinding]:
                 }
                 yield blame_runtimes(case, "E10", [name], **about)
             else:
-                others.append(name)
-        if others:
+                continuing.append(name)
+        if continuing:
             yield make_finding(
-                "W18", names=others, asked=case.requested_length, limit=limit
+                "W18", names=continuing, asked=case.requested_length, limit=limit
             )

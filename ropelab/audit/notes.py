@@ -16,7 +16,7 @@ _TRAINED_WITH_YARN = frozenset(
 
 
 def make_notes(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield the notes on a file: its effects on short prompts and on training first."""
+    """Yield the notes on a file."""
     yield from note_static_yarn(case)
     yield from note_short_training(case)
     yield from note_missing_type(case)

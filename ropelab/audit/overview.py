@@ -15,7 +15,7 @@ import numpy as np
 
 from ropelab.audit.audit_case import (
     MAIN,
-    SLOWEST,
+    SLOWEST_FREQUENCY,
     TOLERANCE,
     AuditCase,
     measure_distance,
@@ -40,16 +40,16 @@ from ropelab.readers.trace import ABSENT, find_language_part, find_value
 from ropelab.runs.errors import check_known
 from ropelab.runs.rows import Rows, group_pairs
 
-# Rounding errors are not searched at larger positions, since float32 has lost all angles
-# by then.
-LONGEST = 2**26
+# The last position at which rounding errors are searched. Beyond it float32 has lost all
+# angles.
+LAST_SEARCHED_POSITION = 2**26
 # The column `proof` of rotations that are not the one of attention.
-READ_ONLY = "read from source, not run"
+PROOF_OF_EXTRA_ROTATIONS = "read from source, not run"
 
 
 def list_keys(case: AuditCase) -> Rows:
     """Return a row per key about rotation: its value, meaning and status by runtime."""
-    # The uses of keys by all runtimes, grouped by the path of the key.
+    # The uses of keys by all runtimes, each with the path of the key.
     uses = []
     for reading in case.readings:
         for use in reading.keys:
@@ -129,7 +129,12 @@ def list_runtimes(case: AuditCase) -> Rows:
 
         for name in extra_rotations:
             rotation = case.read_rotation(reading, name)
-            row = {**about, "rotation": name, "layers": "all", "proof": READ_ONLY}
+            row = {
+                **about,
+                "rotation": name,
+                "layers": "all",
+                "proof": PROOF_OF_EXTRA_ROTATIONS,
+            }
             row |= {"outcome": rotation.outcome, "problem": rotation.problem}
             if rotation.spec is not None:
                 # If the reference does not have this rotation, the rotation is compared
@@ -142,7 +147,7 @@ def list_runtimes(case: AuditCase) -> Rows:
 
 
 def describe_spec(spec: RopeSpec, other: RopeSpec, length: int) -> dict[str, Any]:
-    """Return the columns of a rotation, with its distance from another one."""
+    """Return the columns of a rotation, with its distance from another rotation."""
     counts = name_roles(spec.plan(length), spec.geometry)
     ratio, position = measure_distance(spec, other, length)
 
@@ -179,10 +184,10 @@ def list_pairs(case: AuditCase) -> Rows:
             for pair, (frequency, of_reference) in enumerate(by_pair):
                 # A pair that hardly rotates has no wavelength, and no ratio to it.
                 wavelength = None
-                if frequency > SLOWEST:
+                if frequency > SLOWEST_FREQUENCY:
                     wavelength = 2 * math.pi / frequency
                 ratio = None
-                if of_reference is not None and of_reference > SLOWEST:
+                if of_reference is not None and of_reference > SLOWEST_FREQUENCY:
                     ratio = frequency / of_reference
 
                 row = {
@@ -241,9 +246,9 @@ def list_contexts(case: AuditCase) -> Rows:
     for layer, spec in case.reference.layers.items():
         scaled = spec.inv_freq(length)
         rotating = scaled[scaled > 0]
-        slowest = 0.0
+        slowest_turns = 0.0
         if rotating.size:
-            slowest = float(rotating.min() * length / (2 * math.pi))
+            slowest_turns = float(rotating.min() * length / (2 * math.pi))
 
         # Pairs that complete no rotation within the trained length have unseen angles
         # beyond it.
@@ -255,7 +260,7 @@ def list_contexts(case: AuditCase) -> Rows:
             "trained_tokens": spec.trained_len,
             "claimed_tokens": spec.claimed_len,
             "length_tokens": length,
-            "slowest_turns": slowest,
+            "slowest_turns": slowest_turns,
             "critical_pair": int(unfinished[0]) if unfinished.size else None,
             "smallest_factor": max(1.0, length / spec.trained_len),
             "base_asymptotic_bound": su_asymptote(length),
@@ -292,10 +297,10 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions.
 
     A cast chain says which number format each step of the computation is rounded to.
-    Several runtimes may have the same one. `beyond_from_tokens` is the first position with
+    Several runtimes may have the same chain. `beyond_from_tokens` is the first position with
     an error above the tolerance.
     """
-    last = min(case.length, LONGEST)
+    last = min(case.length, LAST_SEARCHED_POSITION)
     specs = dict(case.specs)
     # The name of the cast chain of each runtime.
     presets = {each.runtime.name: each.runtime.chain for each in case.readings}
@@ -317,24 +322,24 @@ def search_errors(case: AuditCase, dtype: FloatFormat) -> Rows:
         # The search is exact, though it leaves out positions whose errors are bounded by
         # less than the worst. The error is nan if an angle overflows: nan compares as
         # False, so that it is not precise.
-        whole = find_worst(chain, 0, last)
-        beyond = None
-        is_precise = whole.error_rad <= TOLERANCE
+        worst = find_worst(chain, 0, last)
+        first_beyond = None
+        is_precise = worst.error_rad <= TOLERANCE
         if not is_precise:
             by_octave = (
                 find_worst(chain, start, stop - start)
                 for start, stop in cut_into_octaves(0, last)
             )
-            beyond = find_first_wrong(chain, by_octave, TOLERANCE)
+            first_beyond = find_first_wrong(chain, by_octave, TOLERANCE)
         row = {
             "chain": preset,
             "runtimes": ", ".join(names),
             "length_tokens": last,
-            "angle_error_rad": whole.error_rad,
+            "angle_error_rad": worst.error_rad,
             "tolerance_rad": TOLERANCE,
-            "beyond_from_tokens": beyond,
+            "beyond_from_tokens": first_beyond,
             "table_format": chain.plan.table.name,
-            "table_error": find_worst_table_error(chain, [whole]),
+            "table_error": find_worst_table_error(chain, [worst]),
         }
         rows.append(row)
     return rows

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ropelab.audit.audited import FileAudit
-from ropelab.audit.finding import CODES as RECORDS
+from ropelab.audit.finding import CODES
 from ropelab.readers.document import Document
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -15,13 +15,13 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warn": "warning", "note": "note"}
 LEVELS_OF_CODES = {"E": "error", "W": "warning", "N": "note"}
 # The title of each code.
-CODES: dict[str, str] = {code: row["title"] for code, row in RECORDS.items()}
+TITLES: dict[str, str] = {code: row["title"] for code, row in CODES.items()}
 
 
 def write_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
     """Return one run of the tool over all files."""
     rules = []
-    for code, title in CODES.items():
+    for code, title in TITLES.items():
         first_letter = code[0]
         rule = {
             "id": code,
@@ -30,7 +30,7 @@ def write_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
         }
         rules.append(rule)
 
-    order = list(CODES)
+    order = list(TITLES)
     results = []
     for audit in audits:
         for finding in audit.findings:
@@ -42,7 +42,7 @@ def write_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
                 "ruleIndex": order.index(finding.code),
                 "level": LEVELS[finding.level],
                 "message": {"text": text},
-                "locations": [{"physicalLocation": find_place(audit.document)}],
+                "locations": [{"physicalLocation": find_location(audit.document)}],
             }
             results.append(result)
     driver = {"name": "ropelab", "version": version, "rules": rules}
@@ -50,7 +50,7 @@ def write_sarif(audits: Sequence[FileAudit], version: str) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def find_place(document: Document) -> dict[str, Any]:
+def find_location(document: Document) -> dict[str, Any]:
     """Return the URI of the file, and the line at which its rotary keys begin."""
     path = Path(document.name)
     # A relative reference may not begin with a slash, so that absolute paths become URIs.

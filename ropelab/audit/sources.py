@@ -9,11 +9,21 @@ from ropelab.readers.document import Document, load
 from ropelab.runs.errors import InputError
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# A repository of the Hub: an owner and a name. A name that ends like a file is none.
+# A repository of the Hub: an owner and a name.
 REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-FILES = (".json", ".gguf", ".safetensors", ".npz", ".npy", ".pt", ".bin", ".toml")
-# The first bytes of files that hold arrays or weights.
-ARRAYS = {
+# The endings of files. A name with one of them is not taken for a repository.
+FILE_ENDINGS = (
+    ".json",
+    ".gguf",
+    ".safetensors",
+    ".npz",
+    ".npy",
+    ".pt",
+    ".bin",
+    ".toml",
+)
+# The first bytes of files that hold arrays or weights, with the words for each.
+ARRAY_FILES = {
     b"PK\x03\x04": "an archive of arrays",
     b"\x93NUMPY": "an array of NumPy",
     b"\x80\x02": "a pickle",
@@ -48,7 +58,7 @@ def refuse_missing(name: str) -> None:
     owner = name.partition("/")[0]
     if (
         REPOSITORY.fullmatch(name)
-        and not name.lower().endswith(FILES)
+        and not name.lower().endswith(FILE_ENDINGS)
         and not Path(owner).exists()
     ):
         raise InputError(
@@ -63,11 +73,11 @@ def refuse_arrays(name: str) -> None:
         with Path(name).open("rb") as file:
             start = file.read(6)
     except OSError:
-        # The reader of the configuration will say why it cannot be read.
+        # `load` reads the file next, and its error says why the file cannot be read.
         return
 
     content = "tensors" if name.endswith(".safetensors") else ""
-    for first_bytes, words in ARRAYS.items():
+    for first_bytes, words in ARRAY_FILES.items():
         if start.startswith(first_bytes):
             content = words
     if content:

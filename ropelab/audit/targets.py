@@ -50,7 +50,7 @@ def write_nothing(wanted: Wanted) -> Fragment:
     return {}
 
 
-# Parts that several targets share.
+# -- Parts of a text that several targets share. --
 
 
 def make_block(wanted: Wanted) -> Fragment:
@@ -107,7 +107,7 @@ def make_scaling_block(wanted: Wanted) -> Fragment:
 
 
 def state_attention(wanted: Wanted) -> Fragment:
-    """Return attention_factor, unless runtimes compute the wanted one without it."""
+    """Return the key attention_factor, unless runtimes compute the wanted factor without it."""
     usual = compute_usual_attention(wanted)
     if math.isclose(wanted.attention_factor, usual, rel_tol=1e-12):
         return {}
@@ -115,7 +115,7 @@ def state_attention(wanted: Wanted) -> Fragment:
 
 
 def compute_usual_attention(spec: RopeSpec) -> float:
-    """Return the factor on cos and sin where a file gives none."""
+    """Return the factor on cos and sin that runtimes compute if a file gives none."""
     factor = getattr(spec.scaling, "factor", 1.0)
     if isinstance(spec.scaling, scalings.LongRope):
         return longrope_attention(factor, spec.trained_len)
@@ -137,7 +137,11 @@ def make_lengths(wanted: Wanted) -> Fragment:
 
     # Some classes build scaled tables only if the file states a head_dim.
     lacks_head = "head_dim" not in source.present
-    if source.older.refuses_without_head_dim and lacks_head and make_block(wanted):
+    if (
+        source.older_family.refuses_without_head_dim
+        and lacks_head
+        and make_block(wanted)
+    ):
         keys["head_dim"] = wanted.head_dim
     return keys
 
@@ -152,7 +156,7 @@ def make_share(wanted: Wanted) -> Fragment:
     return {SHARE: wanted.rotary_dim / wanted.head_dim}
 
 
-# Keys of a configuration.
+# -- Keys of a configuration. --
 
 
 @register_keys_writer("hf4", "mlx", "trtllm", "exllama", "tgi", "portable")
@@ -160,12 +164,12 @@ def write_hf4(wanted: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
     source = wanted.source
     block = make_block(wanted)
-    if not block and source.older.needs_block:
+    if not block and source.older_family.needs_block:
         block = {"rope_type": "default"}
     if block:
         kind = block["rope_type"]
         block = {"rope_type": kind, "type": kind, **block}
-        names = source.older.block_keys
+        names = source.older_family.block_keys
         # Classes that require the key `type` take only the keys that they list.
         if "type" in names:
             block = {name: block[name] for name in names if name in block}
@@ -178,7 +182,7 @@ def write_hf4(wanted: Wanted) -> Fragment:
     if "rope_parameters" in source.present:
         keys["rope_parameters"] = None
 
-    base_keys = source.older.layer_base_keys
+    base_keys = source.older_family.layer_base_keys
     for label, key in base_keys.items():
         if label in source.layers:
             keys[key] = source.layers[label]["rope_theta"]
@@ -208,7 +212,7 @@ def write_vllm(wanted: Wanted) -> Fragment:
     # vLLM multiplies the lengths of all models but Gemma 3.
     if (
         isinstance(scaling, multiplied_scalings)
-        and "gemma3" not in wanted.source.older.name
+        and "gemma3" not in wanted.source.older_family.name
     ):
         fragment[MAXIMUM] = round(wanted.length / scaling.factor)
     return fragment
@@ -218,7 +222,8 @@ def write_vllm(wanted: Wanted) -> Fragment:
 def write_sglang(wanted: Wanted) -> Fragment:
     """Return what vLLM takes, with the block as rope_scaling.
 
-    SGLang multiplies the factor on attention by its own: the quotient is written.
+    SGLang multiplies attn_factor by YaRN's usual factor on cos and sin. So the wanted
+    factor divided by the usual factor is written.
     """
     # DeepSeek-V4 has one block for SGLang.
     if wanted.source.main == "compress":
@@ -227,9 +232,7 @@ def write_sglang(wanted: Wanted) -> Fragment:
 
     if wanted.source.layers:
         fragment = write_hf5(wanted)
-        parameters = fragment.pop("rope_parameters")
-        fragment["rope_parameters"] = parameters
-        block = parameters[wanted.source.main]
+        block = fragment["rope_parameters"][wanted.source.main]
     else:
         fragment = write_vllm(wanted)
         block = fragment.pop("rope_parameters")
@@ -241,13 +244,13 @@ def write_sglang(wanted: Wanted) -> Fragment:
     return fragment
 
 
-# Flags.
+# -- Flags. --
 
 
 @register_flags_writer("llamafactory")
 def write_llamafactory(wanted: Wanted) -> Fragment:
     kind = None
-    if wanted.raised or not wanted.own_block:
+    if wanted.has_raised_factor or not wanted.own_block:
         kind = make_block(wanted).get("rope_type")
     scaling = kind if kind in LLAMAFACTORY else "null"
     return {"rope_scaling": scaling, "cutoff_len": wanted.context}
@@ -258,7 +261,7 @@ def write_llamacpp(wanted: Wanted) -> Fragment:
     scaling = wanted.scaling
     flags: Fragment = {"ctx_size": wanted.context}
     # The converter writes the file's own scaling.
-    if wanted.own_block and not wanted.raised:
+    if wanted.own_block and not wanted.has_raised_factor:
         return flags
 
     if isinstance(scaling, scalings.PositionInterpolation):
@@ -313,14 +316,15 @@ class Target:
     text: str = "{lines}"
     # The text where the file has the keys already; empty: the same text.
     unchanged: str = ""
-    # True if rope_scaling is emptied, which would replace rope_parameters.
+    # True if the text sets rope_scaling to null, since this key would replace
+    # rope_parameters.
     replaces: bool = False
     # True if the text can set keys only at the top of a file.
     flat: bool = False
 
     @property
     def as_flag(self) -> bool:
-        """True if the keys are a flag of a server, which lays them over the file."""
+        """True if the keys are the value of a flag: the server lays them over the file."""
         return "{json}" in self.text
 
 

@@ -42,7 +42,7 @@ from ropelab.runs.errors import InputError
 Fragment = dict[str, Any]
 
 # Scaling types whose factor can be raised for a longer context.
-RAISED = ("linear", "yarn", "llama3")
+TYPES_WITH_RAISABLE_FACTOR = ("linear", "yarn", "llama3")
 # The key of the share of a head that rotates.
 SHARE = "partial_rotary_factor"
 # The parameters of YaRN's ramp, with their usual values.
@@ -72,7 +72,7 @@ class ModelFile:
     # window.
     window: int | None = None
     # The rotation of the file as it is.
-    released: RopeSpec | None = None
+    released_spec: RopeSpec | None = None
     # The model type, where its class in transformers reads no scaling; empty otherwise.
     unscalable: str = ""
 
@@ -90,7 +90,7 @@ class ModelFile:
         return {name for name in names if self.text.get(name) or block.get(name)}
 
     @property
-    def older(self) -> Family:
+    def older_family(self) -> Family:
         """The facts about the class of the model type in transformers 4."""
         kind = str(self.text.get("model_type"))
         return find_family(kind, registry.RUNTIMES["transformers-4.57"].release)
@@ -106,18 +106,18 @@ class Wanted(RopeSpec):
     source: ModelFile
     # The length that the user asks for, if the file's own scaling does not reach it;
     # else 0.
-    beyond: int = 0
+    unreached_length: int = 0
     # The file's own block, which stays. None: another scaling takes its place.
     own_block: Fragment | None = None
     # True if the factor in the file's own block is raised.
-    raised: bool = False
+    has_raised_factor: bool = False
     # Keys of the block, on axes of positions, that stay with any scaling.
     axes_keys: Fragment = field(default_factory=dict)
 
     @property
     def is_released(self) -> bool:
         """True if the file as it is has this rotation, and reaches the context."""
-        released = self.source.released
+        released = self.source.released_spec
         return (
             released is not None
             and self.context <= released.length
@@ -127,7 +127,7 @@ class Wanted(RopeSpec):
 
 
 # The scaling types of files, by the names of the methods of known models.
-TYPES = {"pi": "linear", "yarn": "yarn", "llama3": "llama3"}
+TYPE_OF_METHOD = {"pi": "linear", "yarn": "yarn", "llama3": "llama3"}
 
 
 def make_file(model: KnownModel) -> Fragment:
@@ -163,7 +163,7 @@ def make_file(model: KnownModel) -> Fragment:
 def make_block(model: KnownModel) -> Fragment:
     """Return a known model's own scaling as its file has it."""
     scaling = parse_scaling(model.method)
-    block: Fragment = {"rope_type": TYPES[scaling.name]}
+    block: Fragment = {"rope_type": TYPE_OF_METHOD[scaling.name]}
     for parameter in fields(scaling):
         value = getattr(scaling, parameter.name)
         if value is not None:
@@ -174,14 +174,15 @@ def make_block(model: KnownModel) -> Fragment:
 
 
 def copy_fields(spec: RopeSpec) -> dict[str, Any]:
-    """Return the fields of a rotation by name, from which another one is made."""
+    """Return the fields of a rotation by name, from which another rotation is made."""
     return {each.name: getattr(spec, each.name) for each in fields(RopeSpec)}
 
 
 def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, RopeSpec]:
     """Return a file, and the rotation in it that is to be scaled.
 
-    They are as transformers 5 reads them, or another runtime if it does not.
+    Both are as transformers 5 reads them or, if it does not read the file, as another
+    runtime does.
     """
     prefix, text = find_language_part(config)
     reading = registry.read_by_reference(name, config)
@@ -190,11 +191,11 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
     # vLLM claims less by default than the file states.
     if not by_reference and isinstance(spec.scaling, scalings.LongRope):
         spec = replace(spec, claimed_len=text.get(MAXIMUM))
-    scaled = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
-    if any(text.get(key) == scaled for key in VLLM_LENGTHS):
+    scaled_length = round(getattr(spec.scaling, "factor", 1.0) * spec.length)
+    if any(text.get(key) == scaled_length for key in VLLM_LENGTHS):
         # The file states the length after scaling under one of these keys, and the
         # length before scaling as the maximum.
-        spec = replace(spec, claimed_len=scaled)
+        spec = replace(spec, claimed_len=scaled_length)
 
     # Only transformers 5 has layer types.
     main = reading.main_layer if by_reference else "all"
@@ -213,7 +214,7 @@ def read_model_file(name: str, config: Mapping[str, Any]) -> tuple[ModelFile, Ro
         other_layers=other_layers,
         rotating=reading.rotating,
         window=reading.window,
-        released=spec,
+        released_spec=spec,
         unscalable=reading.model_type if is_unscalable(family) else "",
     )
     return file, spec
@@ -228,16 +229,17 @@ def keep_scaling(
     """
     key, block = source.block
     raised_block, note = raise_factor(spec, block, context)
-    # There is a note if the context is beyond the scaling as it is. Not every scaling has
-    # a factor that can be raised, and then only the length of the file is reached.
-    raised = bool(note) and raised_block["rope_type"] in RAISED
-    beyond = 0
+    # There is a note if the file's own scaling does not reach the context. If it has no
+    # factor that can be raised either, the text reaches only the length of the file.
+    can_be_raised = raised_block["rope_type"] in TYPES_WITH_RAISABLE_FACTOR
+    has_raised_factor = bool(note) and can_be_raised
+    unreached_length = 0
     reached = context
-    if note and not raised:
-        beyond = context
+    if note and not has_raised_factor:
+        unreached_length = context
         reached = spec.length
-    # Dynamic scaling starts at the length of the file, and the factor of longrope comes
-    # from it, so that this length may not change.
+    # The length of the file may not change if dynamic scaling starts at it, or the factor
+    # of longrope comes from it.
     is_fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
     longest = spec.length
     if not is_fixed:
@@ -258,9 +260,9 @@ def keep_scaling(
         **rotation,
         context=reached,
         source=source,
-        beyond=beyond,
+        unreached_length=unreached_length,
         own_block=raised_block,
-        raised=raised,
+        has_raised_factor=has_raised_factor,
     )
     return wanted, note
 
@@ -284,8 +286,8 @@ def choose_scaling(
         spec = replace(spec, trained_len=trained)
 
     factor = context / spec.trained_len
-    usual = "yarn" if factor > 1 and source.window is None else "unscaled"
-    scaling = parse_scaling(method or usual, max(1.0, factor))
+    usual_method = "yarn" if factor > 1 and source.window is None else "unscaled"
+    scaling = parse_scaling(method or usual_method, max(1.0, factor))
     factor_methods = scalings.Yarn | scalings.PositionInterpolation | scalings.Llama3
     if isinstance(scaling, factor_methods):
         reach = round(scaling.factor * spec.trained_len)
@@ -342,7 +344,7 @@ def raise_factor(
     if isinstance(spec.scaling, scalings.Yarn):
         limit = reach
     note = f"the file's own {kind} reaches {limit} tokens"
-    if kind not in RAISED:
+    if kind not in TYPES_WITH_RAISABLE_FACTOR:
         return raised_block, f"{note}, and has no factor to raise; --method replaces it"
 
     raised_block["factor"] = factor * context / limit

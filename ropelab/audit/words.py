@@ -25,7 +25,7 @@ EXTRA_NAMES = {
 
 
 @dataclass
-class Alike:
+class RotationGroup:
     """A rotation of one layer type, and the runtimes that compute it."""
 
     # The row of the group's first runtime in the table of runtimes.
@@ -42,7 +42,7 @@ class Alike:
         columns = ["layers", "rotation", "base", "rotary_dim", "claimed_tokens"]
         if row["rotation"] != MAIN:
             # For attention these columns depend on the order in which a runtime stores
-            # the weights, and tell no difference.
+            # the weights, so that they are not compared there.
             columns += ["pairing", "place", "head_dim"]
         if any(self.row[name] != row[name] for name in columns):
             return False
@@ -57,7 +57,7 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
     ``rows`` is the table of runtimes. A name with a star was read from source only.
     """
     readings = {reading.runtime.name: reading for reading in case.readings}
-    groups: list[Alike] = []
+    groups: list[RotationGroup] = []
     for row in rows:
         if "base" not in row:
             continue
@@ -76,7 +76,7 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
                 group = each
                 break
         if group is None:
-            group = Alike(row, spec)
+            group = RotationGroup(row, spec)
             groups.append(group)
         star = "*" if row["proof"].startswith("read") else ""
         group.names.append(f"{row['runtime']}{star}")
@@ -87,8 +87,8 @@ def group_alike(case: AuditCase, rows: Rows) -> list[tuple[str, str]]:
         equal_groups = [each for each in groups if describe_row(each.row) == text]
         first_wrong_position = group.row["first_off_tokens"]
         if first_wrong_position and equal_groups[0].row["first_off_tokens"] is None:
-            # Its base and its other numbers equal the reference's, and some of its
-            # frequencies differ.
+            # The group has the same numbers in the table as the reference, such as its base,
+            # and some of its frequencies differ.
             pairs = describe_different_pairs(
                 group.spec, equal_groups[0].spec, case.length
             )
@@ -156,7 +156,9 @@ def describe_pairs(row: Mapping[str, Any]) -> str:
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
-    """Return a row of the table of runtimes in words, but for how far it is off."""
+    """Return a row of the table of runtimes in words, without its distance from the
+    reference.
+    """
     features = f"{row['rotary_dim']} features"
     if row["rotation"] != MAIN:
         features = describe_place(row)

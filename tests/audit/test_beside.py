@@ -59,7 +59,7 @@ def does(config: dict[str, Any], name: str) -> Mapping[str, str]:
     """What the runtimes do about one aspect of a file."""
     for aspect in list_aspects(audited(config)):
         if aspect.name.startswith(name):
-            return aspect.does
+            return aspect.words_by_runtime
     raise LookupError(name)
 
 
